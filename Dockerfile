@@ -1,0 +1,44 @@
+# syntax=docker/dockerfile:1
+FROM python:3.12-slim AS build
+
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+WORKDIR /src
+
+# Locks first: this layer stays while only sources change.
+COPY requirements-build.txt requirements.txt ./
+RUN python -m venv /opt/abridged \
+    && /opt/abridged/bin/pip install --require-hashes --only-binary=:all: -r requirements.txt \
+    && python -m pip install --require-hashes --only-binary=:all: -r requirements-build.txt
+
+COPY . .
+RUN python -m hatchling build -t wheel -d /dist \
+    && /opt/abridged/bin/pip install --no-deps /dist/*.whl \
+    && /opt/abridged/bin/pip uninstall --yes pip \
+    && install -d -m 0700 /state
+
+
+FROM python:3.12-slim
+
+COPY --from=build /opt/abridged /opt/abridged
+# Whoever mounts a fresh volume here gets a folder that the process can write.
+COPY --from=build --chown=65532:65532 /state /var/lib/abridged
+
+# gRPC stays on loopback, as a sidecar in a pod wants it; other machines need server.listen and server.tokens.
+# The HTTP port holds no text and may be scraped and probed from outside.
+ENV PATH=/opt/abridged/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    ABRIDGED_LOG__PATH=/var/lib/abridged/abridged.db \
+    ABRIDGED_SERVER__HTTP_LISTEN=0.0.0.0:7421 \
+    ABRIDGED_TELEMETRY__LOG_FORMAT=json
+
+USER 65532:65532
+WORKDIR /var/lib/abridged
+VOLUME ["/var/lib/abridged"]
+EXPOSE 7420 7421
+
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
+    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:7421/livez', timeout=2)"]
+
+ENTRYPOINT ["abridged"]
+CMD ["serve"]

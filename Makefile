@@ -1,0 +1,51 @@
+# Every target is one line: what it does is in scripts/, and CI runs the same scripts.
+
+.PHONY: help install run test check format test-llm test-crash bench coverage protos config-docs lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: ## create .venv and install what the product needs, from the hash-pinned lock
+	@scripts/install runtime
+
+run: install ## the main job, end to end, on a temporary log
+	@.venv/bin/abridged demo
+
+test: ## all tests but the long and the measuring ones
+	@scripts/test
+
+check: ## format, lint, types, import rules, protos, drift, tidiness
+	@scripts/check
+
+format: ## rewrite the sources in the one format
+	@scripts/install dev
+	@.venv/bin/ruff check --fix-only --quiet . && .venv/bin/ruff format .
+
+test-llm: ## the tests that ask a real small model
+	@scripts/install dev llm
+	@scripts/test -m llm
+
+test-crash: ## the long kill -9 run
+	@scripts/test -m crash_long
+
+bench: install ## measure, beside bare gRPC and bare SQLite
+	@.venv/bin/abridged bench
+
+coverage: ## branch coverage of the in-process tests
+	@scripts/install dev
+	@.venv/bin/coverage run -m pytest -q tests/unit tests/conformance tests/integration && .venv/bin/coverage report
+
+protos: ## generate the contract's Python code
+	@scripts/install dev
+	@scripts/gen-protos
+
+config-docs: ## generate docs/configuration.md
+	@scripts/install dev
+	@scripts/gen-config-docs
+
+lock: ## pin all packages again; `make lock UPGRADE=1` for the newest
+	@scripts/install dev
+	@scripts/lock $(if $(UPGRADE),--upgrade)
+
+clean: ## remove what the other targets made
+	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage

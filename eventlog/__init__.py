@@ -1,0 +1,1 @@
+"""A durable, ordered log of opaque events in streams. It knows nothing of conversations, RPCs or telemetry."""

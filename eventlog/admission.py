@@ -1,0 +1,215 @@
+"""Which appends of a group may be written, and what exactly is written for them.
+
+Pure: it is handed what the log knows of the streams concerned and answers rows and outcomes. Every backend decides by
+this code, so that they cannot differ. Appends are taken in order and each sees those before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from eventlog.chain import SALT_BYTES, LogIdentity, commit_to, content_hash, envelope, link, request_hash
+from eventlog.errors import (
+    EventIdConflict,
+    EventLogError,
+    EventTooLarge,
+    KnownEvents,
+    RequestKeyConflict,
+    WrongExpectedVersion,
+)
+from eventlog.event import EVENT_ID_BYTES, NewEvent, RecordedEvent, SealedEvent, StreamId
+from eventlog.log import (
+    APPEND_BYTES_MAX,
+    APPEND_EVENTS_MAX,
+    PAYLOAD_BYTES_MAX,
+    Append,
+    AppendResult,
+    Committed,
+    Outcome,
+)
+
+__all__ = ["Admitted", "KnownEvent", "KnownRequest", "StreamState", "admit", "check_size"]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownEvent:
+    """Where an event id was written, and the hash of its content."""
+
+    position: int
+    version: int
+    content_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRequest:
+    """What a request key was first used for."""
+
+    content_hash: bytes
+    first_position: int
+    last_position: int
+    last_version: int
+
+
+@dataclass(slots=True)
+class StreamState:
+    """A stream as a group of appends finds it.
+
+    `events` and `requests` hold at least those of the group's event ids and request keys that the stream knows.
+    """
+
+    version: int
+    chain: bytes
+    events: dict[bytes, KnownEvent] = field(default_factory=dict)
+    requests: dict[str, KnownRequest] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A group's outcomes, one for each append in order, and what is to be written for them to be true."""
+
+    outcomes: list[Outcome]
+    events: list[SealedEvent]
+    requests: list[tuple[StreamId, str, KnownRequest]]
+    committed: list[Committed]
+
+
+def check_size(append: Append) -> int:
+    """The append's payload bytes; raise EventTooLarge when it or one of its events is over a limit."""
+    if not append.events:
+        raise ValueError("an append has at least one event")
+    if len(append.events) > APPEND_EVENTS_MAX:
+        raise EventTooLarge(size=len(append.events), limit=APPEND_EVENTS_MAX, unit="events")
+    total = 0
+    for event in append.events:
+        size = len(event.payload)
+        if size > PAYLOAD_BYTES_MAX:
+            raise EventTooLarge(size=size, limit=PAYLOAD_BYTES_MAX)
+        if len(event.event_id) != EVENT_ID_BYTES:
+            raise ValueError(f"an event id has {EVENT_ID_BYTES} bytes")
+        total += size
+    if total > APPEND_BYTES_MAX:
+        raise EventTooLarge(size=total, limit=APPEND_BYTES_MAX)
+    return total
+
+
+def admit(
+    appends: Sequence[Append],
+    streams: Mapping[StreamId, StreamState],
+    *,
+    head: int,
+    time_us: int,
+    identity: LogIdentity,
+    random_bytes: Callable[[int], bytes],
+) -> Admitted:
+    """Decide each append against the states in `streams`, which are moved on by what is admitted."""
+    admitted = Admitted([], [], [], [])
+    for append in appends:
+        state = streams[append.stream]
+        try:
+            outcome = _admit_one(append, state, admitted, head, time_us, identity, random_bytes)
+        except EventLogError as error:
+            admitted.outcomes.append(error)
+            continue
+        admitted.outcomes.append(outcome)
+        if not outcome.already_appended:
+            head = outcome.last_position
+    return admitted
+
+
+def _admit_one(
+    append: Append,
+    state: StreamState,
+    admitted: Admitted,
+    head: int,
+    time_us: int,
+    identity: LogIdentity,
+    random_bytes: Callable[[int], bytes],
+) -> AppendResult:
+    request_content = b""
+    if append.request is not None:
+        request_content = request_hash(identity.key, append.request.content)
+        first = state.requests.get(append.request.key)
+        if first is not None:
+            if first.content_hash != request_content:
+                raise RequestKeyConflict("the request key is known with other content")
+            return AppendResult(first.first_position, first.last_position, first.last_version, already_appended=True)
+    hashes = _hashes(append.events, identity.key)
+    known = _known(hashes, state)
+    if known:
+        result = _first_result(known)
+    else:
+        if not append.expected.accepts(state.version):
+            raise WrongExpectedVersion(expected=str(append.expected), actual=state.version)
+        salts = random_bytes(SALT_BYTES * len(hashes))
+        sealed = _seal(append, hashes, state, head, time_us, salts)
+        events = tuple(row.event for row in sealed)
+        result = AppendResult(events[0].position, events[-1].position, events[-1].version, events)
+        admitted.events.extend(sealed)
+        admitted.committed.append(Committed(append.stream, events, append.projected))
+    if append.request is not None:
+        request = KnownRequest(request_content, result.first_position, result.last_position, result.last_version)
+        state.requests[append.request.key] = request
+        admitted.requests.append((append.stream, append.request.key, request))
+    return result
+
+
+def _hashes(events: Sequence[NewEvent], key: bytes) -> dict[bytes, bytes]:
+    """Content hash by event id, in the order of the events."""
+    hashes: dict[bytes, bytes] = {}
+    for event in events:
+        content = event.payload if event.content is None else event.content
+        digest = content_hash(key, event.type, content)
+        if hashes.setdefault(event.event_id, digest) != digest:
+            raise EventIdConflict((event.event_id,))
+    return hashes
+
+
+def _known(hashes: Mapping[bytes, bytes], state: StreamState) -> dict[bytes, KnownEvent]:
+    """The stream's own events of those ids: all of them or none, else the fitting error is raised."""
+    if not state.events:
+        return {}
+    known = {event_id: state.events[event_id] for event_id in hashes if event_id in state.events}
+    changed = tuple(event_id for event_id, event in known.items() if event.content_hash != hashes[event_id])
+    if changed:
+        raise EventIdConflict(changed)
+    if known and len(known) < len(hashes):
+        raise KnownEvents({event_id: event.version for event_id, event in known.items()})
+    return known
+
+
+def _first_result(known: Mapping[bytes, KnownEvent]) -> AppendResult:
+    positions = [event.position for event in known.values()]
+    versions = {event_id: event.version for event_id, event in known.items()}
+    return AppendResult(min(positions), max(positions), max(versions.values()), already_appended=True, known=versions)
+
+
+def _seal(
+    append: Append, hashes: Mapping[bytes, bytes], state: StreamState, head: int, time_us: int, salts: bytes
+) -> list[SealedEvent]:
+    unique = {event.event_id: event for event in reversed(append.events)} if len(hashes) < len(append.events) else None
+    rows = []
+    version, chain = state.version, state.chain
+    events = append.events if unique is None else [unique[event_id] for event_id in hashes]
+    for place, new in enumerate(events):
+        version += 1
+        event = RecordedEvent(
+            position=head + place + 1,
+            stream=append.stream,
+            version=version,
+            event_id=new.event_id,
+            type=new.type,
+            schema_version=new.schema_version,
+            time_us=time_us,
+            trace_context=new.trace_context,
+            payload=new.payload,
+        )
+        salt = salts[place * SALT_BYTES : (place + 1) * SALT_BYTES]
+        sealed_envelope = envelope(event)
+        commitment = commit_to(salt, sealed_envelope, event.payload)
+        chain = link(chain, sealed_envelope, commitment)
+        digest = hashes[new.event_id]
+        rows.append(SealedEvent(event, digest, salt, commitment, chain))
+        state.events[new.event_id] = KnownEvent(event.position, version, digest)
+    state.version, state.chain = version, chain
+    return rows

@@ -1,0 +1,150 @@
+"""The seals of a log: what makes a changed row visible.
+
+Each event has a commitment (a hash of envelope and payload under the event's own random salt) and a chain hash over
+its envelope, its commitment and the chain hash before it in the stream. A commitment is checked whenever its row is
+read. The chain needs neither payload nor salt, so erasing both leaves it valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+from struct import Struct
+from typing import Protocol
+
+from eventlog.errors import LogCorrupt
+from eventlog.event import RecordedEvent, SealedEvent, StreamId
+
+__all__ = [
+    "KEY_BYTES",
+    "SALT_BYTES",
+    "LogIdentity",
+    "Verified",
+    "check_commitment",
+    "commit_to",
+    "content_hash",
+    "envelope",
+    "genesis",
+    "link",
+    "request_hash",
+    "verify_chain",
+    "verify_stream",
+]
+
+HASH_BYTES = 32
+KEY_BYTES = 32
+SALT_BYTES = 16
+VERIFY_PAGE_EVENTS = 500
+
+_NUMBERS = Struct(">QQQq16sIIII")
+_OF_CONTENT = b"content"
+_OF_REQUEST = b"request"
+_OF_STREAM = b"stream"
+_OF_CHAIN = b"chain"
+
+
+@dataclass(frozen=True, slots=True)
+class LogIdentity:
+    """Who a log is. `key` is its secret: without it nobody can test a guess at a content against its hash."""
+
+    log_id: str
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A stream's walk: how many events it has and the chain hash of the last one."""
+
+    version: int
+    chain: bytes
+
+
+def content_hash(key: bytes, event_type: str, content: bytes) -> bytes:
+    """What the idempotency of an event is judged by."""
+    digest = blake2b(event_type.encode() + b"\0", key=key, digest_size=HASH_BYTES, person=_OF_CONTENT)
+    digest.update(content)
+    return digest.digest()
+
+
+def request_hash(key: bytes, content: bytes) -> bytes:
+    """What the idempotency of a request key is judged by."""
+    return blake2b(content, key=key, digest_size=HASH_BYTES, person=_OF_REQUEST).digest()
+
+
+def envelope(event: RecordedEvent) -> bytes:
+    """Everything about an event but its payload, as bytes that no other event has."""
+    namespace = event.stream.namespace.encode()
+    name = event.stream.name.encode()
+    event_type = event.type.encode()
+    trace_context = event.trace_context.encode()
+    numbers = _NUMBERS.pack(
+        event.position,
+        event.version,
+        event.schema_version,
+        event.time_us,
+        event.event_id,
+        len(namespace),
+        len(name),
+        len(event_type),
+        len(trace_context),
+    )
+    return b"".join((numbers, namespace, name, event_type, trace_context))
+
+
+def commit_to(salt: bytes, sealed_envelope: bytes, payload: bytes) -> bytes:
+    """The commitment to an envelope and its payload under `salt`."""
+    digest = blake2b(sealed_envelope, key=salt, digest_size=HASH_BYTES)
+    digest.update(payload)
+    return digest.digest()
+
+
+def genesis(log_id: str, stream: StreamId) -> bytes:
+    """What the first event of a stream is chained to."""
+    parts = [part.encode() for part in (log_id, stream.namespace, stream.name)]
+    text = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return blake2b(text, digest_size=HASH_BYTES, person=_OF_STREAM).digest()
+
+
+def link(previous: bytes, sealed_envelope: bytes, commitment: bytes) -> bytes:
+    """The chain hash of an event that follows the event whose chain hash is `previous`."""
+    digest = blake2b(previous, digest_size=HASH_BYTES, person=_OF_CHAIN)
+    digest.update(commitment)
+    digest.update(sealed_envelope)
+    return digest.digest()
+
+
+def check_commitment(event: RecordedEvent, salt: bytes, commitment: bytes) -> None:
+    """Raise LogCorrupt unless the event is what was committed to."""
+    if commit_to(salt, envelope(event), event.payload) != commitment:
+        raise LogCorrupt(f"position {event.position} is not what was written")
+
+
+def verify_chain(events: Iterable[SealedEvent], *, after: Verified) -> Verified:
+    """Walk consecutive events of one stream on from `after`; raise LogCorrupt at the first one that does not fit."""
+    version, chain = after.version, after.chain
+    for sealed in events:
+        event = sealed.event
+        if event.version != version + 1:
+            raise LogCorrupt(f"version {version + 1} is missing before position {event.position}")
+        check_commitment(event, sealed.salt, sealed.commitment)
+        chain = link(chain, envelope(event), sealed.commitment)
+        if chain != sealed.chain:
+            raise LogCorrupt(f"position {event.position} does not follow from the events before it")
+        version = event.version
+    return Verified(version, chain)
+
+
+class _SealedReads(Protocol):
+    @property
+    def log_id(self) -> str: ...
+
+    def read_sealed(self, stream: StreamId, *, after: int, limit: int) -> list[SealedEvent]: ...
+
+
+def verify_stream(log: _SealedReads, stream: StreamId) -> Verified:
+    """Walk a whole stream from its first event; raise LogCorrupt at the first event that is not what was written."""
+    verified = Verified(0, genesis(log.log_id, stream))
+    while page := log.read_sealed(stream, after=verified.version, limit=VERIFY_PAGE_EVENTS):
+        verified = verify_chain(page, after=verified)
+    return verified

@@ -1,0 +1,113 @@
+"""What can go wrong in an event log, and whether trying again can help.
+
+EventLogError
+├── WrongExpectedVersion   the stream is not where the caller thought; nothing was written
+├── EventIdConflict        an event id is known with other content; nothing was written, never retry
+├── KnownEvents            some, not all, of a batch's event ids are known with equal content; nothing was written
+├── RequestKeyConflict     a request key is known with other content; nothing was written, never retry
+├── EventTooLarge          a payload or a batch is over its limit
+├── LogUnavailable         busy or unreachable; retryable with the same ids
+├── LogFull                no space left; retryable when there is room again
+├── LogClosed              the log was closed
+│   └── LogForked          the log was opened by the parent of this process
+├── LogLocked              another process owns the file
+├── LogUnsafe              the place or the setting cannot keep what the log promises; refused when it is opened
+├── LogFailed              an I/O error left the file in doubt; the process must stop, a new one recovers
+└── LogCorrupt             a row or a file is not what was written; never served, never retried
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = [
+    "EventIdConflict",
+    "EventLogError",
+    "EventTooLarge",
+    "KnownEvents",
+    "LogClosed",
+    "LogCorrupt",
+    "LogFailed",
+    "LogForked",
+    "LogFull",
+    "LogLocked",
+    "LogUnavailable",
+    "LogUnsafe",
+    "RequestKeyConflict",
+    "WrongExpectedVersion",
+]
+
+
+class EventLogError(Exception):
+    """Something went wrong in the event log."""
+
+
+class WrongExpectedVersion(EventLogError):
+    """The stream's version is not the expected one."""
+
+    def __init__(self, *, expected: str, actual: int) -> None:
+        super().__init__(f"expected version {expected}, stream is at {actual}")
+        self.expected = expected
+        self.actual = actual
+
+
+class EventIdConflict(EventLogError):
+    """An event id was used before with other content."""
+
+    def __init__(self, event_ids: tuple[bytes, ...]) -> None:
+        super().__init__(f"{len(event_ids)} event id(s) known with other content")
+        self.event_ids = event_ids
+
+
+class KnownEvents(EventLogError):
+    """Part of the batch is on disk already; `versions` maps each known event id to its stream version."""
+
+    def __init__(self, versions: Mapping[bytes, int]) -> None:
+        super().__init__(f"{len(versions)} event(s) of the batch are known")
+        self.versions = dict(versions)
+
+
+class RequestKeyConflict(EventLogError):
+    """A request key was used before with other content."""
+
+
+class EventTooLarge(EventLogError):
+    """A payload or a batch is larger than the log accepts."""
+
+    def __init__(self, *, size: int, limit: int, unit: str = "bytes") -> None:
+        super().__init__(f"{size} {unit}, the limit is {limit}")
+        self.size = size
+        self.limit = limit
+        self.unit = unit
+
+
+class LogUnavailable(EventLogError):
+    """The log is busy or unreachable; trying again with the same ids is safe."""
+
+
+class LogFull(EventLogError):
+    """There is no space left for the log; it resumes by itself when there is."""
+
+
+class LogClosed(EventLogError):
+    """The log was closed."""
+
+
+class LogForked(LogClosed):
+    """The log was opened before this process was forked; only the process that opened it may use it."""
+
+
+class LogLocked(EventLogError):
+    """Another process owns the log's file."""
+
+
+class LogUnsafe(EventLogError):
+    """The file lies where locks or flushes cannot be trusted."""
+
+
+class LogFailed(EventLogError):
+    """An I/O error left it unknown what is on disk: nothing more is acknowledged until a new process has recovered."""
+
+
+class LogCorrupt(EventLogError):
+    """What was read is not what was written."""

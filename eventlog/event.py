@@ -1,0 +1,71 @@
+"""Intent and fact: `NewEvent` is what a caller wants written, `RecordedEvent` is what the log holds.
+
+`SealedEvent` is a recorded event with what proves it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["EVENT_ID_BYTES", "NewEvent", "RecordedEvent", "SealedEvent", "StreamId"]
+
+EVENT_ID_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class StreamId:
+    """A stream's name within its namespace. Streams of different namespaces never meet."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event to be appended.
+
+    `event_id` is 16 bytes, unique in its stream for ever. `payload` is stored verbatim. `content` is what the event's
+    idempotency is judged by (canonical bytes of what the client sent, without server time or counts); None means the
+    payload itself. `trace_context` is a W3C traceparent or empty.
+    """
+
+    event_id: bytes
+    type: str
+    payload: bytes
+    schema_version: int = 1
+    content: bytes | None = None
+    trace_context: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvent:
+    """An event on disk.
+
+    `position` is the place in the whole log, `version` the place in the stream; both count from 1 without gaps.
+    `time_us` is the log's clock in microseconds since the epoch.
+    """
+
+    position: int
+    stream: StreamId
+    version: int
+    event_id: bytes
+    type: str
+    schema_version: int
+    time_us: int
+    trace_context: str
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SealedEvent:
+    """A recorded event with its seal.
+
+    `content_hash` is what idempotency compares, `salt` and `commitment` bind envelope and payload, `chain` binds the
+    event to all events of its stream before it.
+    """
+
+    event: RecordedEvent
+    content_hash: bytes
+    salt: bytes
+    commitment: bytes
+    chain: bytes

@@ -1,0 +1,166 @@
+"""One writer thread: while it commits one group, the queue for the next one fills.
+
+A lone caller never waits: its append is a group of its own. Only when a group held several appends is the next one
+held back until GATHER_S after the start of that group, which a slow flush has used up anyway; on a fast disk it makes
+fewer, larger groups, and an event costs half as much. The queue is bounded, and everything posted is answered once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eventlog.errors import LogClosed, LogFailed, LogUnavailable
+from eventlog.log import Append, Mailbox, Outcome
+
+__all__ = ["GROUP_BYTES_MAX", "GROUP_EVENTS_MAX", "QUEUE_BYTES_MAX", "QUEUE_EVENTS_MAX", "GroupCommit"]
+
+GROUP_EVENTS_MAX = 1_000
+GROUP_BYTES_MAX = 1 << 20
+"""A group ends before the append that would pass a cap; a larger append is a group of its own."""
+
+QUEUE_EVENTS_MAX = 20_000
+QUEUE_BYTES_MAX = 64 << 20
+"""What may wait at most. Past it, appends are refused as LogUnavailable."""
+
+GATHER_S = 0.002
+"""Least time between the starts of two groups under concurrent load; measured in docs/adr/0003."""
+
+IDLE_AFTER_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Posted:
+    append: Append
+    size: int
+    ticket: Any
+    mailbox: Mailbox
+
+
+class GroupCommit:
+    """Hands groups of appends to `commit`, one at a time, and their outcomes to their mailboxes.
+
+    `commit` answers an outcome for each append and does not raise; `after` runs when the outcomes of a group are out;
+    `idle` runs once when nothing has come for IDLE_AFTER_S. `failed` hears of a bug in any of them, after which every
+    append is refused.
+    """
+
+    def __init__(
+        self,
+        commit: Callable[[Sequence[Append]], Sequence[Outcome]],
+        *,
+        after: Callable[[], None],
+        idle: Callable[[], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._commit = commit
+        self._after = after
+        self._idle = idle
+        self._failed = failed
+        self._changed = threading.Condition(threading.Lock())
+        self._queue: deque[_Posted] = deque()
+        self._queued_events = 0
+        self._queued_bytes = 0
+        self._waiting = False
+        self._not_before = 0.0
+        self._refusal: Callable[[], Exception] | None = None
+        self._thread = threading.Thread(target=self._run, name="eventlog-writer", daemon=True)
+        self._thread.start()
+
+    def post(self, append: Append, size: int, ticket: Any, mailbox: Mailbox) -> None:
+        """Queue an append of `size` payload bytes; a refusal is delivered at once, in the caller's thread."""
+        refusal: Exception | None = None
+        with self._changed:
+            if self._refusal is not None:
+                refusal = self._refusal()
+            elif self._queued_events >= QUEUE_EVENTS_MAX or self._queued_bytes >= QUEUE_BYTES_MAX:
+                refusal = LogUnavailable("too many appends are waiting")
+            else:
+                self._queue.append(_Posted(append, size, ticket, mailbox))
+                self._queued_events += len(append.events)
+                self._queued_bytes += size
+                if self._waiting:
+                    self._changed.notify()
+        if refusal is not None:
+            mailbox.deliver([(ticket, refusal)])
+
+    def close(self) -> None:
+        """Commit what is queued and end the thread; later appends are refused as LogClosed."""
+        self.refuse(lambda: LogClosed("the log is closed"))
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def refuse(self, refusal: Callable[[], Exception]) -> None:
+        """Refuse every later append; the first reason given stays."""
+        with self._changed:
+            if self._refusal is None:
+                self._refusal = refusal
+            self._changed.notify()
+
+    def _run(self) -> None:
+        group: list[_Posted] = []
+        try:
+            while group := self._take():
+                self._answer(group, self._commit([posted.append for posted in group]))
+                group = []
+                self._after()
+        except Exception as error:  # noqa: BLE001 - supervision: a bug must stop the log loudly, never hang callers
+            self.refuse(lambda: LogFailed("the writer has stopped"))
+            self._failed(error)
+            self._refuse_all(group)
+
+    def _take(self) -> list[_Posted]:
+        """The next group; empty when the log was closed and nothing is left."""
+        with self._changed:
+            idle_timeout: float | None = IDLE_AFTER_S
+            while not self._queue and self._refusal is None:
+                self._waiting = True
+                came = self._changed.wait(idle_timeout)
+                self._waiting = False
+                if not came and not self._queue:
+                    idle_timeout = None
+                    self._changed.release()
+                    try:
+                        self._idle()
+                    finally:
+                        self._changed.acquire()
+            self._gather()
+            return self._cut()
+
+    def _gather(self) -> None:
+        """Hold the next group back while the last one showed that more are on their way."""
+        pause_s = self._not_before - time.monotonic()
+        if pause_s > 0 and self._refusal is None and self._queued_events < GROUP_EVENTS_MAX:
+            self._changed.wait(pause_s)
+
+    def _cut(self) -> list[_Posted]:
+        group: list[_Posted] = []
+        events = size = 0
+        while self._queue:
+            first = self._queue[0]
+            events += len(first.append.events)
+            size += first.size
+            if group and (events > GROUP_EVENTS_MAX or size > GROUP_BYTES_MAX):
+                break
+            group.append(self._queue.popleft())
+            self._queued_events -= len(first.append.events)
+            self._queued_bytes -= first.size
+        self._not_before = time.monotonic() + GATHER_S if len(group) > 1 else 0.0
+        return group
+
+    def _answer(self, group: Sequence[_Posted], outcomes: Sequence[Outcome]) -> None:
+        by_mailbox: dict[int, tuple[Mailbox, list[tuple[Any, Outcome]]]] = {}
+        for posted, outcome in zip(group, outcomes, strict=True):
+            by_mailbox.setdefault(id(posted.mailbox), (posted.mailbox, []))[1].append((posted.ticket, outcome))
+        for mailbox, delivered in by_mailbox.values():
+            mailbox.deliver(delivered)
+
+    def _refuse_all(self, group: Sequence[_Posted]) -> None:
+        while group:
+            self._answer(group, [LogFailed("the writer has stopped")] * len(group))
+            with self._changed:
+                group = self._cut()

@@ -1,0 +1,238 @@
+"""The contract that every backend keeps; one conformance suite holds them all to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from eventlog.event import NewEvent, RecordedEvent, SealedEvent, StreamId
+
+__all__ = [
+    "ANY",
+    "APPEND_BYTES_MAX",
+    "APPEND_EVENTS_MAX",
+    "EVERYTHING",
+    "EXISTS",
+    "NO_STREAM",
+    "PAGE_EVENTS_MAX",
+    "PAYLOAD_BYTES_MAX",
+    "SCAN_EVENTS_MAX",
+    "Append",
+    "AppendHook",
+    "AppendResult",
+    "Committed",
+    "EventFilter",
+    "EventLog",
+    "ExpectedVersion",
+    "Mailbox",
+    "Outcome",
+    "Page",
+    "RequestKey",
+    "exactly",
+]
+
+PAYLOAD_BYTES_MAX = 1 << 20
+"""Largest payload of one event: the default message limit of gRPC is 4 MiB, and a page of events must fit in it."""
+
+APPEND_BYTES_MAX = 8 << 20
+"""Largest sum of payloads in one append: above what one gRPC message of default size can bring."""
+
+APPEND_EVENTS_MAX = 2_000
+"""Most events in one append: 512 messages and what a service may add to each."""
+
+PAGE_EVENTS_MAX = 500
+"""Most events in one page of a filtered read."""
+
+SCAN_EVENTS_MAX = 4_000
+"""Most events that one filtered read looks at: what bounds its time when nothing matches."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedVersion:
+    """What the caller believes of the stream: `mode` is any, no_stream, exists or exact; `version` counts for exact."""
+
+    mode: str
+    version: int = 0
+
+    def accepts(self, actual: int) -> bool:
+        """Whether a stream with `actual` events is where the caller thought."""
+        match self.mode:
+            case "any":
+                return True
+            case "no_stream":
+                return actual == 0
+            case "exists":
+                return actual > 0
+            case _:
+                return actual == self.version
+
+    def __str__(self) -> str:
+        return str(self.version) if self.mode == "exact" else self.mode
+
+
+ANY = ExpectedVersion("any")
+NO_STREAM = ExpectedVersion("no_stream")
+EXISTS = ExpectedVersion("exists")
+
+
+def exactly(version: int) -> ExpectedVersion:
+    """The stream has exactly `version` events; 0 means that it does not exist."""
+    return ExpectedVersion("exact", version)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestKey:
+    """Makes a whole append repeatable: the same key with the same `content` answers the first result."""
+
+    key: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """One atomic append of at least one event.
+
+    `projected` is handed to the hook as it is; the log does not look into it. An event id that occurs twice in
+    `events` with equal content is written once.
+    """
+
+    stream: StreamId
+    events: Sequence[NewEvent]
+    expected: ExpectedVersion = ANY
+    request: RequestKey | None = None
+    projected: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """Where the events are.
+
+    `events` are as recorded, in order; empty when `already_appended`. `first_position`, `last_position` and
+    `last_version` are those of the first time; `known` maps event ids to the versions that they have had since then,
+    and is empty when a request key said so.
+    """
+
+    first_position: int
+    last_position: int
+    last_version: int
+    events: tuple[RecordedEvent, ...] = ()
+    already_appended: bool = False
+    known: Mapping[bytes, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What the hook sees of one append, inside the transaction that commits it."""
+
+    stream: StreamId
+    events: tuple[RecordedEvent, ...]
+    projected: Any = field(default=None)
+
+
+AppendHook = Callable[[Any, Sequence[Committed]], None]
+"""Called in the append's transaction with that transaction (a SQLAlchemy connection; None in memory) and every append
+of the group. Raising rolls the group back; its appends are then tried one by one, and those for which the hook raises
+again fail with what it raises. So it must have no effect outside the transaction."""
+
+
+Outcome = AppendResult | Exception
+"""How an append ended: its result, or why nothing was written."""
+
+
+class Mailbox(Protocol):
+    """Where outcomes go: called once per group commit with all of the group's that were posted to it."""
+
+    def deliver(self, outcomes: Sequence[tuple[Any, Outcome]]) -> None:
+        """Take the outcomes, each with its ticket. Called by the writer; must be quick and must not raise."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """Which events a reader of the whole log wants; None and empty mean all."""
+
+    namespace: str | None = None
+    stream: StreamId | None = None
+    types: frozenset[str] = frozenset()
+
+    def accepts(self, event: RecordedEvent) -> bool:
+        """Whether the reader wants `event`."""
+        return (
+            (self.namespace is None or event.stream.namespace == self.namespace)
+            and (self.stream is None or event.stream == self.stream)
+            and (not self.types or event.type in self.types)
+        )
+
+
+EVERYTHING = EventFilter()
+"""The filter that every event passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Matching events in order. Every position up to `cursor` was looked at; `head` was the last position then."""
+
+    events: tuple[RecordedEvent, ...]
+    cursor: int
+    head: int
+
+
+class EventLog(Protocol):
+    """An append-only log. Every method is synchronous and thread-safe; reads are pages, never cursors left open."""
+
+    @property
+    def log_id(self) -> str:
+        """The log's own id, made when it was created."""
+        ...
+
+    def submit(self, append: Append) -> Future[AppendResult]:
+        """Queue an append; the future resolves when it is on disk, or fails with an EventLogError.
+
+        Order of checks: size, request key, event ids, expected version. Appends are committed in the order of submit.
+        """
+        ...
+
+    def post(self, append: Append, ticket: Any, mailbox: Mailbox) -> None:
+        """Queue an append as `submit` does; its outcome goes to `mailbox` with `ticket`, together with its group's."""
+        ...
+
+    def read_stream(
+        self, stream: StreamId, *, after: int = 0, limit: int = 500, backward: bool = False
+    ) -> list[RecordedEvent]:
+        """Events of one stream with version > `after` in order; backward: version < `after` (0: from the end) down."""
+        ...
+
+    def read_all(
+        self, *, after: int = 0, limit: int = 500, namespace: str | None = None, backward: bool = False
+    ) -> list[RecordedEvent]:
+        """Events of the whole log by position, as read_stream does by version; of one namespace when given."""
+        ...
+
+    def scan(self, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, matching: EventFilter = EVERYTHING) -> Page:
+        """The next matching events by position; looks at no more than SCAN_EVENTS_MAX, so the page may be empty."""
+        ...
+
+    def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
+        """Events of one stream with what proves them, unchecked: for `chain.verify_stream`."""
+        ...
+
+    def stream_version(self, stream: StreamId) -> int:
+        """How many events the stream has; 0 when it does not exist."""
+        ...
+
+    def head(self) -> int:
+        """The last committed position; 0 when the log is empty."""
+        ...
+
+    def on_commit(self, listener: Callable[[int], None]) -> Callable[[], None]:
+        """Call `listener` with the head after each commit, from the writer's thread; returns how to stop it.
+
+        A listener must be quick and must not raise.
+        """
+        ...
+
+    def close(self) -> None:
+        """Finish what is queued, checkpoint and release the files. Calling it twice is allowed."""
+        ...

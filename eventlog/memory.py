@@ -1,0 +1,184 @@
+"""A log in memory: for tests and trials. It keeps every promise but the one about the disk.
+
+All state changes under one lock, after the hook has agreed; a reader never sees half an append.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from itertools import islice
+from typing import Any
+
+from eventlog.admission import Admitted, StreamState, admit, check_size
+from eventlog.chain import KEY_BYTES, LogIdentity, genesis
+from eventlog.errors import EventTooLarge, LogClosed
+from eventlog.event import RecordedEvent, SealedEvent, StreamId
+from eventlog.log import (
+    EVERYTHING,
+    PAGE_EVENTS_MAX,
+    SCAN_EVENTS_MAX,
+    Append,
+    AppendHook,
+    AppendResult,
+    EventFilter,
+    Mailbox,
+    Outcome,
+    Page,
+)
+from eventlog.mailbox import submit
+
+__all__ = ["MemoryEventLog"]
+
+
+class MemoryEventLog:
+    """An EventLog without a disk. Appends are committed in the thread that submits them."""
+
+    def __init__(
+        self,
+        *,
+        clock_us: Callable[[], int],
+        hook: AppendHook | None = None,
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self._clock_us = clock_us
+        self._hook = hook
+        self._random_bytes = random_bytes
+        self._identity = LogIdentity(uuid.UUID(bytes=random_bytes(16), version=4).hex, random_bytes(KEY_BYTES))
+        self._lock = threading.RLock()
+        self._events: list[SealedEvent] = []
+        self._by_stream: dict[StreamId, list[SealedEvent]] = {}
+        self._streams: dict[StreamId, StreamState] = {}
+        self._listeners: list[Callable[[int], None]] = []
+        self._closed = False
+
+    @property
+    def log_id(self) -> str:
+        return self._identity.log_id
+
+    def submit(self, append: Append) -> Future[AppendResult]:
+        return submit(self, append)
+
+    def post(self, append: Append, ticket: Any, mailbox: Mailbox) -> None:
+        mailbox.deliver([(ticket, self._commit(append))])
+
+    def _commit(self, append: Append) -> Outcome:
+        try:
+            check_size(append)
+        except EventTooLarge as error:
+            return error
+        with self._lock:
+            if self._closed:
+                return LogClosed("the log is closed")
+            state = self._known_of(append)
+            admitted = admit(
+                [append],
+                {append.stream: state},
+                head=len(self._events),
+                time_us=self._clock_us(),
+                identity=self._identity,
+                random_bytes=self._random_bytes,
+            )
+            if self._hook is not None and admitted.committed:
+                try:
+                    self._hook(None, admitted.committed)
+                except Exception as error:  # noqa: BLE001 - the hook's error is the append's outcome, whatever it is
+                    return error
+            self._store(append.stream, state, admitted)
+            listeners = tuple(self._listeners) if admitted.events else ()
+        for listener in listeners:
+            listener(admitted.events[-1].event.position)
+        return admitted.outcomes[0]
+
+    def _known_of(self, append: Append) -> StreamState:
+        """A copy of what admission needs, so that a refusing hook leaves no trace."""
+        kept = self._streams.get(append.stream)
+        if kept is None:
+            return StreamState(0, genesis(self.log_id, append.stream))
+        events = {new.event_id: kept.events[new.event_id] for new in append.events if new.event_id in kept.events}
+        requests = {}
+        if append.request is not None and append.request.key in kept.requests:
+            requests[append.request.key] = kept.requests[append.request.key]
+        return StreamState(kept.version, kept.chain, events, requests)
+
+    def _store(self, stream: StreamId, state: StreamState, admitted: Admitted) -> None:
+        if not admitted.events and not admitted.requests:
+            return
+        kept = self._streams.setdefault(stream, StreamState(0, b""))
+        kept.version, kept.chain = state.version, state.chain
+        kept.events.update(state.events)
+        kept.requests.update(state.requests)
+        self._by_stream.setdefault(stream, []).extend(admitted.events)
+        self._events.extend(admitted.events)
+
+    def read_stream(
+        self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, backward: bool = False
+    ) -> list[RecordedEvent]:
+        with self._reading():
+            return _slice(self._by_stream.get(stream, []), after, limit, backward)
+
+    def read_all(
+        self,
+        *,
+        after: int = 0,
+        limit: int = PAGE_EVENTS_MAX,
+        namespace: str | None = None,
+        backward: bool = False,
+    ) -> list[RecordedEvent]:
+        with self._reading():
+            if namespace is None:
+                return _slice(self._events, after, limit, backward)
+            every = _slice(self._events, after, len(self._events), backward)
+        return list(islice((event for event in every if event.stream.namespace == namespace), limit))
+
+    def scan(self, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, matching: EventFilter = EVERYTHING) -> Page:
+        with self._reading():
+            window = _slice(self._events, after, SCAN_EVENTS_MAX, backward=False)
+            head = len(self._events)
+        found = tuple(islice((event for event in window if matching.accepts(event)), limit))
+        if len(found) == limit:
+            return Page(found, found[-1].position, head)
+        return Page(found, window[-1].position if window else after, head)
+
+    def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
+        with self._reading():
+            return self._by_stream.get(stream, [])[after : after + limit]
+
+    def stream_version(self, stream: StreamId) -> int:
+        with self._reading():
+            return len(self._by_stream.get(stream, ()))
+
+    def head(self) -> int:
+        with self._reading():
+            return len(self._events)
+
+    def on_commit(self, listener: Callable[[int], None]) -> Callable[[], None]:
+        with self._lock:
+            self._listeners.append(listener)
+
+        def stop() -> None:
+            with self._lock:
+                if listener in self._listeners:
+                    self._listeners.remove(listener)
+
+        return stop
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+
+    def _reading(self) -> threading.RLock:
+        if self._closed:
+            raise LogClosed("the log is closed")
+        return self._lock
+
+
+def _slice(events: list[SealedEvent], after: int, limit: int, backward: bool) -> list[RecordedEvent]:
+    """Events by their place, which is also their position or version minus one."""
+    if not backward:
+        return [sealed.event for sealed in events[after : after + limit]]
+    last = len(events) if after == 0 else min(after - 1, len(events))
+    return [sealed.event for sealed in reversed(events[max(0, last - limit) : last])]

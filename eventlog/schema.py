@@ -1,0 +1,98 @@
+"""The tables of a log. A new file is made by the migrations alone; a test holds both to the same schema.
+
+Columns carry the invariants: positions and versions are unique, an event id is unique in its stream for ever. Rows are
+never updated. `salt` and `payload` may become NULL together: that is what erasing an event will leave.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+__all__ = ["HEAD_REVISION", "METADATA", "REVISION_TABLE", "events", "log", "requests", "streams"]
+
+HEAD_REVISION = "0001"
+"""The newest migration: a file at this revision is opened without loading the migrations."""
+
+REVISION_TABLE = "eventlog_revision"
+
+METADATA = MetaData(
+    naming_convention={
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+
+log = Table(
+    "log",
+    METADATA,
+    Column("log_id", Text, primary_key=True),
+    Column("key", LargeBinary, nullable=False),
+    Column("created_us", _NUMBER, nullable=False),
+    sqlite_strict=True,
+)
+"""One row: the log's id and the secret of its content hashes."""
+
+streams = Table(
+    "streams",
+    METADATA,
+    Column("id", _NUMBER, primary_key=True, autoincrement=False),
+    Column("namespace", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    UniqueConstraint("namespace", "name"),
+    sqlite_strict=True,
+)
+"""Names of streams. Their versions are those of their newest events, so that no row is hot."""
+
+events = Table(
+    "events",
+    METADATA,
+    Column("position", _NUMBER, primary_key=True, autoincrement=False),
+    Column("stream", _NUMBER, ForeignKey("streams.id"), nullable=False),
+    Column("version", _NUMBER, nullable=False),
+    Column("event_id", LargeBinary, nullable=False),
+    Column("namespace", Text, nullable=False, index=True),
+    Column("type", Text, nullable=False),
+    Column("schema_version", _NUMBER, nullable=False),
+    Column("time_us", _NUMBER, nullable=False),
+    Column("trace_context", Text, nullable=False),
+    Column("content_hash", LargeBinary, nullable=False),
+    Column("commitment", LargeBinary, nullable=False),
+    Column("chain", LargeBinary, nullable=False),
+    Column("salt", LargeBinary),
+    Column("payload", LargeBinary),
+    UniqueConstraint("stream", "version"),
+    UniqueConstraint("stream", "event_id"),
+    CheckConstraint("(salt IS NULL) = (payload IS NULL)", name="erased_together"),
+    sqlite_strict=True,
+)
+"""The log itself. `namespace` repeats the stream's, so that one namespace can be read by position through its index."""
+
+requests = Table(
+    "requests",
+    METADATA,
+    Column("stream", _NUMBER, ForeignKey("streams.id"), primary_key=True, autoincrement=False),
+    Column("key", Text, primary_key=True),
+    Column("content_hash", LargeBinary, nullable=False),
+    Column("first_position", _NUMBER, nullable=False),
+    Column("last_position", _NUMBER, nullable=False),
+    Column("last_version", _NUMBER, nullable=False),
+    sqlite_strict=True,
+    sqlite_with_rowid=False,
+)
+"""Request keys and what they were first used for."""

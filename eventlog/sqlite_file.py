@@ -1,0 +1,117 @@
+"""Whether a file may hold a log, checked before SQLite opens it, and who owns it.
+
+One process owns a log's file, by a lock on a file beside it. The database file itself is never opened here once SQLite
+has it: closing any descriptor of it would drop SQLite's own locks.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from eventlog.errors import LogLocked, LogUnsafe
+
+__all__ = [
+    "FileLock",
+    "StartupWarning",
+    "create_private",
+    "file_system_of",
+    "refuse_network_file_system",
+    "wal_reset_warning",
+]
+
+PRIVATE_MODE = 0o600
+MOUNTINFO = Path("/proc/self/mountinfo")
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs"}
+    | {"nfs4", "ocfs2", "orangefs", "pvfs2", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs"}
+)
+NETWORK_FUSE = frozenset(
+    {"fuse.ceph", "fuse.davfs", "fuse.davfs2", "fuse.gcsfuse", "fuse.glusterfs", "fuse.goofys", "fuse.grpcfuse"}
+    | {"fuse.rclone", "fuse.s3fs", "fuse.sshfs", "fuse.vmhgfs-fuse"}
+)
+
+_WAL_RESET_FIXED = ((3, 44, 6), (3, 50, 7))
+_WAL_RESET_FIXED_SINCE = (3, 51, 3)
+_WAL_SINCE = (3, 7, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class StartupWarning:
+    """Something that an operator should know about this log; `code` is stable."""
+
+    code: str
+    message: str
+
+
+class FileLock:
+    """Exclusive ownership of a log by one process, kept until it is released or the process ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._descriptor)
+            raise LogLocked(f"another process owns the log: {path} is locked") from error
+        except OSError:
+            os.close(self._descriptor)
+            raise
+
+    def release(self) -> None:
+        """Let another process own the log. The lock file stays: removing it would let two processes own two of them."""
+        os.close(self._descriptor)
+
+
+def create_private(path: Path) -> None:
+    """Make the file its owner's alone before it holds anything; SQLite gives its side files the same mode."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE))
+    except FileExistsError:
+        path.chmod(PRIVATE_MODE)
+
+
+def wal_reset_warning(version: tuple[int, int, int]) -> StartupWarning | None:
+    """Warn of SQLite libraries whose write-ahead log can be damaged when two connections checkpoint at once.
+
+    Fixed in 3.51.3 and, on their branches, 3.50.7 and 3.44.6: https://sqlite.org/wal.html
+    """
+    if version >= _WAL_RESET_FIXED_SINCE or version < _WAL_SINCE:
+        return None
+    if any(version[:2] == fixed[:2] and version >= fixed for fixed in _WAL_RESET_FIXED):
+        return None
+    number = ".".join(map(str, version))
+    return StartupWarning(
+        "sqlite_wal_reset",
+        f"SQLite {number} can damage a log that a second program writes or checkpoints; this process uses one writing "
+        "connection and is safe alone. Fixed in SQLite 3.51.3, 3.50.7 and 3.44.6.",
+    )
+
+
+def refuse_network_file_system(path: Path, mountinfo: str) -> None:
+    """Raise LogUnsafe when `path` lies on a network file system: locks and shared memory do not hold there."""
+    kind = file_system_of(path, mountinfo)
+    if kind in NETWORK_FILE_SYSTEMS or kind in NETWORK_FUSE:
+        raise LogUnsafe(f"{path} is on a network file system ({kind})")
+
+
+def file_system_of(path: Path, mountinfo: str) -> str:
+    """The type of the file system that holds `path`, by a text in the form of /proc/self/mountinfo; "" if unknown."""
+    best, kind = -1, ""
+    for line in mountinfo.splitlines():
+        fields, separator, rest = line.partition(" - ")
+        if not separator:
+            continue
+        mount_point = Path(_unescape(fields.split(" ")[4]))
+        depth = len(mount_point.parts)
+        if depth >= best and path.is_relative_to(mount_point):
+            best, kind = depth, rest.split(" ")[0]
+    return kind
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)

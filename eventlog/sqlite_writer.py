@@ -1,0 +1,234 @@
+"""The one connection that writes and checkpoints. It is used by one thread at a time.
+
+A group of appends is one transaction, BEGIN IMMEDIATE to COMMIT, and COMMIT returns when the log is flushed. What the
+writer keeps in memory between groups (head, newest events of recent streams) changes only after that.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from eventlog.admission import Admitted, KnownEvent, KnownRequest, StreamState, admit
+from eventlog.chain import LogIdentity, genesis
+from eventlog.errors import EventLogError, LogCorrupt, LogFailed
+from eventlog.event import StreamId
+from eventlog.log import Append, AppendHook, Outcome
+from eventlog.sql import (
+    chunks,
+    event_row,
+    insert_events,
+    insert_requests,
+    insert_streams,
+    select_known_events,
+    select_known_requests,
+    select_streams,
+)
+from eventlog.sqlite_errors import translated
+
+__all__ = ["CHECKPOINT_PAGES", "WAL_BYTES_MAX", "SqliteWriter"]
+
+CHECKPOINT_PAGES = 2_000
+"""SQLite copies the write-ahead log back into the file at the first commit past this many pages (PASSIVE)."""
+
+WAL_BYTES_MAX = 48 << 20
+"""Past this size the writer waits for readers to move on and cuts the write-ahead log to nothing."""
+
+TRUNCATE_AGAIN_BYTES = 8 << 20
+"""Payload to write before the next attempt when a reader was in the way: an attempt may wait CHECKPOINT_WAIT_MS."""
+
+CHECKPOINT_WAIT_MS = 100
+BUSY_WAIT_MS = 5_000
+
+STREAMS_KEPT_MAX = 10_000
+"""Streams whose newest event is remembered; another one costs a look-up."""
+
+_MARK = "?"
+_LAST_POSITION = "SELECT coalesce(max(position), 0) FROM events"
+_LAST_STREAM = "SELECT coalesce(max(id), 0) FROM streams"
+_CHECKPOINT = "PRAGMA wal_checkpoint(TRUNCATE)"
+_BUSY_TIMEOUT = "PRAGMA busy_timeout = {}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Tip:
+    """A stream's number and its newest event; version 0 when the stream is new in this group."""
+
+    number: int
+    version: int
+    chain: bytes
+
+
+class _HookRefused(Exception):
+    """The hook raised something of its own: not the database's fault and not the log's."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class SqliteWriter:
+    """Commits groups of appends. `fatal` hears once of an error after which nothing may be acknowledged any more."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        path: Path,
+        identity: LogIdentity,
+        hook: AppendHook | None,
+        clock_us: Callable[[], int],
+        random_bytes: Callable[[int], bytes],
+        fatal: Callable[[EventLogError], None],
+    ) -> None:
+        self._connection = connection
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        self._driver = driver
+        self._wal = path.with_name(path.name + "-wal")
+        self._identity = identity
+        self._hook = hook
+        self._clock_us = clock_us
+        self._random_bytes = random_bytes
+        self._fatal = fatal
+        self._failed: EventLogError | None = None
+        self._payload_bytes = 0
+        self._next_truncate = 0
+        self._tips: dict[StreamId, _Tip] = {}
+        self._last_stream: int = driver.execute(_LAST_STREAM).fetchone()[0]
+        self.head: int = driver.execute(_LAST_POSITION).fetchone()[0]
+
+    def commit(self, appends: Sequence[Append]) -> Sequence[Outcome]:
+        """Write what can be admitted of the group and flush it; one outcome for each append, in order."""
+        if self._failed is not None:
+            return [LogFailed(str(self._failed)) for _ in appends]
+        try:
+            return self._transaction(appends)
+        except _HookRefused as refused:
+            if len(appends) == 1:
+                return [refused.reason]
+            return [outcome for append in appends for outcome in self.commit([append])]
+        except (sqlite3.Error, DBAPIError) as error:
+            return [self._translated(error) for _ in appends]
+
+    def checkpoint(self) -> bool:
+        """Copy the write-ahead log into the file and cut it to nothing; false when a reader was in the way."""
+        if self._failed is not None:
+            return False
+        try:
+            self._driver.execute(_BUSY_TIMEOUT.format(CHECKPOINT_WAIT_MS))
+            busy: int = self._driver.execute(_CHECKPOINT).fetchone()[0]
+            self._driver.execute(_BUSY_TIMEOUT.format(BUSY_WAIT_MS))
+        except sqlite3.Error as error:
+            self._translated(error)
+            return False
+        return busy == 0
+
+    def bound_wal(self) -> None:
+        """Keep the write-ahead log under its limit; when a reader is in the way, try again some payload later."""
+        if self._payload_bytes >= self._next_truncate and self._wal.stat().st_size >= WAL_BYTES_MAX:
+            self._next_truncate = 0 if self.checkpoint() else self._payload_bytes + TRUNCATE_AGAIN_BYTES
+
+    def _transaction(self, appends: Sequence[Append]) -> Sequence[Outcome]:
+        with self._connection.begin():
+            tips = self._find(appends)
+            states = self._states(appends, tips)
+            admitted = admit(
+                appends,
+                states,
+                head=self.head,
+                time_us=self._clock_us(),
+                identity=self._identity,
+                random_bytes=self._random_bytes,
+            )
+            self._write(admitted, tips)
+            if self._hook is not None and admitted.committed:
+                self._call_hook(self._hook, admitted)
+        self._remember(states, tips)
+        self.head += len(admitted.events)
+        self._payload_bytes += sum(len(sealed.event.payload) for sealed in admitted.events)
+        return admitted.outcomes
+
+    def _call_hook(self, hook: AppendHook, admitted: Admitted) -> None:
+        try:
+            hook(self._connection, admitted.committed)
+        except (sqlite3.Error, DBAPIError):
+            raise
+        except Exception as error:  # whatever the hook raises is the outcome of its appends, not of their neighbours
+            raise _HookRefused(error) from error
+
+    def _find(self, appends: Sequence[Append]) -> dict[StreamId, _Tip]:
+        """Number and newest event of each stream of the group; new streams get the numbers after the last."""
+        tips = {append.stream: self._tips.get(append.stream) for append in appends}
+        asked = [(stream.namespace, stream.name) for stream, tip in tips.items() if tip is None]
+        for part in chunks(asked):
+            for namespace, name, *tip in self._driver.execute(select_streams(len(part), _MARK), _flat(part)):
+                tips[StreamId(namespace, name)] = _Tip(*tip)
+        number = self._last_stream
+        found: dict[StreamId, _Tip] = {}
+        for stream, known in tips.items():
+            if known is None:
+                number += 1
+                known = _Tip(number, 0, genesis(self._identity.log_id, stream))
+            found[stream] = known
+        return found
+
+    def _states(self, appends: Sequence[Append], tips: dict[StreamId, _Tip]) -> dict[StreamId, StreamState]:
+        by_number = {tip.number: StreamState(tip.version, tip.chain) for tip in tips.values()}
+        old = [append for append in appends if tips[append.stream].version]
+        ids = {(tips[append.stream].number, event.event_id): None for append in old for event in append.events}
+        for part in chunks(list(ids)):
+            rows = self._driver.execute(select_known_events(len(part), _MARK), _flat(part))
+            for number, event_id, position, version, digest in rows:
+                by_number[number].events[event_id] = KnownEvent(position, version, digest)
+        keys = {(tips[append.stream].number, append.request.key): None for append in old if append.request is not None}
+        for part in chunks(list(keys)):
+            rows = self._driver.execute(select_known_requests(len(part), _MARK), _flat(part))
+            for number, key, digest, first, last, last_version in rows:
+                by_number[number].requests[key] = KnownRequest(digest, first, last, last_version)
+        return {stream: by_number[tip.number] for stream, tip in tips.items()}
+
+    def _write(self, admitted: Admitted, tips: dict[StreamId, _Tip]) -> None:
+        execute = self._driver.execute
+        written = {sealed.event.stream for sealed in admitted.events if sealed.event.version == 1}
+        new = [(tips[stream].number, stream.namespace, stream.name) for stream in written]
+        for part in chunks(new):
+            execute(insert_streams(len(part), _MARK), _flat(part))
+        rows = [event_row(sealed, tips[sealed.event.stream].number) for sealed in admitted.events]
+        for part in chunks(rows):
+            execute(insert_events(len(part), _MARK), _flat(part))
+        requests = [(tips[stream].number, key, *astuple(first)) for stream, key, first in admitted.requests]
+        for part in chunks(requests):
+            execute(insert_requests(len(part), _MARK), _flat(part))
+
+    def _remember(self, states: dict[StreamId, StreamState], tips: dict[StreamId, _Tip]) -> None:
+        for stream, state in states.items():
+            if state.version == 0:
+                continue
+            number = tips[stream].number
+            self._last_stream = max(self._last_stream, number)
+            self._tips.pop(stream, None)
+            self._tips[stream] = _Tip(number, state.version, state.chain)
+        while len(self._tips) > STREAMS_KEPT_MAX:
+            del self._tips[next(iter(self._tips))]
+
+    def _translated(self, error: sqlite3.Error | DBAPIError) -> Exception:
+        """The outcome for an error of the database; the first one that leaves the disk in doubt stops the log."""
+        original = error.orig if isinstance(error, DBAPIError) else error
+        outcome = translated(original) if isinstance(original, sqlite3.Error) else None
+        if outcome is None:
+            return error
+        outcome.__cause__ = error
+        if isinstance(outcome, LogFailed | LogCorrupt) and self._failed is None:
+            self._failed = outcome
+            self._fatal(outcome)
+        return outcome
+
+
+def _flat(rows: Sequence[tuple[object, ...]]) -> list[object]:
+    return [value for row in rows for value in row]

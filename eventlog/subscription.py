@@ -1,0 +1,219 @@
+"""The one loop for catching up and staying live.
+
+It reads pages from storage after its cursor, and at the head waits for a wake-up or a timer and reads again. Nothing is
+joined from two sources, so there is neither gap nor repetition. A page is read only when the consumer asks for more:
+nothing is buffered, nobody is dropped, and no read is open while a consumer is slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Protocol
+
+from eventlog.event import RecordedEvent, StreamId
+from eventlog.log import EVERYTHING, PAGE_EVENTS_MAX, EventFilter, EventLog, Page
+
+__all__ = [
+    "DEFAULT_TIMING",
+    "Batch",
+    "CaughtUp",
+    "Checkpoint",
+    "CommitWakeUp",
+    "FellBehind",
+    "Heartbeat",
+    "Item",
+    "ReadPage",
+    "Timing",
+    "WakeUp",
+    "log_pages",
+    "stream_pages",
+    "subscribe",
+]
+
+CHECKPOINT_EVENTS = 4_000
+"""How many events that do not match may pass before a consumer is told how far the reader is."""
+
+ReadPage = Callable[[int], Awaitable[Page]]
+"""Reads the page after a cursor. Cursor and head are positions, or versions of one stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The next events. A consumer that resumes after `cursor` misses nothing and sees nothing twice."""
+
+    events: tuple[RecordedEvent, ...]
+    cursor: int
+    head: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Nothing up to `cursor` matched: a place to resume from."""
+
+    cursor: int
+    head: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """A read at the head returned nothing: what follows is live."""
+
+    cursor: int
+    head: int
+
+
+@dataclass(frozen=True, slots=True)
+class FellBehind:
+    """More than a page has come since the last read: what follows is catching up again."""
+
+    cursor: int
+    head: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Nothing has matched for a while; the reader is alive and this is where it stands."""
+
+    cursor: int
+    head: int
+
+
+Item = Batch | Checkpoint | CaughtUp | FellBehind | Heartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """`poll_s` bounds the delay when a wake-up is lost; after `heartbeat_s` of silence the consumer hears of it."""
+
+    poll_s: float = 5.0
+    heartbeat_s: float = 5.0
+
+
+DEFAULT_TIMING = Timing()
+
+
+class WakeUp(Protocol):
+    """Says that there may be something to read. It carries no data: losing one costs latency alone."""
+
+    def mark(self) -> int:
+        """Taken before a read, so that a wake-up during the read is not slept through."""
+        ...
+
+    async def wait(self, mark: int, *, timeout_s: float) -> None:
+        """Return when there was a wake-up since `mark`, or after `timeout_s`."""
+        ...
+
+
+class CommitWakeUp:
+    """A wake-up for any number of readers on the loop that runs when it is made; one call into the loop a commit."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._count = 0
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._stop = log.on_commit(self._committed)
+
+    def mark(self) -> int:
+        return self._count
+
+    async def wait(self, mark: int, *, timeout_s: float) -> None:
+        if self._count != mark:
+            return
+        waiter = self._loop.create_future()
+        self._waiting.add(waiter)
+        timer = self._loop.call_later(timeout_s, _end, waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiting.discard(waiter)
+
+    def close(self) -> None:
+        """Listen no more; readers fall back to their timers."""
+        self._stop()
+
+    def _committed(self, _head: int) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:  # the loop was closed before the log: nobody is left to wake
+            return
+
+    def _wake(self) -> None:
+        self._count += 1
+        for waiter in self._waiting:
+            _end(waiter)
+        self._waiting.clear()
+
+
+def _end(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+async def subscribe(
+    read: ReadPage, wake_up: WakeUp, *, after: int, clock: Callable[[], float], timing: Timing = DEFAULT_TIMING
+) -> AsyncGenerator[Item, None]:
+    """Everything after the cursor `after`, then everything that comes, for as long as the consumer listens."""
+    cursor = told = after
+    live = False
+    silent_since = clock()
+    while True:
+        mark = wake_up.mark()
+        page = await read(cursor)
+        assert page.cursor >= cursor, "a page never moves the cursor back"
+        cursor = page.cursor
+        if live and page.head - cursor > PAGE_EVENTS_MAX:
+            live = False
+            yield FellBehind(cursor, page.head)
+        if page.events:
+            told = cursor
+            yield Batch(page.events, cursor, page.head)
+            silent_since = clock()
+        elif cursor - told >= CHECKPOINT_EVENTS:
+            told = cursor
+            yield Checkpoint(cursor, page.head)
+            silent_since = clock()
+        if cursor < page.head or (page.events and not live):
+            continue
+        if not live:
+            live = True
+            told = cursor
+            yield CaughtUp(cursor, page.head)
+            silent_since = clock()
+        silent_s = clock() - silent_since
+        if silent_s >= timing.heartbeat_s:
+            told = cursor
+            yield Heartbeat(cursor, page.head)
+            silent_since, silent_s = clock(), 0.0
+        await wake_up.wait(mark, timeout_s=min(timing.poll_s, timing.heartbeat_s - silent_s))
+
+
+def log_pages(
+    log: EventLog, executor: Executor, *, matching: EventFilter = EVERYTHING, limit: int = PAGE_EVENTS_MAX
+) -> ReadPage:
+    """Pages of the whole log by position, read on `executor`."""
+    loop = asyncio.get_running_loop()
+
+    async def read(after: int) -> Page:
+        return await loop.run_in_executor(executor, lambda: log.scan(after=after, limit=limit, matching=matching))
+
+    return read
+
+
+def stream_pages(log: EventLog, executor: Executor, *, stream: StreamId, limit: int = PAGE_EVENTS_MAX) -> ReadPage:
+    """Pages of one stream by version, read on `executor`."""
+    loop = asyncio.get_running_loop()
+
+    def page(after: int) -> Page:
+        head = log.stream_version(stream)
+        events = tuple(log.read_stream(stream, after=after, limit=limit)) if head > after else ()
+        cursor = events[-1].version if events else after
+        return Page(events, cursor, max(head, cursor))
+
+    async def read(after: int) -> Page:
+        return await loop.run_in_executor(executor, page, after)
+
+    return read

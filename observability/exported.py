@@ -1,0 +1,318 @@
+"""Tracing that exports, on the OpenTelemetry SDK; the only file that knows it, imported only when it is configured.
+
+Invariant: attributes come out of the `_…_attributes` functions below, one fact at a time; the SDK's own recording
+of exceptions, which copies their messages, is never used.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from itertools import islice
+from types import TracebackType
+from typing import Self, assert_never
+
+from opentelemetry import trace as api
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import sampling as sdk_sampling
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.util import types as api_types
+
+from observability import semconv
+from observability.facts import (
+    BatchCommitted,
+    ChatAnswered,
+    ChatStarted,
+    Fact,
+    HttpAnswered,
+    HttpStarted,
+    PassEnded,
+    PassOutcome,
+    PassStarted,
+    RpcEnded,
+    RpcStarted,
+    SpanFact,
+)
+from observability.tracing import CURRENT, SHUTDOWN_S, Span, TraceIds, TracingSettings, parse_traceparent
+
+__all__ = ["LINKS_MAX", "ExportedTracing", "open_exported"]
+
+LINKS_MAX = 32
+"""Links of one commit span: a transaction can hold a thousand appends, and reading each costs a microsecond."""
+
+_ROOT = Context()
+
+Attributes = dict[str, api_types.AttributeValue]
+
+_BROKEN_CHAT: Attributes = {semconv.GEN_AI_RESPONSE_FINISH_REASONS: ("error",)}
+"""What the conventions say of a model call that did not come to an answer."""
+
+
+def open_exported(settings: TracingSettings) -> ExportedTracing:
+    """Tracing that sends batches to the OTLP endpoint of `settings` from a thread of its own."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    return ExportedTracing(settings, BatchSpanProcessor(OTLPSpanExporter(endpoint=settings.traces_endpoint)))
+
+
+class ExportedTracing:
+    """Opens spans of the SDK and hands them to `processor` when they end."""
+
+    def __init__(self, settings: TracingSettings, processor: SpanProcessor) -> None:
+        resource = Resource.create({SERVICE_NAME: settings.service_name, SERVICE_VERSION: settings.service_version})
+        provider = TracerProvider(sampler=_sampler(settings), resource=resource, shutdown_on_exit=False)
+        provider.add_span_processor(processor)
+        self._provider = provider
+        self._tracer = provider.get_tracer("abridged", settings.service_version)
+
+    def span(self, fact: SpanFact) -> AbstractContextManager[Span]:
+        links: tuple[Link, ...] = ()
+        match fact:
+            case RpcStarted():
+                parent = _remote(fact.traceparent)
+            case PassStarted():
+                parent, links = _ROOT, _links((fact.trigger_traceparent,))
+            case ChatStarted() | HttpStarted():
+                parent = _local(CURRENT.get())
+            case _:
+                assert_never(fact)
+        name, kind = _name(fact)
+        span = self._tracer.start_span(name, parent, kind, _start_attributes(fact), links)
+        if isinstance(fact, PassStarted):
+            span.add_event(semconv.EVENT_TRIGGERED, _trigger_attributes(fact))
+        return _ExportedSpan(span, _BROKEN_CHAT if isinstance(fact, ChatStarted) else {})
+
+    def record_commit(self, fact: BatchCommitted) -> None:
+        distinct = dict.fromkeys(fact.traceparents)
+        found = (t for t in distinct if (ids := parse_traceparent(t)) is not None and ids.sampled)
+        sampled = list(islice(found, LINKS_MAX + 1))
+        if not sampled:
+            return
+        span = self._tracer.start_span(
+            semconv.SPAN_COMMIT,
+            _remote(sampled[0]),
+            SpanKind.INTERNAL,
+            {semconv.ABRIDGED_COMMIT_EVENTS: fact.events},
+            _links(sampled[1:]),
+            start_time=fact.started_ns,
+        )
+        span.end(fact.ended_ns)
+
+    def close(self) -> None:
+        # The SDK waits 30 s for a collector that does not answer and takes no other limit; its thread is a daemon's.
+        closer = threading.Thread(target=self._provider.shutdown, name="tracing-close", daemon=True)
+        closer.start()
+        closer.join(SHUTDOWN_S)
+
+
+class _ExportedSpan:
+    __slots__ = ("_before", "_broken", "_settled", "sdk_span", "traceparent")
+
+    def __init__(self, sdk_span: api.Span, broken: Attributes) -> None:
+        self.sdk_span = sdk_span
+        self._broken = broken
+        self._settled = False
+        context = sdk_span.get_span_context()
+        ids = TraceIds(f"{context.trace_id:032x}", f"{context.span_id:016x}", context.trace_flags.sampled)
+        self.traceparent = ids.traceparent
+
+    def __enter__(self) -> Self:
+        self._before = CURRENT.get()
+        CURRENT.set(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        CURRENT.set(self._before)
+        if kind is not None and not self._settled:
+            self.sdk_span.set_attributes(self._broken)
+            self._fail(kind.__qualname__)
+        self.sdk_span.end()
+
+    def note(self, fact: Fact) -> None:
+        if not self.sdk_span.is_recording():
+            return
+        self.sdk_span.set_attributes(_end_attributes(fact))
+        if isinstance(fact, PassEnded) and fact.record is not None:
+            record = fact.record
+            self.sdk_span.add_event(
+                semconv.EVENT_COMMITTED,
+                {
+                    semconv.ABRIDGED_DEPTH: record.depth,
+                    semconv.ABRIDGED_TOKENS_BEFORE: record.tokens_before,
+                    semconv.ABRIDGED_TOKENS_AFTER: record.tokens_after,
+                    semconv.ABRIDGED_RATIO_AFTER: record.ratio_after,
+                    semconv.ABRIDGED_IDENTIFIER_SURVIVAL: record.identifier_survival,
+                },
+            )
+        error_type = _error_type(fact)
+        if error_type:
+            self._fail(error_type)
+        # What was answered is how it ended; that the coroutine was left by an exception adds nothing.
+        self._settled = isinstance(fact, RpcEnded | PassEnded)
+
+    def _fail(self, error_type: str) -> None:
+        self.sdk_span.set_attribute(semconv.ERROR_TYPE, error_type)
+        self.sdk_span.set_status(Status(StatusCode.ERROR))
+
+
+class _PassesToo(sdk_sampling.Sampler):
+    """Samples every pass, and the rest as configured: passes are rare, and a ratio would lose the one that failed."""
+
+    def __init__(self, configured: sdk_sampling.Sampler) -> None:
+        self._configured = configured
+
+    def should_sample(
+        self,
+        parent_context: Context | None,
+        trace_id: int,
+        name: str,
+        kind: SpanKind | None = None,
+        attributes: api_types.Attributes = None,
+        links: Sequence[Link] | None = None,
+        trace_state: api.TraceState | None = None,
+    ) -> sdk_sampling.SamplingResult:
+        chosen = sdk_sampling.ALWAYS_ON if name == semconv.SPAN_SUMMARIZE else self._configured
+        return chosen.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
+
+    def get_description(self) -> str:
+        return f"PassesToo({self._configured.get_description()})"
+
+
+def _name(fact: SpanFact) -> tuple[str, SpanKind]:
+    match fact:
+        case RpcStarted():
+            return fact.method, SpanKind.SERVER
+        case PassStarted():
+            return semconv.SPAN_SUMMARIZE, SpanKind.INTERNAL
+        case ChatStarted():
+            return f"{semconv.OPERATION_CHAT} {fact.model}", SpanKind.CLIENT
+        case HttpStarted():
+            return fact.method, SpanKind.CLIENT
+        case _:
+            assert_never(fact)
+
+
+def _start_attributes(fact: SpanFact) -> Attributes:
+    match fact:
+        case RpcStarted():
+            return {semconv.RPC_SYSTEM_NAME: semconv.RPC_SYSTEM_GRPC, semconv.RPC_METHOD: fact.method}
+        case PassStarted():
+            return {
+                semconv.GEN_AI_CONVERSATION_ID: fact.conversation_id,
+                semconv.GEN_AI_REQUEST_MODEL: fact.model,
+                semconv.ABRIDGED_SUMMARIZATION_ID: fact.summarization_id,
+                semconv.ABRIDGED_MESSAGES: fact.messages,
+                **_trigger_attributes(fact),
+            }
+        case ChatStarted():
+            return _chat_attributes(fact)
+        case HttpStarted():
+            return {
+                semconv.HTTP_REQUEST_METHOD: fact.method,
+                semconv.SERVER_ADDRESS: fact.host,
+                semconv.SERVER_PORT: fact.port,
+                semconv.URL_PATH: fact.path,
+            }
+        case _:
+            assert_never(fact)
+
+
+def _trigger_attributes(fact: PassStarted) -> Attributes:
+    return {
+        semconv.ABRIDGED_TRIGGER: fact.trigger.value,
+        semconv.ABRIDGED_DEPTH: fact.depth,
+        semconv.ABRIDGED_RATIO: fact.ratio,
+        semconv.ABRIDGED_TOKENS_BEFORE: fact.tokens_before,
+    }
+
+
+def _chat_attributes(fact: ChatStarted) -> Attributes:
+    always: Attributes = {
+        semconv.GEN_AI_OPERATION_NAME: semconv.OPERATION_CHAT,
+        semconv.GEN_AI_PROVIDER_NAME: fact.provider,
+        semconv.GEN_AI_REQUEST_MODEL: fact.model,
+        semconv.ABRIDGED_ATTEMPT: fact.attempt,
+    }
+    known = {
+        semconv.GEN_AI_CONVERSATION_ID: fact.conversation_id or None,
+        semconv.GEN_AI_PROMPT_NAME: fact.prompt_name or None,
+        semconv.GEN_AI_PROMPT_VERSION: fact.prompt_version or None,
+        semconv.GEN_AI_REQUEST_TEMPERATURE: fact.temperature,
+        semconv.GEN_AI_REQUEST_SEED: fact.seed,
+        semconv.GEN_AI_REQUEST_MAX_TOKENS: fact.output_tokens_max,
+        # The convention: true, or not there at all.
+        semconv.GEN_AI_CONVERSATION_COMPACTED: fact.compacted or None,
+    }
+    return always | {name: value for name, value in known.items() if value is not None}
+
+
+def _end_attributes(fact: Fact) -> Attributes:
+    match fact:
+        case RpcEnded():
+            return {semconv.RPC_RESPONSE_STATUS_CODE: fact.code}
+        case PassEnded():
+            skipped = {semconv.ABRIDGED_SKIP_REASON: fact.skip_reason.value} if fact.skip_reason is not None else {}
+            return {semconv.ABRIDGED_OUTCOME: fact.outcome.value, semconv.GEN_AI_REQUEST_MODEL: fact.model, **skipped}
+        case ChatAnswered():
+            return {
+                semconv.GEN_AI_RESPONSE_MODEL: fact.model,
+                semconv.GEN_AI_RESPONSE_FINISH_REASONS: (fact.finish_reason,),
+                semconv.GEN_AI_USAGE_INPUT_TOKENS: fact.input_tokens,
+                semconv.GEN_AI_USAGE_OUTPUT_TOKENS: fact.output_tokens,
+            }
+        case HttpAnswered():
+            return {semconv.HTTP_RESPONSE_STATUS_CODE: fact.status}
+        case _:
+            assert_never(fact)
+
+
+def _error_type(fact: Fact) -> str:
+    match fact:
+        case RpcEnded():
+            return fact.code if fact.code in semconv.RPC_SERVER_ERRORS else ""
+        case PassEnded():
+            failed = fact.outcome in {PassOutcome.ERROR, PassOutcome.CANCELLED}
+            return fact.error_class.value if failed and fact.error_class is not None else ""
+        case HttpAnswered():
+            return str(fact.status) if fact.status >= 400 else ""
+        case ChatAnswered():
+            return ""
+        case _:
+            assert_never(fact)
+
+
+def _local(span: Span | None) -> Context:
+    return api.set_span_in_context(span.sdk_span, _ROOT) if isinstance(span, _ExportedSpan) else _ROOT
+
+
+def _remote(traceparent: str) -> Context:
+    context = _span_context(traceparent)
+    return _ROOT if context is None else api.set_span_in_context(api.NonRecordingSpan(context), _ROOT)
+
+
+def _links(traceparents: Iterable[str]) -> tuple[Link, ...]:
+    return tuple(Link(context) for t in traceparents if (context := _span_context(t)) is not None)
+
+
+def _span_context(traceparent: str) -> SpanContext | None:
+    ids = parse_traceparent(traceparent)
+    if ids is None:
+        return None
+    flags = TraceFlags(TraceFlags.SAMPLED if ids.sampled else TraceFlags.DEFAULT)
+    return SpanContext(int(ids.trace_id, 16), int(ids.span_id, 16), is_remote=True, trace_flags=flags)
+
+
+def _sampler(settings: TracingSettings) -> sdk_sampling.Sampler:
+    ratio = sdk_sampling.TraceIdRatioBased(settings.sampler_ratio)
+    roots: dict[str, sdk_sampling.Sampler] = {
+        "always_on": sdk_sampling.ALWAYS_ON,
+        "always_off": sdk_sampling.ALWAYS_OFF,
+        "traceidratio": ratio,
+    }
+    root = roots[settings.sampler.removeprefix("parentbased_")]
+    configured = sdk_sampling.ParentBased(root) if settings.sampler.startswith("parentbased_") else root
+    return configured if root is sdk_sampling.ALWAYS_OFF else _PassesToo(configured)

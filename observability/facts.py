@@ -1,0 +1,207 @@
+"""What happened, as plain values: the shell reports a fact once, and metrics and spans both read it.
+
+No fact has a field for text of a conversation, so none can reach a metric or a span by way of one. The values of the
+enumerations are label values; alerts and dashboards match on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = [
+    "BREAKER_VALUES",
+    "BatchCommitted",
+    "BreakerState",
+    "ChatAnswered",
+    "ChatStarted",
+    "ErrorClass",
+    "Fact",
+    "HttpAnswered",
+    "HttpStarted",
+    "PassEnded",
+    "PassOutcome",
+    "PassStarted",
+    "PassTrigger",
+    "RecordCommitted",
+    "RpcEnded",
+    "RpcStarted",
+    "SkipReason",
+    "SpanFact",
+]
+
+
+class PassOutcome(StrEnum):
+    """How a pass ended. The success ratio is success / (success + fallback + error)."""
+
+    SUCCESS = "success"
+    FALLBACK = "fallback"
+    ERROR = "error"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+
+
+class PassTrigger(StrEnum):
+    """Why a pass began."""
+
+    RATIO = "ratio"
+    EMERGENCY = "emergency"
+    PERIODIC = "periodic"
+    FOLLOW_UP = "follow_up"
+    FORCED = "forced"
+    REMAKE = "remake"
+
+
+class ErrorClass(StrEnum):
+    """Why a model did not make the record."""
+
+    TRANSPORT = "TRANSPORT"
+    MODEL_MISSING = "MODEL_MISSING"
+    MODEL_REFUSED = "MODEL_REFUSED"
+    TRUNCATED = "TRUNCATED"
+    INVALID = "INVALID"
+    CANCELLED = "CANCELLED"
+    INTERNAL = "INTERNAL"
+
+
+class SkipReason(StrEnum):
+    """Why nothing was compressed although a pass was due."""
+
+    IRREDUCIBLE = "IRREDUCIBLE"
+    NO_GAIN = "NO_GAIN"
+    DEPTH_LIMIT = "DEPTH_LIMIT"
+
+
+class BreakerState(StrEnum):
+    """Whether a model host is asked."""
+
+    CLOSED = "closed"
+    HALF_OPEN = "half_open"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class RpcStarted:
+    """A call came in. `method` is `package.Service/Method`, a served one; `traceparent` is the caller's header."""
+
+    method: str
+    traceparent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RpcEnded:
+    """A call was answered. `code` is the name of its gRPC status, such as `OK`."""
+
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCommitted:
+    """One transaction of the log. Times are nanoseconds since the epoch; `traceparents` are those of its appends."""
+
+    started_ns: int
+    ended_ns: int
+    events: int
+    traceparents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PassStarted:
+    """A pass was claimed. `trigger_traceparent` is what the event that triggered it carries, possibly days ago."""
+
+    conversation_id: str
+    summarization_id: str
+    trigger: PassTrigger
+    depth: int
+    ratio: float
+    tokens_before: int
+    messages: int
+    model: str
+    trigger_traceparent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCommitted:
+    """The record that a pass committed. Tokens are those of the range before, of the rendered record after."""
+
+    depth: int
+    tokens_before: int
+    tokens_after: int
+    ratio_after: float
+    identifier_survival: float = 1.0
+    unsupported_claims: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PassEnded:
+    """A pass is over, or was skipped before it began: then `duration_s` is None and no model was asked.
+
+    `model` is the one that made the record, or else the last that was asked. `error_class` is also given when a
+    fallback made the record: it says why the model did not. `record` comes with outcomes success and fallback.
+    """
+
+    outcome: PassOutcome
+    trigger: PassTrigger
+    model: str = ""
+    duration_s: float | None = None
+    attempts: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    error_class: ErrorClass | None = None
+    skip_reason: SkipReason | None = None
+    record: RecordCommitted | None = None
+    trace_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatStarted:
+    """A model is asked. `compacted` says that the prompt holds a summary in place of older messages."""
+
+    provider: str
+    model: str
+    conversation_id: str = ""
+    prompt_name: str = ""
+    prompt_version: str = ""
+    temperature: float | None = None
+    seed: int | None = None
+    output_tokens_max: int | None = None
+    attempt: int = 1
+    compacted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChatAnswered:
+    """The model answered. `finish_reason` is the provider's word, `stop` or `length`."""
+
+    model: str
+    finish_reason: str
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class HttpStarted:
+    """A request goes out. `path` is a route of the provider, without query or credentials."""
+
+    method: str
+    host: str
+    port: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswered:
+    """The response's head is here."""
+
+    status: int
+
+
+SpanFact = RpcStarted | PassStarted | ChatStarted | HttpStarted
+"""Facts that open a span."""
+
+Fact = RpcEnded | PassEnded | ChatAnswered | HttpAnswered
+"""Facts that a span notes before it closes."""
+
+BREAKER_VALUES: Mapping[BreakerState, int] = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
+"""How a gauge shows the state: the worse, the higher, so that a maximum over hosts is the worst."""

@@ -1,0 +1,390 @@
+"""Every instrument of the service, and nothing that is not one.
+
+Invariant: at most `SERIES_MAX` series, whatever callers send. Every label value comes from a list that is closed when
+the object is made; what is not on it is counted under `_OTHER`, so sums stay exact. Conversation ids, texts of errors
+and addresses of peers are never labels.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter as Tally
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    Info,
+    PlatformCollector,
+    ProcessCollector,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from observability.facts import (
+    BREAKER_VALUES,
+    BreakerState,
+    ErrorClass,
+    PassEnded,
+    PassOutcome,
+    PassTrigger,
+    RecordCommitted,
+    SkipReason,
+)
+
+__all__ = [
+    "CALL_SERIES_MAX",
+    "EVENT_TYPES_MAX",
+    "GRPC_CODES",
+    "HOSTS_NAMED_MAX",
+    "METHODS_MAX",
+    "MODELS_NAMED_MAX",
+    "OTHER",
+    "SERIES_MAX",
+    "TIMED_METHODS_MAX",
+    "MetricLabels",
+    "Metrics",
+]
+
+SERIES_MAX = 400
+OTHER = "_OTHER"
+
+MODELS_NAMED_MAX = 3
+HOSTS_NAMED_MAX = 4
+METHODS_MAX = 40
+TIMED_METHODS_MAX = 2
+EVENT_TYPES_MAX = 20
+CALL_SERIES_MAX = 100
+"""Pairs of method and code beyond the initial ones are counted under `_OTHER` and their code once this many exist."""
+
+GRPC_CODES = (
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+)
+
+_PASS_SECONDS = (0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 300)
+_COMMIT_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
+_COMMIT_EVENTS = (1, 4, 16, 64, 256, 1_000)
+_ATTEMPTS = (1, 2, 3, 5)
+_COMPACTION = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8)
+_SURVIVAL = (0.5, 0.8, 0.9, 0.95, 0.99, 1)
+_RPC_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+"""The boundaries that the RPC conventions (1.44) give for rpc.server.call.duration."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricLabels:
+    """The closed lists of label values, from code and configuration, never from a request.
+
+    `models` and `hosts` are an operator's lists, most important first: names past `MODELS_NAMED_MAX` are counted under
+    `_OTHER`, hosts past `HOSTS_NAMED_MAX` have no breaker series. `methods` are full names, `package.Service/Method`;
+    `timed_methods` those whose latency is promised, the others share one duration series.
+    """
+
+    models: Sequence[str] = ()
+    hosts: Sequence[str] = ()
+    methods: Sequence[str] = ()
+    timed_methods: Sequence[str] = ()
+    event_types: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        assert len(self.methods) <= METHODS_MAX, "more methods than the series budget holds"
+        assert len(self.timed_methods) <= TIMED_METHODS_MAX, "more timed methods than the series budget holds"
+        assert len(self.event_types) <= EVENT_TYPES_MAX, "more event types than the series budget holds"
+        assert set(self.timed_methods) <= set(self.methods), "a timed method that is not served"
+
+
+class Metrics:
+    """The instruments. Methods take facts, are thread-safe, and cost a few microseconds."""
+
+    def __init__(self, *, version: str, labels: MetricLabels) -> None:
+        self._registry = CollectorRegistry()
+        self._passes = _PassInstruments(self._registry, tuple(labels.models[:MODELS_NAMED_MAX]))
+        self._log = _LogInstruments(self._registry, labels.event_types)
+        self._rpcs = _RpcInstruments(self._registry, labels)
+        self._breakers = _breakers(self._registry, labels.hosts[:HOSTS_NAMED_MAX])
+        build = Info("abridged_build", "Which build is running, and on which Python?", registry=self._registry)
+        build.info({"version": version, "python": platform.python_version()})
+        ProcessCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+
+    def pass_ended(self, fact: PassEnded) -> None:
+        """Count a pass that is over or was skipped."""
+        self._passes.ended(fact)
+
+    def passes_pending(self, count: int, *, oldest_timestamp_s: float = 0.0) -> None:
+        """Say how many passes wait or run, and since when the oldest does (seconds since the epoch; 0 when none)."""
+        self._passes.pending.set(count)
+        self._passes.oldest_pending.set(oldest_timestamp_s)
+
+    def breaker_changed(self, host: str, state: BreakerState) -> None:
+        """Say whether a model host is asked. A host that has no series is ignored."""
+        if host in self._breakers:
+            self._breakers[host].set(BREAKER_VALUES[state])
+
+    def commit(self, event_types: Sequence[str], *, seconds: float, trace_id: str = "") -> None:
+        """Count one transaction of the log: the types of its events, and how long it took."""
+        self._log.committed(event_types, seconds=seconds, trace_id=trace_id)
+
+    def projection_lag(self, events: int) -> None:
+        """Say how many events the slowest projection is behind the log."""
+        self._log.projection_lag.set(events)
+
+    def subscriber_opened(self) -> None:
+        """Count a live event stream in."""
+        self._log.subscribers.inc()
+
+    def subscriber_closed(self) -> None:
+        """Count a live event stream out."""
+        self._log.subscribers.dec()
+
+    def rpc_ended(self, method: str, code: str, *, seconds: float, trace_id: str = "") -> None:
+        """Count an answered call. `method` and `code` may be anything; what is not served is `_OTHER`."""
+        self._rpcs.ended(method, code, seconds=seconds, trace_id=trace_id)
+
+    def exposition(self, accept: str = "") -> tuple[bytes, str]:
+        """The scrape's body and content type: OpenMetrics with exemplars when `accept` asks, else the text format."""
+        encode, content_type = choose_encoder(accept)
+        return encode(_WithoutCreated(self._registry)), content_type
+
+    def collect(self) -> Iterable[Metric]:
+        """Every family as it is exposed, for checks."""
+        return _WithoutCreated(self._registry).collect()
+
+
+class _WithoutCreated(Collector):
+    """A registry without its `_created` samples: a third more series that nothing here reads.
+
+    The library's own switch is global to the process; this one is not.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._registry.collect():
+            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+            yield family
+
+
+class _PassInstruments:
+    """What passes did: outcomes, cost and quality."""
+
+    def __init__(self, registry: CollectorRegistry, models: tuple[str, ...]) -> None:
+        ended = Counter(
+            "abridged_summarizations",
+            "How many passes ended, how, why had they begun, and which configured model was asked?",
+            ("outcome", "trigger", "model"),
+            registry=registry,
+        )
+        names = (*models, OTHER)
+        self._ended = {
+            (o, t, m): ended.labels(o.value, t.value, m) for o in PassOutcome for t in PassTrigger for m in names
+        }
+        self._models = frozenset(models)
+        failures = Counter(
+            "abridged_summarization_failures",
+            "Why did models not make the record?",
+            ("error_class",),
+            registry=registry,
+        )
+        self._failures = {c: failures.labels(c.value) for c in ErrorClass}
+        skips = Counter(
+            "abridged_summarization_skips",
+            "Why was nothing compressed although a pass was due?",
+            ("reason",),
+            registry=registry,
+        )
+        self._skips = {r: skips.labels(r.value) for r in SkipReason}
+        tokens = Counter(
+            "abridged_summarizer_tokens",
+            "How many tokens did models read (in) and write (out), and how many did records save in windows (saved)?",
+            ("direction",),
+            registry=registry,
+        )
+        self._tokens = {d: tokens.labels(d) for d in ("in", "out", "saved")}
+        self._open_costs(registry)
+        self._open_quality(registry)
+
+    def _open_costs(self, registry: CollectorRegistry) -> None:
+        self._seconds = Histogram(
+            "abridged_summarization_duration_seconds",
+            "How long does a pass take from claim to commit?",
+            buckets=_PASS_SECONDS,
+            registry=registry,
+        )
+        self._attempts = Histogram(
+            "abridged_summarization_attempts",
+            "How often is a model asked in one pass?",
+            buckets=_ATTEMPTS,
+            registry=registry,
+        )
+        self.pending = Gauge("abridged_summarizations_pending", "How many passes wait or run?", registry=registry)
+        self.oldest_pending = Gauge(
+            "abridged_oldest_pending_timestamp_seconds",
+            "Since when does the oldest pending pass wait? 0: none is pending.",
+            registry=registry,
+        )
+
+    def _open_quality(self, registry: CollectorRegistry) -> None:
+        self._compaction = Histogram(
+            "abridged_compaction_ratio",
+            "How large is a record, as a share of the tokens that it replaces?",
+            buckets=_COMPACTION,
+            registry=registry,
+        )
+        self._survival = Histogram(
+            "abridged_identifier_survival_ratio",
+            "Which share of the identifiers of the source does a record keep?",
+            buckets=_SURVIVAL,
+            registry=registry,
+        )
+        self._unsupported = Counter(
+            "abridged_unsupported_claims",
+            "How many identifiers did committed records name that no source has?",
+            registry=registry,
+        )
+
+    def ended(self, fact: PassEnded) -> None:
+        exemplar = _exemplar(fact.trace_id)
+        model = fact.model if fact.model in self._models else OTHER
+        self._ended[fact.outcome, fact.trigger, model].inc(1, exemplar)
+        if fact.error_class is not None:
+            self._failures[fact.error_class].inc(1, exemplar)
+        if fact.skip_reason is not None:
+            self._skips[fact.skip_reason].inc(1, exemplar)
+        if fact.duration_s is not None:
+            self._seconds.observe(fact.duration_s, exemplar)
+            self._attempts.observe(fact.attempts, exemplar)
+            self._tokens["in"].inc(fact.tokens_in, exemplar)
+            self._tokens["out"].inc(fact.tokens_out, exemplar)
+        if fact.record is not None:
+            self._committed(fact.record, exemplar)
+
+    def _committed(self, record: RecordCommitted, exemplar: dict[str, str] | None) -> None:
+        self._tokens["saved"].inc(max(0, record.tokens_before - record.tokens_after), exemplar)
+        if record.tokens_before > 0:
+            self._compaction.observe(record.tokens_after / record.tokens_before, exemplar)
+        self._survival.observe(record.identifier_survival, exemplar)
+        self._unsupported.inc(record.unsupported_claims, exemplar if record.unsupported_claims else None)
+
+
+class _LogInstruments:
+    """What the event log did."""
+
+    def __init__(self, registry: CollectorRegistry, event_types: Sequence[str]) -> None:
+        appended = Counter(
+            "abridged_events_appended",
+            "How many events of each type are on disk since the start?",
+            ("type",),
+            registry=registry,
+        )
+        self._other = appended.labels(OTHER)
+        self._appended = {name: appended.labels(name) for name in event_types}
+        self._batch = Histogram(
+            "abridged_commit_batch_events",
+            "How many events share one transaction?",
+            buckets=_COMMIT_EVENTS,
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "abridged_commit_duration_seconds",
+            "How long does a transaction of the log take, flush included?",
+            buckets=_COMMIT_SECONDS,
+            registry=registry,
+        )
+        self.projection_lag = Gauge(
+            "abridged_projection_lag_events",
+            "How many events is the slowest projection behind the log?",
+            registry=registry,
+        )
+        self.subscribers = Gauge(
+            "abridged_subscribers", "How many event streams are open to clients?", registry=registry
+        )
+
+    def committed(self, event_types: Sequence[str], *, seconds: float, trace_id: str) -> None:
+        exemplar = _exemplar(trace_id)
+        for name, count in Tally(event_types).items():
+            self._appended.get(name, self._other).inc(count, exemplar)
+        self._batch.observe(len(event_types), exemplar)
+        self._seconds.observe(seconds, exemplar)
+
+
+class _RpcInstruments:
+    """What callers asked and got.
+
+    Every method begins with `OK` and every code with `_OTHER`; other pairs begin when they first happen. All pairs from
+    the start would be 40 by 17 series, nearly all of them 0 for ever.
+    """
+
+    def __init__(self, registry: CollectorRegistry, labels: MetricLabels) -> None:
+        self._calls = Counter(
+            "abridged_grpc_server_calls",
+            "How many calls of each method were answered, and with which status?",
+            ("method", "code"),
+            registry=registry,
+        )
+        seconds = Histogram(
+            "abridged_grpc_server_call_duration_seconds",
+            "How long does a call take from its arrival to its status?",
+            ("method",),
+            buckets=_RPC_SECONDS,
+            registry=registry,
+        )
+        self._methods = frozenset(labels.methods)
+        first = [(method, "OK") for method in labels.methods] + [(OTHER, code) for code in GRPC_CODES]
+        self._pairs = {pair: self._calls.labels(*pair) for pair in first}
+        self._seconds_other = seconds.labels(OTHER)
+        self._seconds = {method: seconds.labels(method) for method in labels.timed_methods}
+
+    def ended(self, method: str, code: str, *, seconds: float, trace_id: str) -> None:
+        exemplar = _exemplar(trace_id)
+        pair = self._pairs.get((method, code)) or self._open(method, code)
+        pair.inc(1, exemplar)
+        self._seconds.get(method, self._seconds_other).observe(seconds, exemplar)
+
+    def _open(self, method: str, code: str) -> Counter:
+        code = code if code in GRPC_CODES else "UNKNOWN"
+        method = method if method in self._methods else OTHER
+        pair = (method, code)
+        if pair not in self._pairs:
+            if len(self._pairs) >= CALL_SERIES_MAX:
+                pair = (OTHER, code)
+            else:
+                self._pairs[pair] = self._calls.labels(*pair)
+        return self._pairs[pair]
+
+
+def _breakers(registry: CollectorRegistry, hosts: Sequence[str]) -> dict[str, Gauge]:
+    state = Gauge(
+        "abridged_breaker_state",
+        "Is a model host being asked? 0: closed, asked. 1: half open, one trial. 2: open, left alone.",
+        ("host",),
+        registry=registry,
+    )
+    return {host: state.labels(host) for host in hosts}
+
+
+def _exemplar(trace_id: str) -> dict[str, str] | None:
+    return {"trace_id": trace_id} if trace_id else None

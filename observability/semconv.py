@@ -1,0 +1,154 @@
+"""Names of spans, attributes and span events, each written once; no other file of the service spells one.
+
+RPC and HTTP names follow the OpenTelemetry semantic conventions 1.44, GenAI names the conventions' own repository
+(status Development). What no convention covers begins with `abridged.`. `SPAN_ATTRIBUTES` is closed: a span carries
+nothing else, which is how a message's text cannot become an attribute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = [
+    "ABRIDGED_ATTEMPT",
+    "ABRIDGED_COMMIT_EVENTS",
+    "ABRIDGED_DEPTH",
+    "ABRIDGED_IDENTIFIER_SURVIVAL",
+    "ABRIDGED_MESSAGES",
+    "ABRIDGED_OUTCOME",
+    "ABRIDGED_RATIO",
+    "ABRIDGED_RATIO_AFTER",
+    "ABRIDGED_SKIP_REASON",
+    "ABRIDGED_SUMMARIZATION_ID",
+    "ABRIDGED_TOKENS_AFTER",
+    "ABRIDGED_TOKENS_BEFORE",
+    "ABRIDGED_TRIGGER",
+    "ERROR_TYPE",
+    "EVENT_COMMITTED",
+    "EVENT_TRIGGERED",
+    "GEN_AI_CONVERSATION_COMPACTED",
+    "GEN_AI_CONVERSATION_ID",
+    "GEN_AI_OPERATION_NAME",
+    "GEN_AI_PROMPT_NAME",
+    "GEN_AI_PROMPT_VERSION",
+    "GEN_AI_PROVIDER_NAME",
+    "GEN_AI_REQUEST_MAX_TOKENS",
+    "GEN_AI_REQUEST_MODEL",
+    "GEN_AI_REQUEST_SEED",
+    "GEN_AI_REQUEST_TEMPERATURE",
+    "GEN_AI_RESPONSE_FINISH_REASONS",
+    "GEN_AI_RESPONSE_MODEL",
+    "GEN_AI_USAGE_INPUT_TOKENS",
+    "GEN_AI_USAGE_OUTPUT_TOKENS",
+    "HTTP_REQUEST_METHOD",
+    "HTTP_RESPONSE_STATUS_CODE",
+    "OPERATION_CHAT",
+    "RPC_METHOD",
+    "RPC_RESPONSE_STATUS_CODE",
+    "RPC_SERVER_ERRORS",
+    "RPC_SYSTEM_GRPC",
+    "RPC_SYSTEM_NAME",
+    "SERVER_ADDRESS",
+    "SERVER_PORT",
+    "SPAN_ATTRIBUTES",
+    "SPAN_COMMIT",
+    "SPAN_SUMMARIZE",
+    "URL_PATH",
+]
+
+SPAN_COMMIT = "commit batch"
+SPAN_SUMMARIZE = "summarize"
+EVENT_TRIGGERED = "abridged.summarization.triggered"
+EVENT_COMMITTED = "abridged.summarization.committed"
+
+ERROR_TYPE = "error.type"
+
+RPC_SYSTEM_NAME = "rpc.system.name"
+RPC_METHOD = "rpc.method"
+RPC_RESPONSE_STATUS_CODE = "rpc.response.status_code"
+RPC_SYSTEM_GRPC = "grpc"
+RPC_SERVER_ERRORS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
+"""Status codes that are the server's fault; only these make a server span an error (gRPC conventions, 1.44)."""
+
+HTTP_REQUEST_METHOD = "http.request.method"
+HTTP_RESPONSE_STATUS_CODE = "http.response.status_code"
+SERVER_ADDRESS = "server.address"
+SERVER_PORT = "server.port"
+URL_PATH = "url.path"
+
+GEN_AI_PROVIDER_NAME = "gen_ai.provider.name"
+GEN_AI_OPERATION_NAME = "gen_ai.operation.name"
+GEN_AI_REQUEST_MODEL = "gen_ai.request.model"
+GEN_AI_REQUEST_TEMPERATURE = "gen_ai.request.temperature"
+GEN_AI_REQUEST_SEED = "gen_ai.request.seed"
+GEN_AI_REQUEST_MAX_TOKENS = "gen_ai.request.max_tokens"
+GEN_AI_RESPONSE_MODEL = "gen_ai.response.model"
+GEN_AI_RESPONSE_FINISH_REASONS = "gen_ai.response.finish_reasons"
+GEN_AI_USAGE_INPUT_TOKENS = "gen_ai.usage.input_tokens"
+GEN_AI_USAGE_OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+GEN_AI_CONVERSATION_ID = "gen_ai.conversation.id"
+GEN_AI_CONVERSATION_COMPACTED = "gen_ai.conversation.compacted"
+GEN_AI_PROMPT_NAME = "gen_ai.prompt.name"
+GEN_AI_PROMPT_VERSION = "gen_ai.prompt.version"
+OPERATION_CHAT = "chat"
+
+ABRIDGED_SUMMARIZATION_ID = "abridged.summarization.id"
+ABRIDGED_TRIGGER = "abridged.summarization.trigger"
+ABRIDGED_OUTCOME = "abridged.summarization.outcome"
+ABRIDGED_SKIP_REASON = "abridged.summarization.skip_reason"
+ABRIDGED_DEPTH = "abridged.summarization.depth"
+ABRIDGED_RATIO = "abridged.summarization.ratio"
+ABRIDGED_RATIO_AFTER = "abridged.summarization.ratio_after"
+ABRIDGED_TOKENS_BEFORE = "abridged.summarization.tokens_before"
+ABRIDGED_TOKENS_AFTER = "abridged.summarization.tokens_after"
+ABRIDGED_MESSAGES = "abridged.summarization.messages"
+ABRIDGED_IDENTIFIER_SURVIVAL = "abridged.summarization.identifier_survival"
+ABRIDGED_ATTEMPT = "abridged.summarization.attempt"
+ABRIDGED_COMMIT_EVENTS = "abridged.commit.events"
+
+_RPC = frozenset({RPC_SYSTEM_NAME, RPC_METHOD, RPC_RESPONSE_STATUS_CODE, ERROR_TYPE})
+_PASS = frozenset(
+    {
+        GEN_AI_CONVERSATION_ID,
+        GEN_AI_REQUEST_MODEL,
+        ABRIDGED_SUMMARIZATION_ID,
+        ABRIDGED_TRIGGER,
+        ABRIDGED_OUTCOME,
+        ABRIDGED_SKIP_REASON,
+        ABRIDGED_DEPTH,
+        ABRIDGED_RATIO,
+        ABRIDGED_TOKENS_BEFORE,
+        ABRIDGED_MESSAGES,
+        ERROR_TYPE,
+    }
+)
+_CHAT = frozenset(
+    {
+        GEN_AI_PROVIDER_NAME,
+        GEN_AI_OPERATION_NAME,
+        GEN_AI_REQUEST_MODEL,
+        GEN_AI_REQUEST_TEMPERATURE,
+        GEN_AI_REQUEST_SEED,
+        GEN_AI_REQUEST_MAX_TOKENS,
+        GEN_AI_RESPONSE_MODEL,
+        GEN_AI_RESPONSE_FINISH_REASONS,
+        GEN_AI_USAGE_INPUT_TOKENS,
+        GEN_AI_USAGE_OUTPUT_TOKENS,
+        GEN_AI_CONVERSATION_ID,
+        GEN_AI_CONVERSATION_COMPACTED,
+        GEN_AI_PROMPT_NAME,
+        GEN_AI_PROMPT_VERSION,
+        ABRIDGED_ATTEMPT,
+        ERROR_TYPE,
+    }
+)
+_HTTP = frozenset({HTTP_REQUEST_METHOD, HTTP_RESPONSE_STATUS_CODE, SERVER_ADDRESS, SERVER_PORT, URL_PATH, ERROR_TYPE})
+
+SPAN_ATTRIBUTES: Mapping[str, frozenset[str]] = {
+    "rpc": _RPC,
+    "commit": frozenset({ABRIDGED_COMMIT_EVENTS}),
+    "pass": _PASS,
+    "chat": _CHAT,
+    "http": _HTTP,
+}
+"""Every attribute that a span of each kind may carry."""

@@ -1,0 +1,264 @@
+"""Spans: opening them, the trace that is current, and W3C trace context as plain strings.
+
+Invariant: a span carries what its fact carries and nothing else. No caller gets the SDK's span, and an exception leaves
+its class alone behind, never its message. Without a collector nothing of the OpenTelemetry SDK is imported, and a span
+costs two to four microseconds; the caller's traceparent still goes into events and logs.
+
+    TracingMisconfigured   an OTEL_* variable has a value that cannot be served
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from observability.facts import BatchCommitted, Fact, PassStarted, RpcStarted, SpanFact
+
+__all__ = [
+    "CURRENT",
+    "SHUTDOWN_S",
+    "SilentSpan",
+    "SilentTracing",
+    "Span",
+    "TraceIds",
+    "Tracing",
+    "TracingMisconfigured",
+    "TracingSettings",
+    "current_trace",
+    "current_traceparent",
+    "open_tracing",
+    "parse_traceparent",
+]
+
+SHUTDOWN_S = 2.0
+"""How long closing may wait for a collector; the whole process has 5 s to exit."""
+
+_SAMPLERS = frozenset(
+    {
+        "always_on",
+        "always_off",
+        "traceidratio",
+        "parentbased_always_on",
+        "parentbased_always_off",
+        "parentbased_traceidratio",
+    }
+)
+_EXPORTERS = frozenset({"otlp", "none"})
+_PROTOCOL = "http/protobuf"
+_DEFAULT_ENDPOINT = "http://localhost:4318"
+
+_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
+
+
+class TracingMisconfigured(ValueError):
+    """An OTEL_* variable has a value that cannot be served."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceIds:
+    """Where a trace stands: ids in lower-case hex. `sampled` says whether anybody will find its spans."""
+
+    trace_id: str
+    span_id: str
+    sampled: bool
+
+    @property
+    def traceparent(self) -> str:
+        """The ids as a header of version 00, whatever version they came in: always 55 characters."""
+        return f"00-{self.trace_id}-{self.span_id}-{int(self.sampled):02x}"
+
+
+@dataclass(frozen=True, slots=True)
+class TracingSettings:
+    """What the standard variables say. `traces_endpoint` is a full URL, empty when spans go nowhere.
+
+    Headers, certificates, timeouts, batching and resource attributes of OTEL_* are read by the SDK itself.
+    """
+
+    traces_endpoint: str = ""
+    service_name: str = "abridged"
+    service_version: str = ""
+    sampler: str = "parentbased_always_on"
+    sampler_ratio: float = 1.0
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str], *, service_version: str) -> TracingSettings:
+        """Read OTEL_* as the specification does; raise TracingMisconfigured naming the variable.
+
+        One difference: without an endpoint and without OTEL_TRACES_EXPORTER, spans go nowhere, since a sidecar whose
+        operator asked for no collector should not look for one.
+        """
+        return cls(
+            traces_endpoint=_endpoint(environ),
+            service_name=environ.get("OTEL_SERVICE_NAME") or "abridged",
+            service_version=service_version,
+            sampler=_choice(environ, "OTEL_TRACES_SAMPLER", default="parentbased_always_on", among=_SAMPLERS),
+            sampler_ratio=_ratio(environ),
+        )
+
+
+class Span(Protocol):
+    """An open span."""
+
+    @property
+    def traceparent(self) -> str:
+        """What to store in an event or send on, so that others can find this span; empty when there is no trace."""
+        ...
+
+    def note(self, fact: Fact) -> None:
+        """Take down what became known since the span was opened."""
+        ...
+
+
+class Tracing(Protocol):
+    """Opens spans; one implementation exports them, the other does nothing."""
+
+    def span(self, fact: SpanFact) -> AbstractContextManager[Span]:
+        """Open a span that is current, for this task and those it starts, until it is left.
+
+        A pass begins a trace of its own, linked to the one that triggered it: it may begin days later, and must not
+        keep that trace open. An exception that leaves the span marks it as an error by its class.
+        """
+        ...
+
+    def record_commit(self, fact: BatchCommitted) -> None:
+        """Write down a transaction that is over, under the first sampled append and linked to the others."""
+        ...
+
+    def close(self) -> None:
+        """Send what is waiting, for at most `SHUTDOWN_S` seconds. Calling it twice is allowed."""
+        ...
+
+
+class SilentSpan:
+    """A span that nobody will see. Entering it makes the caller's trace current, for logs and events."""
+
+    __slots__ = ("_before", "traceparent")
+
+    def __init__(self, traceparent: str) -> None:
+        self.traceparent = traceparent
+
+    def __enter__(self) -> Self:
+        self._before = CURRENT.get()
+        CURRENT.set(self)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        CURRENT.set(self._before)
+
+    def note(self, fact: Fact) -> None:
+        pass
+
+
+class SilentTracing:
+    """Tracing without a collector."""
+
+    def span(self, fact: SpanFact) -> AbstractContextManager[Span]:
+        match fact:
+            case RpcStarted():
+                ids = parse_traceparent(fact.traceparent)
+                return SilentSpan(ids.traceparent if ids is not None else "")
+            case PassStarted():
+                return SilentSpan("")
+            case _:
+                return _NOWHERE
+
+    def record_commit(self, fact: BatchCommitted) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+CURRENT: ContextVar[Span | None] = ContextVar("abridged_span", default=None)
+"""The open span of this task. Ours, not OpenTelemetry's: other libraries cannot add to what they cannot see."""
+
+
+def open_tracing(settings: TracingSettings) -> Tracing:
+    """Tracing as configured; the SDK is imported only when there is an endpoint."""
+    if not settings.traces_endpoint:
+        return SilentTracing()
+    from observability.exported import open_exported
+
+    return open_exported(settings)
+
+
+def current_traceparent() -> str:
+    """The traceparent of the open span, empty when there is none."""
+    span = CURRENT.get()
+    return span.traceparent if span is not None else ""
+
+
+def current_trace() -> TraceIds | None:
+    """The ids of the open span, for log lines and exemplars."""
+    span = CURRENT.get()
+    return parse_traceparent(span.traceparent) if span is not None and span.traceparent else None
+
+
+def parse_traceparent(header: str) -> TraceIds | None:
+    """Read a W3C traceparent; None when it is not one, which the standard says to ignore."""
+    match = _TRACEPARENT.fullmatch(header)
+    if match is None:
+        return None
+    version, trace_id, span_id, flags, more = match.groups()
+    if version == "ff" or (version == "00" and more) or not trace_id.strip("0") or not span_id.strip("0"):
+        return None
+    return TraceIds(trace_id, span_id, bool(int(flags, 16) & 1))
+
+
+def _endpoint(environ: Mapping[str, str]) -> str:
+    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return ""
+    exporter = _choice(environ, "OTEL_TRACES_EXPORTER", default="", among=_EXPORTERS)
+    full = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
+    base = environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+    if exporter == "none" or not (exporter or full or base):
+        return ""
+    for name in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
+        _choice(environ, name, default=_PROTOCOL, among=frozenset({_PROTOCOL}))
+    return full or (base or _DEFAULT_ENDPOINT).rstrip("/") + "/v1/traces"
+
+
+def _choice(environ: Mapping[str, str], name: str, *, default: str, among: frozenset[str]) -> str:
+    value = environ.get(name, "").strip().lower() or default
+    if value and value not in among:
+        raise TracingMisconfigured(f"{name} must be one of {', '.join(sorted(among))}")
+    return value
+
+
+def _ratio(environ: Mapping[str, str]) -> float:
+    text = environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip() or "1.0"
+    try:
+        ratio = float(text)
+    except ValueError as error:
+        raise TracingMisconfigured("OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1") from error
+    if not 0.0 <= ratio <= 1.0:
+        raise TracingMisconfigured("OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1")
+    return ratio
+
+
+class _Nowhere:
+    """A silent span inside another: it changes nothing, so one is enough for all."""
+
+    __slots__ = ()
+
+    @property
+    def traceparent(self) -> str:
+        return current_traceparent()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        pass
+
+    def note(self, fact: Fact) -> None:
+        pass
+
+
+_NOWHERE = _Nowhere()

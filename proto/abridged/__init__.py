@@ -1,0 +1,1 @@
+"""The public contract of the sidecar: `abridged.v1`."""

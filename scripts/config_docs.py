@@ -1,0 +1,152 @@
+"""Renders the settings table as docs/configuration.md; the page is never edited by hand."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from service.config import Setting, known_settings
+from service.settings import Settings
+
+PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
+
+_HEAD = """\
+# Configuration
+
+Made from the settings table in `service/settings.py` by `make config-docs`; a check fails when it differs.
+
+A value comes from the first of these that has it:
+
+1. a flag: `abridged serve --set policy.trigger_token_ratio=0.75`;
+2. the environment: the variable beside each setting. Lists may be written with commas, lists and tables as JSON.
+   `OLLAMA_HOST`, `OLLAMA_API_KEY`, `SUMMARY_MODEL` and `LLM_MODEL` (both name a model of Ollama, the first one wins)
+   are read too, after our own; traces are set by the standard `OTEL_*` variables;
+3. a TOML file, named by `--config` or `ABRIDGED_CONFIG`, with a table for each group below;
+4. the default.
+
+`abridged config check` says everything that is wrong at once, `abridged config show` prints each value with its origin
+and without secrets. A secret can be given by file: the setting of the same name with `_file`. An unknown name is
+refused.
+
+```toml
+[server]
+listen = ["127.0.0.1:7420", "unix:/run/abridged/abridged.sock"]
+
+[[server.tokens]]
+token_file = "/run/secrets/abridged"
+namespace = "shop"
+scopes = ["append", "read"]
+
+[policy]
+trigger_token_ratio = 0.75
+reset_token_ratio = 0.60
+
+[policy_by_model."openai:gpt-*"]
+preserve_recent = 12
+
+[tokens.context_lengths]
+"ollama:qwen2.5:*" = 32768
+```"""
+_PLAIN_TYPES = {bool: "true or false", int: "integer", float: "number", str: "text", Path: "path", SecretStr: "secret"}
+
+
+def page() -> str:
+    """The whole page, ending in one newline."""
+    lines = [_HEAD]
+    group = None
+    for setting in known_settings():
+        head = setting.name.rpartition(".")[0]
+        if head != group:
+            group = head
+            lines += _group_head(group)
+        lines.append(_row(setting))
+    return "\n".join(lines) + "\n"
+
+
+def _group_head(group: str) -> list[str]:
+    if not group:
+        return ["", "## Top level", "", *_TABLE]
+    model = Settings.model_fields[group].annotation
+    assert model is not None
+    return ["", f"## `[{group}]`", "", (model.__doc__ or "").strip(), "", *_TABLE]
+
+
+_TABLE = ["| setting | type | default | what it does | environment |", "|---|---|---|---|---|"]
+
+
+def _row(setting: Setting) -> str:
+    field = setting.field
+    kind = _field_type(field)
+    cells = (f"`{setting.name}`", kind, f"`{_default(field)}`", field.description or "", f"`{setting.variable}`")
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _field_type(field: FieldInfo) -> str:
+    return _type(field.annotation) + _range(field.metadata)
+
+
+def _type(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type(arguments[0])
+    if origin is Literal:
+        return ", ".join(f"`{value}`" for value in arguments)
+    if origin is tuple:
+        inner = arguments[0]
+        return (
+            "list of tables" if isinstance(inner, type) and issubclass(inner, BaseModel) else f"list of {_type(inner)}"
+        )
+    if origin is Mapping:
+        return "table"
+    if type(None) in arguments:
+        return _type(arguments[0])
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return ", ".join(f"`{member.value}`" for member in annotation)
+    return _PLAIN_TYPES[annotation]
+
+
+def _range(metadata: list[Any]) -> str:
+    lows = [low for m in metadata if (low := getattr(m, "ge", None)) is not None]
+    highs = [high for m in metadata if (high := getattr(m, "le", None)) is not None]
+    above = [low for m in metadata if (low := getattr(m, "gt", None)) is not None]
+    if above:
+        return f", above {above[0]:,} up to {min(highs):,}"
+    return f", {max(lows):,} to {min(highs):,}" if lows and highs else ""
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.default
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None or value in ((), {}):
+        return "none"
+    if isinstance(value, tuple):
+        return json.dumps(value)
+    return str(value)
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or compare it; returns the exit status."""
+    wanted = page()
+    if arguments != ["--check"]:
+        PAGE.write_text(wanted, encoding="utf-8")
+        return 0
+    kept = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    if kept == wanted:
+        return 0
+    diff = difflib.unified_diff(kept.splitlines(), wanted.splitlines(), "docs/configuration.md", "wanted", lineterm="")
+    print("\n".join(diff))
+    print("config_docs: the page drifted; run 'make config-docs'")
+    return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""The sidecar: domain, passes, models, gRPC service and command line."""

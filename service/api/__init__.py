@@ -1,0 +1,1 @@
+"""The edge: gRPC services, their errors and limits, the HTTP port."""

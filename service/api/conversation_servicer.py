@@ -1,0 +1,300 @@
+"""ConversationService: decode, call, encode; what is decided is decided elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from abridged.v1 import conversation_pb2, conversation_service_pb2, conversation_service_pb2_grpc
+from eventlog.event import StreamId
+from service.api import wire
+from service.api.auth import current_caller
+from service.api.context import ContextQuery, context_of, over_limit
+from service.api.watch import Watching, watch
+from service.chat_models import ChatModels
+from service.changes import Changes
+from service.codec.values import record_to_proto
+from service.conversations import AppendRequest, Conversations
+from service.domain.conversation import Conversation, lineage, record_named
+from service.domain.decide import ChangeSettings, ReportUsage, RequestPass
+from service.domain.errors import PassNotFound, SummaryNotFound, VersionNotReached, WaitedPassFailed
+from service.domain.events import SummarizationRequested
+from service.policies import Policies
+from service.projections import ConversationTable, ListQuery
+from service.summarizer.reactor import Reactor
+
+__all__ = ["ConversationServicer", "RequestLimits"]
+
+WAIT_WITHOUT_DEADLINE_S = 60.0
+"""How long a call waits that asks for a wait and has no deadline."""
+
+DEADLINE_MARGIN_S = 0.05
+"""What is left of a deadline when a wait ends, so that the answer still arrives."""
+
+_pb = conversation_service_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """What one append may bring."""
+
+    message_bytes_max: int
+    batch_messages_max: int
+    batch_bytes_max: int
+
+
+class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServicer):
+    """See the contract: every method's promise is written there."""
+
+    def __init__(
+        self,
+        *,
+        conversations: Conversations,
+        reactor: Reactor,
+        table: ConversationTable,
+        changes: Changes,
+        models: ChatModels,
+        policies: Policies,
+        limits: RequestLimits,
+        watching: Watching,
+        new_id: Callable[[], str],
+        token_key: bytes,
+    ) -> None:
+        self._conversations = conversations
+        self._reactor = reactor
+        self._table = table
+        self._changes = changes
+        self._models = models
+        self._policies = policies
+        self._limits = limits
+        self._watching = watching
+        self._new_id = new_id
+        self._token_key = token_key
+
+    async def AppendMessages(self, request: _pb.AppendMessagesRequest, context: Any) -> _pb.AppendMessagesResponse:  # noqa: N802  # the contract's name
+        key = _key(request.conversation_id)
+        messages = wire.messages_of(
+            request,
+            new_id=self._new_id,
+            message_bytes_max=self._limits.message_bytes_max,
+            batch_messages_max=self._limits.batch_messages_max,
+            batch_bytes_max=self._limits.batch_bytes_max,
+        )
+        settings = wire.requested(request.settings)
+        appended = await self._conversations.append(
+            key,
+            AppendRequest(
+                messages=messages,
+                open_with=lambda: self._models.opening(settings),
+                request_id=request.request_id,
+                expected_version=request.expected_version if request.HasField("expected_version") else None,
+            ),
+        )
+        state = appended.state
+        plan, since_us = state.pending, state.pending_since_us
+        if plan is not None and request.HasField("wait"):
+            state = await self._waited(key, state, wire.seconds(request.wait), context)
+        return _pb.AppendMessagesResponse(
+            messages=[
+                _pb.AppendedMessage(
+                    id=m.id, number=m.number, position=m.position, already_appended=m.already_appended
+                )
+                for m in appended.messages
+            ],
+            message_version=appended.state.message_version,
+            usage=wire.usage_of(state),
+            summarization=None if plan is None else _pass(state, plan.pass_id) or wire.pending_pass(plan, since_us),
+        )
+
+    async def GetContext(self, request: _pb.GetContextRequest, context: Any) -> _pb.GetContextResponse:  # noqa: N802
+        key = _key(request.conversation_id)
+        state = await self._conversations.state(key)
+        if state.message_version < request.min_version:
+            state = await self._changes.until(
+                key,
+                lambda: self._conversations.state(key),
+                lambda s: s.message_version >= request.min_version,
+                timeout_s=_patience_s(context, WAIT_WITHOUT_DEADLINE_S),
+            )
+            if state.message_version < request.min_version:
+                raise VersionNotReached(wanted=request.min_version, actual=state.message_version)
+        if state.pending is not None and request.HasField("wait"):
+            plan = state.pending
+            state = await self._waited(key, state, wire.seconds(request.wait), context)
+            ended = _ended(state, plan.pass_id)
+            if request.abort_on_failure and ended is not None and ended.error_class is not None:
+                raise WaitedPassFailed(plan.pass_id, ended.error_class.value)
+        policy = self._policies.of(state.settings)
+        query = ContextQuery.of(request, default_role=policy.summary_role)
+        return await context_of(self._conversations, key, state, query, policy)
+
+    async def GetConversation(  # noqa: N802
+        self, request: _pb.GetConversationRequest, context: Any
+    ) -> _pb.GetConversationResponse:
+        state = await self._conversations.state(_key(request.conversation_id))
+        return _pb.GetConversationResponse(conversation=self._view(state))
+
+    async def ListConversations(  # noqa: N802
+        self, request: _pb.ListConversationsRequest, context: Any
+    ) -> _pb.ListConversationsResponse:
+        namespace = current_caller().namespace
+        labels = tuple(sorted(request.labels.items()))
+        scope = f"conversations/{namespace}/{labels}/{request.min_ratio}"
+        size = wire.page_size(request.page_size)
+        query = ListQuery(
+            namespace=namespace,
+            limit=size + 1,
+            before=wire.read_page_token(self._token_key, scope, request.page_token),
+            labels=labels,
+            min_ratio=request.min_ratio,
+        )
+        rows = await asyncio.to_thread(self._table.page, query)
+        token = wire.write_page_token(self._token_key, scope, rows[size - 1].position) if len(rows) > size else ""
+        return _pb.ListConversationsResponse(
+            conversations=[conversation_pb2.Conversation.FromString(row.view) for row in rows[:size]],
+            next_page_token=token,
+        )
+
+    async def UpdateConversation(  # noqa: N802
+        self, request: _pb.UpdateConversationRequest, context: Any
+    ) -> _pb.UpdateConversationResponse:
+        def command(state: Conversation) -> ChangeSettings:
+            changed = self._models.resolved(wire.masked(state.settings, request.settings, request.update_mask))
+            return ChangeSettings(
+                settings=wire.with_factor(changed, state.settings),
+                pass_id=self._new_id(),
+                now_us=self._conversations.now_us(),
+                expected_version=request.expected_version if request.HasField("expected_version") else None,
+            )
+
+        state, events = await self._conversations.execute(_key(request.conversation_id), command)
+        triggered = any(isinstance(e, SummarizationRequested) for e in events)
+        return _pb.UpdateConversationResponse(
+            conversation=self._view(state), summarization=_current_pass(state) if triggered else None
+        )
+
+    async def ReportUsage(self, request: _pb.ReportUsageRequest, context: Any) -> _pb.ReportUsageResponse:  # noqa: N802
+        state, _ = await self._conversations.execute(
+            _key(request.conversation_id),
+            lambda _: ReportUsage(
+                message_version=request.message_version,
+                summary_id=request.summary_id,
+                prompt_tokens=request.prompt_tokens,
+                pass_id=self._new_id(),
+                now_us=self._conversations.now_us(),
+            ),
+        )
+        return _pb.ReportUsageResponse(usage=wire.usage_of(state))
+
+    async def SummarizeConversation(  # noqa: N802
+        self, request: _pb.SummarizeConversationRequest, context: Any
+    ) -> _pb.SummarizeConversationResponse:
+        key = _key(request.conversation_id)
+        if (await self._conversations.state(key)).pending is None:
+            self._reactor.require_room()
+        state, _ = await self._conversations.execute(
+            key, lambda _: RequestPass(pass_id=self._new_id(), now_us=self._conversations.now_us())
+        )
+        plan = state.pending
+        assert plan is not None, "a forced pass is requested, is under way already, or was refused"
+        since_us = state.pending_since_us
+        if request.HasField("wait"):
+            state = await self._waited(key, state, wire.seconds(request.wait), context)
+        return _pb.SummarizeConversationResponse(
+            summarization=_pass(state, plan.pass_id) or wire.pending_pass(plan, since_us)
+        )
+
+    async def GetSummarization(  # noqa: N802
+        self, request: _pb.GetSummarizationRequest, context: Any
+    ) -> _pb.GetSummarizationResponse:
+        state = await self._conversations.state(_key(request.conversation_id))
+        found = _pass(state, request.summarization_id)
+        if found is None:
+            raise PassNotFound(request.summarization_id)
+        return _pb.GetSummarizationResponse(summarization=found)
+
+    async def ListSummarizations(  # noqa: N802
+        self, request: _pb.ListSummarizationsRequest, context: Any
+    ) -> _pb.ListSummarizationsResponse:
+        state = await self._conversations.state(_key(request.conversation_id))
+        places, token = self._page("summarizations", request, len(state.passes))
+        pending = _current_pass(state)
+        first = [pending] if pending is not None and not request.page_token else []
+        return _pb.ListSummarizationsResponse(
+            summarizations=[*first, *(wire.ended_pass(state.passes[i]) for i in places)], next_page_token=token
+        )
+
+    async def ListSummaries(  # noqa: N802
+        self, request: _pb.ListSummariesRequest, context: Any
+    ) -> _pb.ListSummariesResponse:
+        state = await self._conversations.state(_key(request.conversation_id))
+        places, token = self._page("summaries", request, len(state.records))
+        return _pb.ListSummariesResponse(
+            summaries=[record_to_proto(state.records[i]) for i in places], next_page_token=token
+        )
+
+    async def GetSummary(self, request: _pb.GetSummaryRequest, context: Any) -> _pb.GetSummaryResponse:  # noqa: N802
+        state = await self._conversations.state(_key(request.conversation_id))
+        record = record_named(state, request.summary_id)
+        if record is None:
+            raise SummaryNotFound(request.summary_id)
+        live = any(r.id == record.id for r in lineage(state))
+        return _pb.GetSummaryResponse(summary=record_to_proto(record), live=live)
+
+    async def WatchConversation(  # noqa: N802
+        self, request: _pb.WatchConversationRequest, context: Any
+    ) -> AsyncIterator[_pb.WatchConversationResponse]:
+        key = _key(request.conversation_id)
+        await self._conversations.state(key)
+        async for response in watch(self._watching, key, after=request.after_version):
+            yield response
+
+    async def _waited(self, key: StreamId, state: Conversation, wanted_s: float, context: Any) -> Conversation:
+        """The state when its pending pass and what follows from it have ended, or the patience has."""
+        return await self._changes.until(
+            key,
+            lambda: self._conversations.state(key),
+            lambda s: s.pending is None,
+            timeout_s=min(wanted_s, _patience_s(context, wanted_s)),
+        )
+
+    def _view(self, state: Conversation) -> conversation_pb2.Conversation:
+        held_by = over_limit(state, self._policies.of(state.settings), now_us=self._conversations.now_us())
+        return wire.conversation_view(state, held_by=held_by)
+
+    def _page(
+        self, what: str, request: _pb.ListSummariesRequest | _pb.ListSummarizationsRequest, count: int
+    ) -> tuple[range, str]:
+        """Places of a page, newest first, in a sequence that grows at its end; and the token of the next page."""
+        scope = f"{what}/{current_caller().namespace}/{request.conversation_id}"
+        end = wire.read_page_token(self._token_key, scope, request.page_token) or count
+        start = max(0, min(end, count) - wire.page_size(request.page_size))
+        token = wire.write_page_token(self._token_key, scope, start) if start else ""
+        return range(min(end, count) - 1, start - 1, -1), token
+
+
+def _key(conversation_id: str) -> StreamId:
+    """The conversation in the caller's own namespace: others cannot even be named."""
+    return StreamId(current_caller().namespace, conversation_id)
+
+
+def _patience_s(context: Any, without_deadline_s: float) -> float:
+    remaining = context.time_remaining()
+    return without_deadline_s if remaining is None else max(0.0, remaining - DEADLINE_MARGIN_S)
+
+
+def _ended(state: Conversation, pass_id: str) -> Any:
+    return next((ended for ended in reversed(state.passes) if ended.plan.pass_id == pass_id), None)
+
+
+def _pass(state: Conversation, pass_id: str) -> conversation_pb2.Summarization | None:
+    if state.pending is not None and state.pending.pass_id == pass_id:
+        return _current_pass(state)
+    ended = _ended(state, pass_id)
+    return None if ended is None else wire.ended_pass(ended)
+
+
+def _current_pass(state: Conversation) -> conversation_pb2.Summarization | None:
+    return None if state.pending is None else wire.pending_pass(state.pending, state.pending_since_us)

@@ -1,0 +1,245 @@
+"""What every RPC goes through: credential, limits, span, rules, errors, metrics. One interceptor, in this order.
+
+Nothing of an exception but its table row reaches a client; what is in no row is a bug, answered with an opaque id that
+the log line carries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import grpc
+import structlog
+from google.rpc.code_pb2 import Code
+from google.rpc.status_pb2 import Status
+from grpc_status import rpc_status
+
+from observability.facts import RpcEnded, RpcStarted
+from observability.metrics import Metrics
+from observability.tracing import Span, Tracing
+from service.api.auth import Authenticator, set_caller
+from service.api.errors import STATUSES, TooManyRequests, internal_status, status_of
+from service.api.validation import Validation
+
+__all__ = ["METHOD_SCOPES", "Edge", "EdgeLimits"]
+
+OPEN_METHODS = frozenset({"grpc.health.v1.Health"})
+"""Services that need no credential: a health check has none."""
+
+METHOD_SCOPES: Mapping[str, str] = {
+    "abridged.v1.ConversationService/AppendMessages": "append",
+    "abridged.v1.ConversationService/GetContext": "read",
+    "abridged.v1.ConversationService/GetConversation": "read",
+    "abridged.v1.ConversationService/ListConversations": "read",
+    "abridged.v1.ConversationService/UpdateConversation": "append",
+    "abridged.v1.ConversationService/ReportUsage": "append",
+    "abridged.v1.ConversationService/SummarizeConversation": "append",
+    "abridged.v1.ConversationService/GetSummarization": "read",
+    "abridged.v1.ConversationService/ListSummarizations": "read",
+    "abridged.v1.ConversationService/ListSummaries": "read",
+    "abridged.v1.ConversationService/GetSummary": "read",
+    "abridged.v1.ConversationService/WatchConversation": "read",
+    "abridged.v1.EventLogService/ReadEvents": "read",
+    "abridged.v1.EventLogService/SubscribeEvents": "read",
+    "abridged.v1.EventLogService/GetHead": "read",
+    "abridged.v1.ServerInfoService/GetServerInfo": "read",
+    "abridged.v1.ServerInfoService/WaitIdle": "read",
+}
+"""What a credential needs for each method."""
+
+_log = structlog.get_logger()
+
+_Handler = Any
+"""grpc.RpcMethodHandler, which is generic over messages that differ from method to method."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeLimits:
+    """How many calls are served at a time."""
+
+    concurrent_rpcs_max: int
+    streams_max: int
+
+
+class Edge(grpc.aio.ServerInterceptor):
+    """The interceptor. `in_flight` and `streams` count the calls that are being served."""
+
+    def __init__(
+        self,
+        *,
+        authenticator: Authenticator,
+        limits: EdgeLimits,
+        validation: Validation,
+        tracing: Tracing,
+        metrics: Metrics,
+    ) -> None:
+        self._authenticator = authenticator
+        self._limits = limits
+        self._validation = validation
+        self._tracing = tracing
+        self._metrics = metrics
+        self._wrapped: dict[str, _Handler] = {}
+        self.in_flight = 0
+        self.streams = 0
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[_Handler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> _Handler:
+        """Wrap the handler of a method, once."""
+        method = handler_call_details.method.lstrip("/")
+        wrapped = self._wrapped.get(method)
+        if wrapped is None:
+            handler = await continuation(handler_call_details)
+            if handler is None:
+                return handler
+            wrapped = self._wrapped[method] = self._wrap(method, handler)
+        return wrapped
+
+    def _wrap(self, method: str, handler: _Handler) -> _Handler:
+        if handler.response_streaming:
+            if handler.request_streaming:
+                return handler
+            return grpc.unary_stream_rpc_method_handler(
+                self._stream(method, handler.unary_stream),
+                request_deserializer=handler.request_deserializer,
+                response_serializer=handler.response_serializer,
+            )
+        return grpc.unary_unary_rpc_method_handler(
+            self._unary(method, handler.unary_unary),
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        )
+
+    def _unary(self, method: str, handle: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
+        async def serve(request: Any, context: Any) -> Any:
+            call = _Call(self, method, context)
+            self.in_flight += 1
+            try:
+                with call.span:
+                    try:
+                        if self.in_flight > self._limits.concurrent_rpcs_max:
+                            raise TooManyRequests("calls", retry_after_s=0.2)
+                        self._admit(method, request, context)
+                        response = await handle(request, context)
+                    except BaseException as error:
+                        await call.fail(error)
+                        raise
+                    call.ended("OK")
+                    return response
+            finally:
+                self.in_flight -= 1
+
+        return serve
+
+    def _stream(
+        self, method: str, handle: Callable[[Any, Any], AsyncIterator[Any]]
+    ) -> Callable[[Any, Any], AsyncIterator[Any]]:
+        async def serve(request: Any, context: Any) -> AsyncIterator[Any]:
+            call = _Call(self, method, context)
+            self.streams += 1
+            self._metrics.subscriber_opened()
+            try:
+                with call.span:
+                    try:
+                        if self.streams > self._limits.streams_max:
+                            raise TooManyRequests("streams", retry_after_s=1.0)
+                        self._admit(method, request, context)
+                        async for response in handle(request, context):
+                            yield response
+                    except BaseException as error:
+                        await call.fail(error)
+                        raise
+                    call.ended("OK")
+            finally:
+                self.streams -= 1
+                self._metrics.subscriber_closed()
+
+        return serve
+
+    def _admit(self, method: str, request: Any, context: Any) -> None:
+        if method.partition("/")[0] in OPEN_METHODS:
+            return
+        caller = self._authenticator.caller(_metadata(context))
+        scope = METHOD_SCOPES.get(method)
+        if scope is not None:
+            caller.require(scope)
+        set_caller(caller)
+        self._validation.check(request)
+
+    def open_span(self, method: str, traceparent: str) -> Any:
+        """The span of a call."""
+        return self._tracing.span(RpcStarted(method=method, traceparent=traceparent))
+
+    def count(self, method: str, code: str, seconds: float, trace_id: str) -> None:
+        """Count a call that is over."""
+        self._metrics.rpc_ended(method, code, seconds=seconds, trace_id=trace_id)
+
+
+class _Call:
+    """One call: its span, and how it ends."""
+
+    __slots__ = ("_context", "_edge", "_entered", "_method", "_opened", "_started_s", "span")
+
+    def __init__(self, edge: Edge, method: str, context: Any) -> None:
+        self._edge = edge
+        self._method = method
+        self._context = context
+        self._started_s = time.perf_counter()
+        self._opened = edge.open_span(method, _metadata(context).get("traceparent", ""))
+        self.span = self
+        self._entered: Span | None = None
+
+    def __enter__(self) -> None:
+        self._entered = self._opened.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        # The RPC's status says how it ended; that gRPC aborts by raising is no error of the span.
+        self._opened.__exit__(None, None, None)
+
+    def ended(self, code: str) -> None:
+        assert self._entered is not None, "the span is open"
+        self._entered.note(RpcEnded(code))
+        seconds = time.perf_counter() - self._started_s
+        self._edge.count(self._method, code, seconds, self._entered.traceparent[3:35])
+
+    async def fail(self, error: BaseException) -> None:
+        """End the call with the error's status; returns when the caller has gone or the handler aborted itself."""
+        if isinstance(error, asyncio.CancelledError | GeneratorExit):
+            self.ended("CANCELLED")
+            return
+        if isinstance(error, grpc.aio.AbortError):
+            self.ended(_own_code(self._context))
+            return
+        status = status_of(error) if isinstance(error, Exception) else None
+        if status is None or status.code == Code.DATA_LOSS:
+            error_id = uuid4().hex
+            status = status or internal_status(error_id)
+            _log.error(
+                "rpc.failed", method=self._method, error_id=error_id, error_type=type(error).__name__, exc_info=error
+            )
+        self.ended(Code.Name(status.code))
+        await self._abort(status, error)
+
+    async def _abort(self, status: Status, error: BaseException) -> None:
+        rich = rpc_status.to_status(status)
+        trailing = list(rich.trailing_metadata)
+        row = STATUSES.get(type(error))  # type: ignore[arg-type]  # a bug's type is looked up in vain
+        if row is not None and row.code is grpc.StatusCode.UNAVAILABLE:
+            trailing.append(("grpc-retry-pushback-ms", "500"))
+        await self._context.abort(rich.code, rich.details, trailing_metadata=tuple(trailing))
+
+
+def _own_code(context: Any) -> str:
+    code = context.code()
+    return code.name if isinstance(code, grpc.StatusCode) else "UNKNOWN"
+
+
+def _metadata(context: Any) -> dict[str, str]:
+    return {name: value for name, value in context.invocation_metadata() or () if isinstance(value, str)}

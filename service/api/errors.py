@@ -1,0 +1,237 @@
+"""Every error as a gRPC status with its reason: one table, read by one interceptor.
+
+    EdgeError
+    ├── InvalidRequest       fields that break a rule
+    ├── Unauthenticated      no credential, or one that is not known
+    ├── PermissionDenied     a credential without the scope
+    └── TooManyRequests      over a limit of the server; come back later
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyProto
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, ResourceInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+
+from abridged.v1 import error_reason_pb2
+from eventlog import errors as log
+from service.domain import errors as domain
+
+__all__ = [
+    "DOMAIN",
+    "STATUSES",
+    "EdgeError",
+    "InvalidRequest",
+    "PermissionDenied",
+    "TooManyRequests",
+    "Unauthenticated",
+    "internal_status",
+    "status_of",
+]
+
+DOMAIN = "abridged"
+LOG_RETRY_S = 0.5
+FULL_RETRY_S = 5.0
+LISTED_MAX = 32
+"""Violations and ids that a status lists; trailers are limited to a few kilobytes."""
+
+
+class EdgeError(Exception):
+    """The edge refuses a call."""
+
+
+class InvalidRequest(EdgeError):
+    """Fields break rules. `violations` has each field with what is wrong; never its value."""
+
+    def __init__(self, violations: tuple[tuple[str, str], ...]) -> None:
+        super().__init__("; ".join(f"{field}: {what}" for field, what in violations[:LISTED_MAX]))
+        self.violations = violations
+
+
+class Unauthenticated(EdgeError):
+    """A credential is needed."""
+
+
+class PermissionDenied(EdgeError):
+    """The credential lacks a scope."""
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"the credential lacks the scope {scope}")
+        self.scope = scope
+
+
+class TooManyRequests(EdgeError):
+    """Over a limit of the server."""
+
+    def __init__(self, what: str, *, retry_after_s: float) -> None:
+        super().__init__(f"too many {what}")
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    code: grpc.StatusCode
+    reason: int
+    metadata: Callable[[Any], Mapping[str, object]] = lambda _: {}
+    details: Callable[[Any], tuple[Any, ...]] = lambda _: ()
+    text: str = ""
+
+
+_R = error_reason_pb2
+_C = grpc.StatusCode
+
+STATUSES: Mapping[type[Exception], _Row] = {
+    InvalidRequest: _Row(_C.INVALID_ARGUMENT, _R.ERROR_REASON_INVALID_FIELD, details=lambda e: (_bad(e.violations),)),
+    Unauthenticated: _Row(_C.UNAUTHENTICATED, _R.ERROR_REASON_UNAUTHENTICATED),
+    PermissionDenied: _Row(_C.PERMISSION_DENIED, _R.ERROR_REASON_PERMISSION_DENIED, lambda e: {"scope": e.scope}),
+    TooManyRequests: _Row(
+        _C.RESOURCE_EXHAUSTED, _R.ERROR_REASON_TOO_MANY_REQUESTS, details=lambda e: (_retry(e.retry_after_s),)
+    ),
+    domain.InvalidPolicy: _Row(
+        _C.INVALID_ARGUMENT,
+        _R.ERROR_REASON_INVALID_POLICY,
+        details=lambda e: (_bad(((f"settings.policy.{e.field}", e.reason),)),),
+    ),
+    domain.TooLarge: _Row(
+        _C.INVALID_ARGUMENT,
+        _R.ERROR_REASON_TOO_LARGE,
+        lambda e: {"size": e.size, "limit": e.limit},
+        lambda e: (_bad(((e.what, str(e)),)),),
+    ),
+    domain.InvalidPageToken: _Row(
+        _C.INVALID_ARGUMENT,
+        _R.ERROR_REASON_INVALID_PAGE_TOKEN,
+        details=lambda e: (_bad((("page_token", "is not of this list"),)),),
+        text="the page token is not of this list",
+    ),
+    domain.ConversationNotFound: _Row(
+        _C.NOT_FOUND,
+        _R.ERROR_REASON_CONVERSATION_NOT_FOUND,
+        details=lambda e: (ResourceInfo(resource_type="conversation", resource_name=e.conversation_id),),
+    ),
+    domain.SummaryNotFound: _Row(
+        _C.NOT_FOUND,
+        _R.ERROR_REASON_SUMMARY_NOT_FOUND,
+        details=lambda e: (ResourceInfo(resource_type="summary", resource_name=e.summary_id),),
+    ),
+    domain.PassNotFound: _Row(
+        _C.NOT_FOUND,
+        _R.ERROR_REASON_SUMMARIZATION_NOT_FOUND,
+        details=lambda e: (ResourceInfo(resource_type="summarization", resource_name=e.pass_id),),
+    ),
+    domain.WrongMessageVersion: _Row(
+        _C.ABORTED,
+        _R.ERROR_REASON_WRONG_EXPECTED_VERSION,
+        lambda e: {"expected": e.expected, "actual": e.actual},
+    ),
+    domain.MessageIdReused: _Row(
+        _C.ALREADY_EXISTS,
+        _R.ERROR_REASON_MESSAGE_ID_REUSED,
+        lambda e: {"message_ids": ",".join(e.message_ids[:LISTED_MAX])},
+    ),
+    domain.RequestIdReused: _Row(
+        _C.ALREADY_EXISTS, _R.ERROR_REASON_REQUEST_ID_REUSED, text="the request id was used with other content"
+    ),
+    domain.NothingToSummarize: _Row(
+        _C.FAILED_PRECONDITION, _R.ERROR_REASON_NOTHING_TO_SUMMARIZE, text="nothing in the window can be compressed"
+    ),
+    domain.DepthLimitReached: _Row(
+        _C.FAILED_PRECONDITION, _R.ERROR_REASON_DEPTH_LIMIT, text="the chain of summaries is as deep as it may be"
+    ),
+    domain.PassesDisabled: _Row(
+        _C.FAILED_PRECONDITION, _R.ERROR_REASON_SUMMARIZATION_DISABLED, text="summarization is switched off"
+    ),
+    domain.PassSuperseded: _Row(
+        _C.ABORTED, _R.ERROR_REASON_WRONG_EXPECTED_VERSION, text="the summarization is not pending any more"
+    ),
+    domain.WindowTooLarge: _Row(
+        _C.FAILED_PRECONDITION,
+        _R.ERROR_REASON_WINDOW_TOO_LARGE,
+        lambda e: {"tokens": e.tokens, "limit": e.limit},
+    ),
+    domain.WaitedPassFailed: _Row(
+        _C.FAILED_PRECONDITION,
+        _R.ERROR_REASON_SUMMARIZATION_FAILED,
+        lambda e: {"summarization_id": e.pass_id, "error_class": e.error_class},
+    ),
+    domain.VersionNotReached: _Row(
+        _C.FAILED_PRECONDITION,
+        _R.ERROR_REASON_VERSION_NOT_REACHED,
+        lambda e: {"wanted": e.wanted, "actual": e.actual},
+    ),
+    domain.TooManyPasses: _Row(
+        _C.RESOURCE_EXHAUSTED, _R.ERROR_REASON_TOO_MANY_REQUESTS, details=lambda e: (_retry(e.retry_after_s),)
+    ),
+    log.WrongExpectedVersion: _Row(
+        _C.UNAVAILABLE, _R.ERROR_REASON_LOG_UNAVAILABLE, details=lambda _: (_retry(LOG_RETRY_S),), text="try again"
+    ),
+    log.EventTooLarge: _Row(
+        _C.INVALID_ARGUMENT, _R.ERROR_REASON_TOO_LARGE, lambda e: {"size": e.size, "limit": e.limit}
+    ),
+    log.LogUnavailable: _Row(
+        _C.UNAVAILABLE,
+        _R.ERROR_REASON_LOG_UNAVAILABLE,
+        details=lambda _: (_retry(LOG_RETRY_S),),
+        text="the log is busy; the same ids make a retry safe",
+    ),
+    log.LogClosed: _Row(
+        _C.UNAVAILABLE,
+        _R.ERROR_REASON_LOG_UNAVAILABLE,
+        details=lambda _: (_retry(LOG_RETRY_S),),
+        text="the server is stopping; the same ids make a retry safe",
+    ),
+    log.LogFull: _Row(
+        _C.RESOURCE_EXHAUSTED,
+        _R.ERROR_REASON_LOG_FULL,
+        details=lambda _: (_retry(FULL_RETRY_S),),
+        text="no space is left for the log",
+    ),
+    log.LogCorrupt: _Row(_C.DATA_LOSS, _R.ERROR_REASON_LOG_CORRUPT, text="a stored event is not what was written"),
+}
+"""Exact types, most of them; an error whose type is not here is a bug and answered as INTERNAL."""
+
+
+def status_of(error: Exception) -> Status | None:
+    """The status of an error that callers may see; None for one that they may not."""
+    row = STATUSES.get(type(error))
+    if row is None:
+        return None
+    metadata = {name: str(value) for name, value in row.metadata(error).items()}
+    return _status(row.code, row.reason, row.text or str(error), metadata, row.details(error))
+
+
+def internal_status(error_id: str) -> Status:
+    """A bug: an id that the server's log carries, and nothing else."""
+    return _status(
+        _C.INTERNAL, _R.ERROR_REASON_INTERNAL, f"internal error {error_id}", {"error_id": error_id}, ()
+    )
+
+
+def _status(
+    code: grpc.StatusCode, reason: int, text: str, metadata: Mapping[str, str], details: tuple[Any, ...]
+) -> Status:
+    name = error_reason_pb2.ErrorReason.Name(reason).removeprefix("ERROR_REASON_")  # type: ignore[arg-type]  # a row's
+    packed = []
+    for detail in (ErrorInfo(reason=name, domain=DOMAIN, metadata=metadata), *details):
+        wrapped = AnyProto()
+        wrapped.Pack(detail)
+        packed.append(wrapped)
+    return Status(code=code.value[0], message=text, details=packed)
+
+
+def _bad(violations: tuple[tuple[str, str], ...]) -> BadRequest:
+    return BadRequest(
+        field_violations=[
+            BadRequest.FieldViolation(field=field, description=what) for field, what in violations[:LISTED_MAX]
+        ]
+    )
+
+
+def _retry(seconds: float) -> RetryInfo:
+    return RetryInfo(retry_delay=Duration(seconds=int(seconds), nanos=round(seconds % 1 * 1e9)))

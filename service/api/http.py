@@ -1,0 +1,291 @@
+"""The HTTP port: liveness, readiness, start-up and metrics, for kubelets and Prometheus.
+
+Invariant: what it answers holds no text of a conversation, and nothing that a peer does holds one of `CONNECTIONS_MAX`
+places for longer than its route takes and twice `PATIENCE_S`; when all are taken, the slowest unfinished request gives
+up its place. Only GET and HEAD, one request a connection, no bodies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+import structlog
+
+from observability.metrics import Metrics
+
+__all__ = [
+    "CHECK_TIMEOUT_S",
+    "CONNECTIONS_MAX",
+    "HEAD_BYTES_MAX",
+    "PATIENCE_S",
+    "Check",
+    "HttpRequest",
+    "HttpResponse",
+    "HttpServer",
+    "Route",
+    "health_routes",
+    "metrics_route",
+]
+
+HEAD_BYTES_MAX = 8 * 1024
+PATIENCE_S = 5.0
+"""How long a peer may take over its head, and again over taking our answer."""
+CHECK_TIMEOUT_S = 1.0
+CONNECTIONS_MAX = 64
+BACKLOG = 64
+LINGER_S = 0.5
+LINGER_BYTES_MAX = 1024 * 1024
+
+_HEADERS = (
+    "Cache-Control: no-store",
+    "Connection: close",
+    "Content-Security-Policy: default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy: same-origin",
+    "Referrer-Policy: no-referrer",
+    "X-Content-Type-Options: nosniff",
+)
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """The head of a request. Names of `headers` are in lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """What to answer."""
+
+    status: HTTPStatus
+    body: bytes = b""
+    content_type: str = "text/plain; charset=utf-8"
+    headers: tuple[str, ...] = ()
+
+
+Route = Callable[[HttpRequest], Awaitable[HttpResponse]]
+
+Check = Callable[[], Awaitable[str]]
+"""Answers empty when all is well, else why not, in words of ours: the answer is shown to whoever asks."""
+
+
+def health_routes(
+    *, started: Callable[[], bool], ready: Mapping[str, Check], details: Mapping[str, Check]
+) -> dict[str, Route]:
+    """`/livez`, `/readyz` and `/startupz`.
+
+    Alive is whoever answers. Ready is decided by `ready` alone; `details`, such as a model host's health, are shown
+    beside it and change nothing, because a model that is away must not take the caller's whole Pod out of rotation.
+    """
+
+    async def livez(_: HttpRequest) -> HttpResponse:
+        return _plain(HTTPStatus.OK, "alive")
+
+    async def startupz(_: HttpRequest) -> HttpResponse:
+        return _plain(HTTPStatus.OK, "started") if started() else _plain(HTTPStatus.SERVICE_UNAVAILABLE, "starting")
+
+    async def readyz(_: HttpRequest) -> HttpResponse:
+        checks, shown = await asyncio.gather(_ask(ready), _ask(details))
+        fit = started() and all(answer == "ok" for answer in checks.values())
+        body = {"status": "ready" if fit else "not_ready", "started": started(), "checks": checks, "details": shown}
+        return HttpResponse(
+            HTTPStatus.OK if fit else HTTPStatus.SERVICE_UNAVAILABLE,
+            json.dumps(body).encode() + b"\n",
+            "application/json",
+        )
+
+    return {"/livez": livez, "/readyz": readyz, "/startupz": startupz}
+
+
+def metrics_route(metrics: Metrics) -> dict[str, Route]:
+    """`/metrics`, in the format that the request's Accept header prefers."""
+
+    async def scrape(request: HttpRequest) -> HttpResponse:
+        body, content_type = metrics.exposition(request.headers.get("accept", ""))
+        return HttpResponse(HTTPStatus.OK, body, content_type, ("Vary: Accept",))
+
+    return {"/metrics": scrape}
+
+
+class HttpServer:
+    """Serves `routes` by exact path."""
+
+    def __init__(self, host: str, port: int, *, routes: Mapping[str, Route], patience_s: float = PATIENCE_S) -> None:
+        self._host = host
+        self._port = port
+        self._routes = dict(routes)
+        self._patience_s = patience_s
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+        self._reading: dict[asyncio.Task[None], None] = {}
+
+    async def start(self) -> int:
+        """Listen; returns the bound port. Raises OSError when the address is taken or not ours."""
+        self._server = await asyncio.start_server(
+            self._accept, self._host, self._port, limit=HEAD_BYTES_MAX, backlog=BACKLOG
+        )
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def close(self) -> None:
+        """Stop listening and drop what is open. Calling it twice is allowed."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= CONNECTIONS_MAX:
+            slowest = next(iter(self._reading), None)
+            if slowest is None:
+                writer.transport.abort()
+                return
+            del self._reading[slowest]
+            slowest.cancel()
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._connections.add(task)
+        self._reading[task] = None
+
+        def forget(_: asyncio.Task[None]) -> None:
+            # Not in the task's own `finally`: one that is cancelled before its first step never comes there.
+            self._connections.discard(task)
+            self._reading.pop(task, None)
+            writer.transport.abort()
+
+        task.add_done_callback(forget)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            parsed = await self._read(reader)
+            task = asyncio.current_task()
+            assert task is not None, "runs as a task"
+            self._reading.pop(task, None)
+            match parsed:
+                case None:
+                    return
+                case HttpRequest():
+                    raw = _encode(await self._answer(parsed), head_only=parsed.method == "HEAD")
+                case HttpResponse():
+                    raw = _encode(parsed, head_only=False)
+            async with asyncio.timeout(self._patience_s):
+                writer.write(raw)
+                await writer.drain()
+                await _linger(reader, writer)
+                writer.close()
+                await writer.wait_closed()
+        except OSError:
+            return  # the peer is gone or too slow; both are its own affair
+
+    async def _read(self, reader: asyncio.StreamReader) -> HttpRequest | HttpResponse | None:
+        """The request, or what to answer instead, or None when the peer has gone."""
+        try:
+            async with asyncio.timeout(self._patience_s):
+                head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return _plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "request head too large")
+        except asyncio.IncompleteReadError:
+            return None
+        except TimeoutError:
+            return _plain(HTTPStatus.REQUEST_TIMEOUT, "request head too slow")
+        return _parse(head)
+
+    async def _answer(self, request: HttpRequest) -> HttpResponse:
+        route = self._routes.get(request.path)
+        if route is None:
+            return _plain(HTTPStatus.NOT_FOUND, "not found")
+        if request.method not in {"GET", "HEAD"}:
+            return HttpResponse(HTTPStatus.METHOD_NOT_ALLOWED, b"method not allowed\n", headers=("Allow: GET, HEAD",))
+        try:
+            return await route(request)
+        except Exception as error:  # noqa: BLE001 -- supervision: one route's bug must not take the port down
+            _log.error("http_route_failed", path=request.path, exc_info=error)
+            return _plain(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error")
+
+
+def _parse(head: bytes) -> HttpRequest | HttpResponse:
+    lines = head[:-4].decode("latin-1").split("\r\n")
+    words = lines[0].split(" ")
+    if len(words) != 3 or not words[0].isalpha() or not words[0].isupper() or not words[1].isprintable():
+        return _plain(HTTPStatus.BAD_REQUEST, "bad request line")
+    method, target, version = words
+    if version not in {"HTTP/1.0", "HTTP/1.1"}:
+        return _plain(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.0 and HTTP/1.1 only")
+    headers = _parse_headers(lines[1:])
+    if headers is None or (version == "HTTP/1.1" and "host" not in headers):
+        return _plain(HTTPStatus.BAD_REQUEST, "bad headers")
+    try:
+        path = urlsplit(target).path
+    except ValueError:
+        return _plain(HTTPStatus.BAD_REQUEST, "bad target")
+    return HttpRequest(method, path, headers)
+
+
+def _parse_headers(lines: list[str]) -> dict[str, str] | None:
+    """Headers by lower-case name; None when a line is not one. Of a repeated header the values are joined."""
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        token = name.replace("-", "").replace("_", "")
+        if not colon or not token.isalnum() or not name.isascii() or not value.strip(" \t").isprintable():
+            return None
+        name, value = name.lower(), value.strip(" \t")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+def _plain(status: HTTPStatus, text: str) -> HttpResponse:
+    return HttpResponse(status, f"{text}\n".encode())
+
+
+def _encode(response: HttpResponse, *, head_only: bool) -> bytes:
+    lines = (
+        f"HTTP/1.1 {response.status.value} {response.status.phrase}",
+        f"Content-Type: {response.content_type}",
+        f"Content-Length: {len(response.body)}",
+        *_HEADERS,
+        *response.headers,
+        "\r\n",
+    )
+    head = "\r\n".join(lines).encode("latin-1")
+    return head if head_only else head + response.body
+
+
+async def _linger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Read what the peer still sends before closing: unread input would make the kernel reset the connection, and the
+    reset can overtake our answer."""
+    writer.write_eof()
+    left = LINGER_BYTES_MAX
+    try:
+        async with asyncio.timeout(LINGER_S):
+            while left > 0 and (more := await reader.read(HEAD_BYTES_MAX)):
+                left -= len(more)
+    except TimeoutError:
+        pass
+
+
+async def _ask(checks: Mapping[str, Check]) -> dict[str, str]:
+    answers = await asyncio.gather(*(_one(check) for check in checks.values()))
+    return dict(zip(checks, answers, strict=True))
+
+
+async def _one(check: Check) -> str:
+    try:
+        async with asyncio.timeout(CHECK_TIMEOUT_S):
+            return await check() or "ok"
+    except TimeoutError:
+        return "timeout"
+    except Exception as error:  # noqa: BLE001 -- supervision: a check that breaks is a check that fails
+        _log.error("health_check_failed", exc_info=error)
+        return f"failed: {type(error).__qualname__}"

@@ -1,0 +1,104 @@
+"""The gRPC server's life: bind, serve, lame duck, drain, stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio
+from grpc_reflection.v1alpha import reflection
+
+from abridged.v1 import (
+    conversation_service_pb2,
+    conversation_service_pb2_grpc,
+    event_log_service_pb2,
+    event_log_service_pb2_grpc,
+    server_info_service_pb2,
+    server_info_service_pb2_grpc,
+)
+from service.api.conversation_servicer import ConversationServicer
+from service.api.edge import Edge
+from service.api.event_log_servicer import EventLogServicer
+from service.api.listeners import NO_REUSE, bind, guarded
+from service.api.server_info_servicer import ServerInfoServicer
+
+__all__ = ["SERVICES", "GrpcServer", "Servicers"]
+
+SERVICES = tuple(
+    file.DESCRIPTOR.services_by_name[name].full_name
+    for file, name in (
+        (conversation_service_pb2, "ConversationService"),
+        (event_log_service_pb2, "EventLogService"),
+        (server_info_service_pb2, "ServerInfoService"),
+    )
+)
+
+RECEIVE_BYTES_MAX = 8 << 20
+"""Above every limit of ours, so that what is too large is answered by a rule and not by the transport."""
+
+LAME_DUCK_S = 0.2
+"""Between saying NOT_SERVING and refusing calls: time for load balancers and clients to hear of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Servicers:
+    """What is served."""
+
+    conversations: ConversationServicer
+    event_log: EventLogServicer
+    server_info: ServerInfoServicer
+
+
+class GrpcServer:
+    """One server on one event loop. `stopping` is set when streams should end."""
+
+    def __init__(self, servicers: Servicers, edge: Edge, *, stopping: asyncio.Event) -> None:
+        self._stopping = stopping
+        self._resources = ExitStack()
+        self._health = health_aio.HealthServicer()
+        self._server = grpc.aio.server(
+            interceptors=(edge,),
+            options=(
+                NO_REUSE,
+                ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+                ("grpc.max_connection_age_ms", 1_800_000),
+                ("grpc.max_connection_age_grace_ms", 60_000),
+            ),
+        )
+        conversation_service_pb2_grpc.add_ConversationServiceServicer_to_server(servicers.conversations, self._server)
+        event_log_service_pb2_grpc.add_EventLogServiceServicer_to_server(servicers.event_log, self._server)
+        server_info_service_pb2_grpc.add_ServerInfoServiceServicer_to_server(servicers.server_info, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection(
+            (*SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME),
+            self._server,
+        )
+
+    async def start(self, addresses: Sequence[str]) -> tuple[str, ...]:
+        """Listen and serve; answers the addresses with their real ports. Raises AddressTaken."""
+        try:
+            for address in addresses:
+                guarded(address, self._resources)
+            bound = tuple(bind(self._server, address) for address in addresses)
+        except BaseException:
+            self._resources.close()
+            raise
+        await self._server.start()
+        for service in ("", *SERVICES):
+            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        return bound
+
+    async def stop(self, *, grace_s: float) -> None:
+        """Say that nothing new should come, end the streams, give running calls `grace_s`, then end them."""
+        await self._health.enter_graceful_shutdown()
+        await asyncio.sleep(min(LAME_DUCK_S, grace_s))
+        self._stopping.set()
+        await self._server.stop(grace_s)
+        self._resources.close()

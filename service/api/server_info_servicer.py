@@ -1,0 +1,72 @@
+"""ServerInfoService: what runs here, and whether it is idle."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from abridged.v1 import server_info_service_pb2, server_info_service_pb2_grpc
+from service.api.auth import current_caller
+from service.api.wire import seconds
+from service.codec.values import timestamp
+from service.summarizer.backlog import Backlog
+
+__all__ = ["CAPABILITIES", "ServerFacts", "ServerInfoServicer"]
+
+CAPABILITIES = (
+    "profile.chain",
+    "rendering.anthropic",
+    "rendering.ollama",
+    "rendering.openai",
+    "view.original",
+)
+"""What clients may rely on; anything else is refused."""
+
+IDLE_WITHOUT_DEADLINE_S = 600.0
+DEADLINE_MARGIN_S = 0.05
+
+_pb = server_info_service_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What does not change while the server runs."""
+
+    version: str
+    log_id: str
+    models: tuple[str, ...]
+    limits: _pb.Limits
+    started_us: int
+
+
+class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer):
+    """See the contract: every method's promise is written there."""
+
+    def __init__(self, facts: ServerFacts, backlog: Backlog) -> None:
+        self._facts = facts
+        self._backlog = backlog
+
+    async def GetServerInfo(self, request: _pb.GetServerInfoRequest, context: Any) -> _pb.GetServerInfoResponse:  # noqa: N802  # the contract's name
+        return _pb.GetServerInfoResponse(
+            version=self._facts.version,
+            capabilities=CAPABILITIES,
+            limits=self._facts.limits,
+            log_id=self._facts.log_id,
+            namespace=current_caller().namespace,
+            summarizer_models=self._facts.models,
+            start_time=timestamp(self._facts.started_us),
+        )
+
+    async def WaitIdle(self, request: _pb.WaitIdleRequest, context: Any) -> _pb.WaitIdleResponse:  # noqa: N802
+        namespace = current_caller().namespace
+        remaining = context.time_remaining()
+        patience_s = IDLE_WITHOUT_DEADLINE_S if remaining is None else max(0.0, remaining - DEADLINE_MARGIN_S)
+        if request.HasField("timeout"):
+            patience_s = min(patience_s, seconds(request.timeout))
+        try:
+            await asyncio.wait_for(self._backlog.idle(namespace), patience_s)
+        except TimeoutError:
+            pass
+        pending = self._backlog.of_namespace(namespace)
+        return _pb.WaitIdleResponse(idle=pending == 0, pending=pending)

@@ -1,0 +1,111 @@
+"""A conversation's events with the progress of its passes between them, as one stream.
+
+Events come from the log by the one read loop, progress from the board. A slow client holds neither up: the loop reads
+only what is taken, and the board keeps only the newest facts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+from abridged.v1 import conversation_service_pb2, event_log_service_pb2
+from eventlog.event import StreamId
+from eventlog.log import EventLog
+from eventlog.subscription import Batch, CaughtUp, Heartbeat, Item, Timing, WakeUp, stream_pages, subscribe
+from service.api.wire import event_to_proto
+from service.codec.values import timestamp
+from service.summarizer.progress import Progress, ProgressBoard, Stage
+
+__all__ = ["Watching", "until_stopped", "watch"]
+
+_pb = conversation_service_pb2
+_STAGES = {stage: _pb.PassStage.Value(f"PASS_STAGE_{stage.name}") for stage in Stage}
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """What streams are made of. `stopping` is set when the server wants them to end."""
+
+    log: EventLog
+    executor: Executor
+    wake_up: WakeUp
+    board: ProgressBoard
+    stopping: asyncio.Event
+    now_us: Callable[[], int]
+    now_s: Callable[[], float]
+    timing: Timing
+
+
+async def watch(watching: Watching, key: StreamId, *, after: int) -> AsyncIterator[_pb.WatchConversationResponse]:
+    """Everything of one conversation after a version, then live, until the server stops or the client goes."""
+    pages = stream_pages(watching.log, watching.executor, stream=key)
+    items = subscribe(pages, watching.wake_up, after=after, clock=watching.now_s, timing=watching.timing)
+    with watching.board.watching(key) as queue:
+        async for item in until_stopped(watching.stopping, items, queue):
+            for response in _responses(watching, item):
+                yield response
+
+
+async def until_stopped(
+    stopping: asyncio.Event, items: AsyncGenerator[Item, None], queue: asyncio.Queue[Progress] | None = None
+) -> AsyncIterator[Item | Progress]:
+    """The items, and what comes by the queue, in the order in which they come, until `stopping` is set."""
+    sources: dict[asyncio.Task[Any], Callable[[], asyncio.Task[Any]]] = {}
+
+    def listen(start: Callable[[], asyncio.Task[Any]]) -> None:
+        sources[start()] = start
+
+    stop = asyncio.ensure_future(stopping.wait())
+    listen(lambda: asyncio.ensure_future(_next(items)))
+    if queue is not None:
+        listen(lambda: asyncio.ensure_future(queue.get()))
+    try:
+        while not stopping.is_set():
+            done, _ = await asyncio.wait({stop, *sources}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stop}:
+                start = sources.pop(task)
+                yield task.result()
+                listen(start)
+    finally:
+        for task in (stop, *sources):
+            task.cancel()
+        await asyncio.gather(stop, *sources, return_exceptions=True)
+        await items.aclose()
+
+
+async def _next(items: AsyncGenerator[Item, None]) -> Item:
+    return await anext(items)
+
+
+def _responses(watching: Watching, item: Item | Progress) -> list[_pb.WatchConversationResponse]:
+    match item:
+        case Batch():
+            return [
+                _pb.WatchConversationResponse(event=event_to_proto(event, watching.log.log_id)) for event in item.events
+            ]
+        case CaughtUp():
+            return [_pb.WatchConversationResponse(caught_up=event_log_service_pb2.CaughtUp(position=item.head))]
+        case Heartbeat():
+            heartbeat = event_log_service_pb2.Heartbeat(position=item.head, time=timestamp(watching.now_us()))
+            return [_pb.WatchConversationResponse(heartbeat=heartbeat)]
+        case Progress():
+            return [_pb.WatchConversationResponse(progress=_progress(item))]
+        case _:
+            return []
+
+
+def _progress(progress: Progress) -> _pb.PassProgress:
+    return _pb.PassProgress(
+        summarization_id=progress.pass_id,
+        stage=_STAGES[progress.stage],
+        attempt=progress.attempt,
+        model=progress.model,
+        output_chars=progress.output_chars,
+        calls_done=progress.calls_done,
+        calls_total=progress.calls_total,
+        time=timestamp(progress.at_us),
+    )

@@ -1,0 +1,278 @@
+"""Requests into domain values and domain values into responses; pure functions only."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.field_mask_pb2 import FieldMask
+
+from abridged.v1 import conversation_pb2, conversation_service_pb2, event_log_service_pb2
+from eventlog.event import RecordedEvent
+from service.api.errors import InvalidRequest
+from service.codec.enums import (
+    CONTEXT_LENGTH_SOURCES,
+    ERROR_CLASSES,
+    SKIP_REASONS,
+    TRIGGERS,
+)
+from service.codec.values import (
+    message_from_proto,
+    message_to_proto,
+    overrides_from_proto,
+    ranges_to_proto,
+    requested_settings,
+    timestamp,
+)
+from service.domain.conversation import Conversation, EndedPass
+from service.domain.errors import InvalidPageToken, TooLarge
+from service.domain.events import PassPlan, Settings
+from service.domain.message import Message
+from service.domain.render import RenderedMessage
+
+__all__ = [
+    "PAGE_SIZE_DEFAULT",
+    "PAGE_SIZE_MAX",
+    "context_messages",
+    "conversation_view",
+    "ended_pass",
+    "event_to_proto",
+    "masked",
+    "messages_of",
+    "page_size",
+    "pending_pass",
+    "read_page_token",
+    "requested",
+    "seconds",
+    "usage_of",
+    "with_factor",
+    "write_page_token",
+]
+
+PAGE_SIZE_DEFAULT = 50
+PAGE_SIZE_MAX = 500
+
+_pb = conversation_pb2
+
+
+def messages_of(
+    request: conversation_service_pb2.AppendMessagesRequest,
+    *,
+    new_id: Callable[[], str],
+    message_bytes_max: int,
+    batch_messages_max: int,
+    batch_bytes_max: int,
+) -> tuple[Message, ...]:
+    """The messages, each with an id: the client's, or one derived from the request id, or a new one."""
+    if len(request.messages) > batch_messages_max:
+        raise InvalidRequest((("messages", f"must contain at most {batch_messages_max} item(s)"),))
+    sizes = [proto.ByteSize() for proto in request.messages]
+    for place, size in enumerate(sizes):
+        if size > message_bytes_max:
+            raise TooLarge(f"messages[{place}]", size=size, limit=message_bytes_max)
+    if sum(sizes) > batch_bytes_max:
+        raise TooLarge("messages", size=sum(sizes), limit=batch_bytes_max)
+    result: list[Message] = []
+    places: dict[str, int] = {}
+    for place, proto in enumerate(request.messages):
+        if not proto.id:
+            proto.id = _derived_id(request.request_id, place) if request.request_id else f"msg-{new_id()}"
+        if places.setdefault(proto.id, place) != place:
+            raise InvalidRequest(((f"messages[{place}].id", f"is that of messages[{places[proto.id]}] too"),))
+        result.append(message_from_proto(proto))
+    return tuple(result)
+
+
+def requested(proto: conversation_pb2.ConversationSettings) -> Settings:
+    """What a client asks for; context length and calibration are still to be resolved."""
+    return Settings(
+        model=proto.model,
+        requested_context_length=proto.context_length,
+        context_length=proto.context_length or Settings().context_length,
+        reserved_output_tokens=proto.reserved_output_tokens,
+        overhead_tokens=proto.overhead_tokens,
+        policy=overrides_from_proto(proto.policy),
+        title=proto.title,
+        labels=MappingProxyType(dict(proto.labels)),
+    )
+
+
+def masked(current: Settings, update: conversation_pb2.ConversationSettings, mask: FieldMask) -> Settings:
+    """The current settings with the masked fields of `update`; what `update` leaves unset goes back to the default."""
+    if not mask.paths:
+        raise InvalidRequest((("update_mask", "names no field"),))
+    result = requested_settings(current)
+    for path in mask.paths:
+        _take(result, update, path.split("."), path)
+    return requested(result)
+
+
+def with_factor(settings: Settings, current: Settings) -> Settings:
+    """The settings with the calibration that is in force, unless the model is another one now."""
+    factor = current.calibration_factor if settings.model == current.model else 1.0
+    return replace(settings, calibration_factor=factor)
+
+
+def usage_of(state: Conversation) -> conversation_pb2.TokenUsage:
+    """How full the window is."""
+    return _pb.TokenUsage(
+        window_tokens=state.window_tokens,
+        overhead_tokens=state.settings.overhead_tokens,
+        context_length=state.settings.context_length,
+        context_length_source=CONTEXT_LENGTH_SOURCES.to_proto(state.settings.context_length_source),
+        reserved_output_tokens=state.settings.reserved_output_tokens,
+        budget_tokens=state.budget,
+        ratio=state.ratio,
+        lowest_ratio_since_pass=state.lowest_ratio_since_pass,
+        calibration_factor=state.settings.calibration_factor,
+    )
+
+
+def conversation_view(state: Conversation, *, held_by: str = "") -> conversation_pb2.Conversation:
+    """The state as clients see it."""
+    last = state.last_summarization
+    return _pb.Conversation(
+        id=state.id,
+        message_version=state.message_version,
+        event_version=state.event_version,
+        settings=requested_settings(state.settings),
+        usage=usage_of(state),
+        window_messages=len(state.window),
+        messages_since_pass=state.messages_since_pass,
+        live_summary_id=state.live.id if state.live else "",
+        depth=state.live.depth if state.live else -1,
+        summary_count=len(state.records),
+        pending_summarization_id=state.pending.pass_id if state.pending else "",
+        failures_in_row=state.failures_in_row,
+        last_summarization=_pb.LastSummarization(
+            depth=last.depth, message_count=last.message_count, token_ratio=last.token_ratio
+        )
+        if last
+        else None,
+        create_time=timestamp(state.created_us),
+        update_time=timestamp(state.updated_us),
+        held_by=held_by,
+    )
+
+
+def pending_pass(plan: PassPlan, since_us: int) -> conversation_pb2.Summarization:
+    """A pass under way."""
+    return _pb.Summarization(
+        id=plan.pass_id,
+        trigger=TRIGGERS.to_proto(plan.trigger),
+        state=_pb.SUMMARIZATION_STATE_PENDING,
+        covered=ranges_to_proto(plan.covered),
+        depth=plan.depth,
+        token_ratio=plan.token_ratio,
+        create_time=timestamp(since_us),
+    )
+
+
+def ended_pass(ended: EndedPass) -> conversation_pb2.Summarization:
+    """A pass that is over."""
+    proto = pending_pass(ended.plan, ended.requested_us)
+    proto.end_time.CopyFrom(timestamp(ended.ended_us))
+    proto.attempts = ended.attempts
+    if ended.error_class is not None:
+        proto.state = _pb.SUMMARIZATION_STATE_FAILED
+        proto.error_class = ERROR_CLASSES.to_proto(ended.error_class)
+        proto.retryable = ended.retryable
+    elif ended.skip_reason is not None:
+        proto.state = _pb.SUMMARIZATION_STATE_SKIPPED
+        proto.skip_reason = SKIP_REASONS.to_proto(ended.skip_reason)
+    else:
+        proto.state = _pb.SUMMARIZATION_STATE_COMPLETED
+        proto.summary_id = ended.record_id
+    return proto
+
+
+def context_messages(messages: Sequence[RenderedMessage]) -> list[conversation_service_pb2.ContextMessage]:
+    """What to send."""
+    return [
+        conversation_service_pb2.ContextMessage(
+            message=message_to_proto(m.message), number=m.number, tokens=m.tokens, tag=m.tag, clipped=m.clipped
+        )
+        for m in messages
+    ]
+
+
+def event_to_proto(event: RecordedEvent, log_id: str) -> event_log_service_pb2.Event:
+    """A stored event; its payload goes out unparsed."""
+    return event_log_service_pb2.Event(
+        log_id=log_id,
+        position=event.position,
+        conversation_id=event.stream.name,
+        version=event.version,
+        event_id=event.event_id.hex(),
+        type=event.type,
+        schema_version=event.schema_version,
+        time=timestamp(event.time_us),
+        trace_context=event.trace_context,
+        payload=event.payload,
+    )
+
+
+def seconds(duration: Duration) -> float:
+    """A Duration in seconds."""
+    return duration.seconds + duration.nanos / 1e9
+
+
+def page_size(asked: int) -> int:
+    """The page size in force: 0 is the default, more than the maximum is the maximum."""
+    return min(asked or PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX)
+
+
+def write_page_token(key: bytes, scope: str, cursor: int) -> str:
+    """A token for the page after `cursor`, bound to `scope`: who asks, and with which filter."""
+    body = json.dumps(cursor).encode()
+    return base64.urlsafe_b64encode(_mac(key, scope, body) + body).decode()
+
+
+def read_page_token(key: bytes, scope: str, token: str) -> int:
+    """The cursor of a token that write_page_token made for the same scope; 0 for no token. Raises InvalidPageToken."""
+    if not token:
+        return 0
+    try:
+        raw = base64.urlsafe_b64decode(token.encode())
+        mac, body = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
+        if not hmac.compare_digest(mac, _mac(key, scope, body)):
+            raise InvalidPageToken
+        return int(json.loads(body))
+    except ValueError as error:
+        raise InvalidPageToken from error
+
+
+_MAC_BYTES = 12
+
+
+def _mac(key: bytes, scope: str, body: bytes) -> bytes:
+    return hashlib.blake2b(scope.encode() + b"\x00" + body, key=key, digest_size=_MAC_BYTES).digest()
+
+
+def _derived_id(request_id: str, place: int) -> str:
+    digest = hashlib.blake2b(f"{request_id}\x00{place}".encode(), digest_size=16).hexdigest()
+    return f"msg-{digest}"
+
+
+def _take(target: Any, source: Any, parts: list[str], path: str) -> None:
+    """Copy one masked field, presence included."""
+    field = target.DESCRIPTOR.fields_by_name.get(parts[0])
+    if field is None:
+        raise InvalidRequest((("update_mask", f"there is no field '{path[:80]}'"),))
+    if len(parts) > 1:
+        if field.message_type is None or field.is_repeated:
+            raise InvalidRequest((("update_mask", f"there is no field '{path[:80]}'"),))
+        _take(getattr(target, parts[0]), getattr(source, parts[0]), parts[1:], path)
+        return
+    target.ClearField(parts[0])
+    if field.is_repeated or field.message_type is not None:
+        getattr(target, parts[0]).MergeFrom(getattr(source, parts[0]))
+    elif not field.has_presence or source.HasField(parts[0]):
+        setattr(target, parts[0], getattr(source, parts[0]))

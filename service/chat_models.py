@@ -1,0 +1,58 @@
+"""What a conversation's chat model means for its settings: context length and calibration, as far as they are known.
+
+A conversation opens at once with what is known; when the model's server has described the model, the conversations
+that wait for it are told by an event of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+
+from eventlog.event import StreamId
+from service.context_lengths import ContextLengths
+from service.domain.events import ContextLengthSource, Settings
+
+__all__ = ["ChatModels"]
+
+WAITING_MAX = 10_000
+"""Conversations that are remembered as waiting for a description; later ones keep the default until an update."""
+
+
+class ChatModels:
+    """Settings of new and changed conversations. Lives on one event loop."""
+
+    def __init__(
+        self,
+        context_lengths: ContextLengths,
+        *,
+        calibrations: Mapping[str, float],
+    ) -> None:
+        self._context_lengths = context_lengths
+        self._factors = dict(calibrations)
+        self._waiting: dict[StreamId, str] = {}
+
+    def resolved(self, settings: Settings) -> Settings:
+        """The settings with the context length that is known now."""
+        length, source = self._context_lengths.of(settings.model, requested=settings.requested_context_length)
+        return replace(settings, context_length=length, context_length_source=source)
+
+    def opening(self, settings: Settings) -> Settings:
+        """The settings that a new conversation opens with: also what usage reports have taught of its model."""
+        return replace(self.resolved(settings), calibration_factor=self._factors.get(settings.model, 1.0))
+
+    def changed(self, key: StreamId, settings: Settings) -> None:
+        """Hear of a conversation's settings: learn from them, and remember who waits for a description."""
+        if settings.model and settings.calibration_factor != 1.0:
+            self._factors[settings.model] = settings.calibration_factor
+        known = settings.context_length_source in (ContextLengthSource.CONVERSATION, ContextLengthSource.MODEL)
+        if not settings.model or known:
+            self._waiting.pop(key, None)
+        elif len(self._waiting) < WAITING_MAX:
+            self._waiting[key] = settings.model
+
+    async def learned(self, model: str, update: Callable[[StreamId], Awaitable[None]]) -> None:
+        """Bring the conversations that wait for `model` up to date."""
+        for key in [key for key, waits_for in self._waiting.items() if waits_for == model]:
+            self._waiting.pop(key, None)
+            await update(key)

@@ -1,0 +1,64 @@
+"""Every enum of the domain beside its enum of the contract, in both directions.
+
+The names agree: `Trigger.FOLLOW_UP` is `TRIGGER_FOLLOW_UP`. A member without a twin fails at import, not at run time.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from abridged.v1 import conversation_pb2, event_pb2, message_pb2, summary_pb2
+from service.domain.events import ContextLengthSource, ErrorClass, SkipReason, Trigger
+from service.domain.message import Role
+from service.domain.policy import DepthLimit, Fallback, SummaryRole, ToolOutput
+from service.domain.record import Provenance
+from service.domain.tokens import TokenSource
+
+__all__ = [
+    "CONTEXT_LENGTH_SOURCES",
+    "DEPTH_LIMITS",
+    "ERROR_CLASSES",
+    "FALLBACKS",
+    "PROVENANCES",
+    "ROLES",
+    "SKIP_REASONS",
+    "SUMMARY_ROLES",
+    "TOKEN_SOURCES",
+    "TOOL_OUTPUTS",
+    "TRIGGERS",
+    "EnumMap",
+]
+
+E = TypeVar("E", bound=Enum)
+
+
+class EnumMap(Generic[E]):
+    """A domain enum and its contract enum."""
+
+    def __init__(self, domain: type[E], contract: Any, prefix: str) -> None:
+        self._to = {member: contract.Value(prefix + member.name) for member in domain}
+        self._from = {value: member for member, value in self._to.items()}
+
+    def to_proto(self, member: E) -> Any:
+        """The contract's number."""
+        return self._to[member]
+
+    def to_domain(self, value: int) -> E:
+        """The domain's member; KeyError for UNSPECIFIED and for numbers of a newer contract."""
+        return self._from[value]
+
+
+ROLES = EnumMap(Role, message_pb2.Role, "ROLE_")
+PROVENANCES = EnumMap(Provenance, summary_pb2.Provenance, "PROVENANCE_")
+TRIGGERS = EnumMap(Trigger, conversation_pb2.Trigger, "TRIGGER_")
+ERROR_CLASSES = EnumMap(ErrorClass, conversation_pb2.ErrorClass, "ERROR_CLASS_")
+SKIP_REASONS = EnumMap(SkipReason, conversation_pb2.SkipReason, "SKIP_REASON_")
+CONTEXT_LENGTH_SOURCES = EnumMap(
+    ContextLengthSource, conversation_pb2.ContextLengthSource, "CONTEXT_LENGTH_SOURCE_"
+)
+DEPTH_LIMITS = EnumMap(DepthLimit, conversation_pb2.DepthLimit, "DEPTH_LIMIT_")
+FALLBACKS = EnumMap(Fallback, conversation_pb2.Fallback, "FALLBACK_")
+TOOL_OUTPUTS = EnumMap(ToolOutput, conversation_pb2.ToolOutput, "TOOL_OUTPUT_")
+SUMMARY_ROLES = EnumMap(SummaryRole, conversation_pb2.SummaryRole, "SUMMARY_ROLE_")
+TOKEN_SOURCES = EnumMap(TokenSource, event_pb2.TokenSource, "TOKEN_SOURCE_")

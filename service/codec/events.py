@@ -1,0 +1,244 @@
+"""Domain events as stored protobuf payloads, and back.
+
+The registry has one row a type. A payload is written once and never rewritten: when a type's schema changes, its old
+version stays readable by an upcaster, a pure function from old bytes to the current message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import DecodeError
+from google.protobuf.message import Message as Proto
+
+from abridged.v1 import event_pb2
+from service.codec.enums import ERROR_CLASSES, SKIP_REASONS, TOKEN_SOURCES, TRIGGERS
+from service.codec.values import (
+    message_from_proto,
+    message_to_proto,
+    policy_from_proto,
+    policy_to_proto,
+    ranges_from_proto,
+    ranges_to_proto,
+    record_from_proto,
+    record_to_proto,
+    settings_from_proto,
+    settings_to_proto,
+    timestamp,
+    timestamp_us,
+)
+from service.domain import events as domain
+
+__all__ = ["EVENT_TYPES", "SCHEMA_VERSIONS", "UnknownEvent", "decode", "encode"]
+
+
+class UnknownEvent(Exception):
+    """A stored event that this version cannot read: a type or schema version from a newer one, or a broken payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Codec:
+    proto: Callable[[], Proto]
+    encode: Callable[[Any], Proto]
+    decode: Callable[[Any], domain.Event]
+    schema_version: int = 1
+
+
+def encode(event: domain.Event) -> tuple[str, int, bytes]:
+    """Type name, schema version and payload."""
+    name = type(event).__name__
+    codec = _REGISTRY[name]
+    return name, codec.schema_version, codec.encode(event).SerializeToString(deterministic=True)
+
+
+def decode(type_name: str, schema_version: int, payload: bytes) -> domain.Event:
+    """The event; raises UnknownEvent when it cannot be read, since skipping one would falsify the fold."""
+    codec = _REGISTRY.get(type_name)
+    if codec is None or schema_version != codec.schema_version:
+        raise UnknownEvent(f"{type_name} version {schema_version}")
+    proto = codec.proto()
+    try:
+        proto.ParseFromString(payload)
+        return codec.decode(proto)
+    except (DecodeError, KeyError) as error:
+        raise UnknownEvent(f"{type_name} version {schema_version}: unreadable payload") from error
+
+
+def _plan_to_proto(plan: domain.PassPlan) -> event_pb2.PassPlan:
+    return event_pb2.PassPlan(
+        summarization_id=plan.pass_id,
+        trigger=TRIGGERS.to_proto(plan.trigger),
+        covered=ranges_to_proto(plan.covered),
+        base_summary_id=plan.base_id,
+        parent_summary_id=plan.parent_id,
+        depth=plan.depth,
+        rebase=plan.rebase,
+        source=ranges_to_proto(plan.source),
+        replaces_summary_id=plan.replaces_id,
+        token_ratio=plan.token_ratio,
+        message_version=plan.message_version,
+        replaced_tokens=plan.replaced_tokens,
+        summary_tokens_max=plan.summary_tokens_max,
+        policy=policy_to_proto(plan.policy),
+    )
+
+
+def _plan_from_proto(proto: event_pb2.PassPlan) -> domain.PassPlan:
+    return domain.PassPlan(
+        pass_id=proto.summarization_id,
+        trigger=TRIGGERS.to_domain(proto.trigger),
+        covered=ranges_from_proto(proto.covered),
+        source=ranges_from_proto(proto.source),
+        base_id=proto.base_summary_id,
+        parent_id=proto.parent_summary_id,
+        depth=proto.depth,
+        token_ratio=proto.token_ratio,
+        message_version=proto.message_version,
+        replaced_tokens=proto.replaced_tokens,
+        summary_tokens_max=proto.summary_tokens_max,
+        policy=policy_from_proto(proto.policy),
+        rebase=proto.rebase,
+        replaces_id=proto.replaces_summary_id,
+    )
+
+
+def _appended_to_proto(event: domain.MessageAppended) -> event_pb2.MessageAppended:
+    return event_pb2.MessageAppended(
+        number=event.number,
+        message=message_to_proto(event.message),
+        tokens=event.tokens,
+        token_source=TOKEN_SOURCES.to_proto(event.source),
+        counter=event.counter,
+    )
+
+
+def _appended_from_proto(proto: event_pb2.MessageAppended) -> domain.MessageAppended:
+    return domain.MessageAppended(
+        proto.number,
+        message_from_proto(proto.message),
+        proto.tokens,
+        TOKEN_SOURCES.to_domain(proto.token_source),
+        proto.counter,
+    )
+
+
+def _usage_to_proto(event: domain.UsageReported) -> event_pb2.UsageReported:
+    return event_pb2.UsageReported(
+        message_version=event.message_version,
+        summary_id=event.summary_id,
+        prompt_tokens=event.prompt_tokens,
+        exact_tokens=event.exact_tokens,
+        estimated_tokens=event.estimated_tokens,
+        calibration_factor=event.calibration_factor,
+    )
+
+
+def _usage_from_proto(proto: event_pb2.UsageReported) -> domain.UsageReported:
+    return domain.UsageReported(
+        proto.message_version,
+        proto.summary_id,
+        proto.prompt_tokens,
+        proto.exact_tokens,
+        proto.estimated_tokens,
+        proto.calibration_factor,
+    )
+
+
+def _completed_to_proto(event: domain.SummarizationCompleted) -> event_pb2.SummarizationCompleted:
+    return event_pb2.SummarizationCompleted(
+        summarization_id=event.pass_id,
+        record=record_to_proto(event.record),
+        fallback=event.fallback,
+        token_source=TOKEN_SOURCES.to_proto(event.source),
+    )
+
+
+def _completed_from_proto(proto: event_pb2.SummarizationCompleted) -> domain.SummarizationCompleted:
+    return domain.SummarizationCompleted(
+        proto.summarization_id,
+        record_from_proto(proto.record),
+        TOKEN_SOURCES.to_domain(proto.token_source),
+        proto.fallback,
+    )
+
+
+def _failed_to_proto(event: domain.SummarizationFailed) -> event_pb2.SummarizationFailed:
+    return event_pb2.SummarizationFailed(
+        summarization_id=event.pass_id,
+        error_class=ERROR_CLASSES.to_proto(event.error_class),
+        attempts=event.attempts,
+        retryable=event.retryable,
+        output_bytes=event.output_bytes,
+        output_hash=event.output_hash,
+        wait_messages=event.wait_messages,
+        wait_until=timestamp(event.wait_until_us),
+    )
+
+
+def _failed_from_proto(proto: event_pb2.SummarizationFailed) -> domain.SummarizationFailed:
+    return domain.SummarizationFailed(
+        pass_id=proto.summarization_id,
+        error_class=ERROR_CLASSES.to_domain(proto.error_class),
+        attempts=proto.attempts,
+        retryable=proto.retryable,
+        wait_messages=proto.wait_messages,
+        wait_until_us=timestamp_us(proto.wait_until),
+        output_bytes=proto.output_bytes,
+        output_hash=proto.output_hash,
+    )
+
+
+def _skipped_to_proto(event: domain.SummarizationSkipped) -> event_pb2.SummarizationSkipped:
+    return event_pb2.SummarizationSkipped(
+        summarization_id=event.pass_id,
+        reason=SKIP_REASONS.to_proto(event.reason),
+        attempts=event.attempts,
+        wait_messages=event.wait_messages,
+        wait_until=timestamp(event.wait_until_us) if event.wait_until_us else None,
+    )
+
+
+def _skipped_from_proto(proto: event_pb2.SummarizationSkipped) -> domain.SummarizationSkipped:
+    return domain.SummarizationSkipped(
+        SKIP_REASONS.to_domain(proto.reason),
+        pass_id=proto.summarization_id,
+        attempts=proto.attempts,
+        wait_messages=proto.wait_messages,
+        wait_until_us=timestamp_us(proto.wait_until),
+    )
+
+
+_REGISTRY: dict[str, _Codec] = {
+    "ConversationOpened": _Codec(
+        event_pb2.ConversationOpened,
+        lambda e: event_pb2.ConversationOpened(
+            conversation_id=e.conversation_id, settings=settings_to_proto(e.settings)
+        ),
+        lambda p: domain.ConversationOpened(p.conversation_id, settings_from_proto(p.settings)),
+    ),
+    "SettingsChanged": _Codec(
+        event_pb2.SettingsChanged,
+        lambda e: event_pb2.SettingsChanged(settings=settings_to_proto(e.settings)),
+        lambda p: domain.SettingsChanged(settings_from_proto(p.settings)),
+    ),
+    "MessageAppended": _Codec(event_pb2.MessageAppended, _appended_to_proto, _appended_from_proto),
+    "UsageReported": _Codec(event_pb2.UsageReported, _usage_to_proto, _usage_from_proto),
+    "SummarizationRequested": _Codec(
+        event_pb2.SummarizationRequested,
+        lambda e: event_pb2.SummarizationRequested(plan=_plan_to_proto(e.plan)),
+        lambda p: domain.SummarizationRequested(_plan_from_proto(p.plan)),
+    ),
+    "SummarizationStarted": _Codec(
+        event_pb2.SummarizationStarted,
+        lambda e: event_pb2.SummarizationStarted(summarization_id=e.pass_id, claim=e.claim),
+        lambda p: domain.SummarizationStarted(p.summarization_id, p.claim),
+    ),
+    "SummarizationCompleted": _Codec(event_pb2.SummarizationCompleted, _completed_to_proto, _completed_from_proto),
+    "SummarizationFailed": _Codec(event_pb2.SummarizationFailed, _failed_to_proto, _failed_from_proto),
+    "SummarizationSkipped": _Codec(event_pb2.SummarizationSkipped, _skipped_to_proto, _skipped_from_proto),
+}
+
+EVENT_TYPES = tuple(_REGISTRY)
+SCHEMA_VERSIONS = {name: codec.schema_version for name, codec in _REGISTRY.items()}

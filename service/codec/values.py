@@ -1,0 +1,273 @@
+"""Messages, records, settings and policies between domain and contract; pure, and exact in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from types import MappingProxyType
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from abridged.v1 import conversation_pb2, event_pb2, message_pb2, summary_pb2
+from service.codec.enums import (
+    CONTEXT_LENGTH_SOURCES,
+    DEPTH_LIMITS,
+    FALLBACKS,
+    PROVENANCES,
+    ROLES,
+    SUMMARY_ROLES,
+    TOOL_OUTPUTS,
+    EnumMap,
+)
+from service.domain.events import Settings
+from service.domain.message import Attachment, Message, ToolCall
+from service.domain.policy import Policy
+from service.domain.record import (
+    ActionItem,
+    MessageRange,
+    RecordContext,
+    RecordQuality,
+    SummaryRecord,
+)
+
+__all__ = [
+    "canonical",
+    "message_from_proto",
+    "message_to_proto",
+    "overrides_from_proto",
+    "overrides_to_proto",
+    "policy_from_proto",
+    "policy_to_proto",
+    "ranges_from_proto",
+    "ranges_to_proto",
+    "record_from_proto",
+    "record_to_proto",
+    "requested_settings",
+    "settings_from_proto",
+    "settings_to_proto",
+    "timestamp",
+    "timestamp_us",
+]
+
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
+_POLICY_ENUMS: Mapping[str, EnumMap[Any]] = {
+    "on_depth_limit": DEPTH_LIMITS,
+    "fallback": FALLBACKS,
+    "tool_output": TOOL_OUTPUTS,
+    "summary_role": SUMMARY_ROLES,
+}
+_POLICY_FIELDS = tuple(f.name for f in conversation_pb2.PolicyOverrides.DESCRIPTOR.fields)
+_ENUM_FIELDS = frozenset(_POLICY_ENUMS)
+
+
+def timestamp(us: int) -> Timestamp:
+    """Microseconds since the epoch as a Timestamp."""
+    return Timestamp(seconds=us // 1_000_000, nanos=us % 1_000_000 * 1_000)
+
+
+def timestamp_us(value: Timestamp) -> int:
+    """A Timestamp as microseconds since the epoch, cut to whole ones."""
+    return value.seconds * 1_000_000 + value.nanos // 1_000
+
+
+def message_to_proto(message: Message) -> message_pb2.Message:
+    """The message as the contract has it."""
+    proto = message_pb2.Message(
+        id=message.id,
+        role=ROLES.to_proto(message.role),
+        content=message.content,
+        name=message.name,
+        tool_calls=[message_pb2.ToolCall(id=c.id, name=c.name, arguments=c.arguments) for c in message.tool_calls],
+        tool_call_id=message.tool_call_id,
+        attachments=[
+            message_pb2.Attachment(uri=a.uri, media_type=a.media_type, token_count=a.token_count)
+            for a in message.attachments
+        ],
+        create_time=timestamp(message.create_time_us) if message.create_time_us else None,
+        token_count=message.token_count,
+        user_id=message.user_id,
+        agent_id=message.agent_id,
+        labels=dict(message.labels),
+    )
+    return proto
+
+
+def canonical(message: Message) -> bytes:
+    """What the client sent, in one form whatever its client: what a repeated message is compared by."""
+    return message_to_proto(message).SerializeToString(deterministic=True)
+
+
+def message_from_proto(proto: message_pb2.Message) -> Message:
+    """The message as the domain has it."""
+    return Message(
+        id=proto.id,
+        role=ROLES.to_domain(proto.role),
+        content=proto.content,
+        name=proto.name,
+        tool_calls=tuple(ToolCall(c.id, c.name, c.arguments) for c in proto.tool_calls),
+        tool_call_id=proto.tool_call_id,
+        attachments=tuple(Attachment(a.uri, a.media_type, a.token_count) for a in proto.attachments),
+        create_time_us=timestamp_us(proto.create_time) if proto.HasField("create_time") else 0,
+        token_count=proto.token_count if proto.HasField("token_count") else None,
+        user_id=proto.user_id,
+        agent_id=proto.agent_id,
+        labels=MappingProxyType(dict(proto.labels)) if proto.labels else _NO_LABELS,
+    )
+
+
+def ranges_to_proto(ranges: Iterable[MessageRange]) -> list[summary_pb2.MessageRange]:
+    """The ranges as the contract has them."""
+    return [summary_pb2.MessageRange(first=r.first, last=r.last) for r in ranges]
+
+
+def ranges_from_proto(protos: Iterable[summary_pb2.MessageRange]) -> tuple[MessageRange, ...]:
+    """The ranges as the domain has them."""
+    return tuple(MessageRange(p.first, p.last) for p in protos)
+
+
+def record_to_proto(record: SummaryRecord) -> summary_pb2.SummaryRecord:
+    """The record as the contract has it."""
+    context = record.context
+    return summary_pb2.SummaryRecord(
+        id=record.id,
+        create_time=timestamp(record.create_time_us),
+        depth=record.depth,
+        parent_id=record.parent_id,
+        summary=record.summary,
+        key_points=record.key_points,
+        context=summary_pb2.SummaryContext(
+            participants=context.participants,
+            decisions=context.decisions,
+            action_items=[
+                summary_pb2.ActionItem(owner=i.owner, task=i.task, due=i.due) for i in context.action_items
+            ],
+            unresolved=context.unresolved,
+            domain_entities=context.domain_entities,
+        ),
+        covered=ranges_to_proto(record.covered),
+        covered_count=record.covered_count,
+        tokens_before=record.tokens_before,
+        tokens_after=record.tokens_after,
+        model=record.model,
+        prompt_name=record.prompt_name,
+        prompt_version=record.prompt_version,
+        provenance=PROVENANCES.to_proto(record.provenance),
+        attempts=record.attempts,
+        latency_ms=record.latency_ms,
+        quality=summary_pb2.RecordQuality(
+            identifier_survival=record.quality.identifier_survival,
+            unsupported_claims=record.quality.unsupported_claims,
+            reduction=record.quality.reduction,
+        ),
+    )
+
+
+def record_from_proto(proto: summary_pb2.SummaryRecord) -> SummaryRecord:
+    """The record as the domain has it."""
+    context = proto.context
+    return SummaryRecord(
+        id=proto.id,
+        create_time_us=timestamp_us(proto.create_time),
+        depth=proto.depth,
+        parent_id=proto.parent_id,
+        summary=proto.summary,
+        key_points=tuple(proto.key_points),
+        context=RecordContext(
+            participants=tuple(context.participants),
+            decisions=tuple(context.decisions),
+            action_items=tuple(ActionItem(task=i.task, owner=i.owner, due=i.due) for i in context.action_items),
+            unresolved=tuple(context.unresolved),
+            domain_entities=tuple(context.domain_entities),
+        ),
+        covered=ranges_from_proto(proto.covered),
+        tokens_before=proto.tokens_before,
+        tokens_after=proto.tokens_after,
+        model=proto.model,
+        prompt_name=proto.prompt_name,
+        prompt_version=proto.prompt_version,
+        provenance=PROVENANCES.to_domain(proto.provenance),
+        attempts=proto.attempts,
+        latency_ms=proto.latency_ms,
+        quality=RecordQuality(
+            identifier_survival=proto.quality.identifier_survival,
+            unsupported_claims=proto.quality.unsupported_claims,
+            reduction=proto.quality.reduction,
+        ),
+    )
+
+
+def overrides_from_proto(proto: conversation_pb2.PolicyOverrides) -> Mapping[str, Any]:
+    """The fields that are set; an enum's UNSPECIFIED counts as not set."""
+    fields: dict[str, Any] = {}
+    for name in _POLICY_FIELDS:
+        if not _is_set(proto, name):
+            continue
+        value = getattr(proto, name)
+        fields[name] = _POLICY_ENUMS[name].to_domain(value) if name in _ENUM_FIELDS else value
+    return MappingProxyType(fields)
+
+
+def overrides_to_proto(overrides: Mapping[str, Any]) -> conversation_pb2.PolicyOverrides:
+    """The same fields, set."""
+    proto = conversation_pb2.PolicyOverrides()
+    for name, value in overrides.items():
+        setattr(proto, name, _POLICY_ENUMS[name].to_proto(value) if name in _ENUM_FIELDS else value)
+    return proto
+
+
+def policy_to_proto(policy: Policy) -> conversation_pb2.PolicyOverrides:
+    """The policy with every field that the contract has set."""
+    return overrides_to_proto({name: getattr(policy, name) for name in _POLICY_FIELDS})
+
+
+def policy_from_proto(proto: conversation_pb2.PolicyOverrides) -> Policy:
+    """The policy that policy_to_proto wrote."""
+    return Policy(**overrides_from_proto(proto))
+
+
+def settings_to_proto(settings: Settings) -> event_pb2.ResolvedSettings:
+    """The settings with all that the fold needs."""
+    return event_pb2.ResolvedSettings(
+        requested=requested_settings(settings),
+        context_length=settings.context_length,
+        context_length_source=CONTEXT_LENGTH_SOURCES.to_proto(settings.context_length_source),
+        calibration_factor=settings.calibration_factor,
+    )
+
+
+def requested_settings(settings: Settings) -> conversation_pb2.ConversationSettings:
+    """What the client set, as it set it."""
+    return conversation_pb2.ConversationSettings(
+        model=settings.model,
+        context_length=settings.requested_context_length,
+        reserved_output_tokens=settings.reserved_output_tokens,
+        overhead_tokens=settings.overhead_tokens,
+        policy=overrides_to_proto(settings.policy) if settings.policy else None,
+        title=settings.title,
+        labels=dict(settings.labels),
+    )
+
+
+def settings_from_proto(proto: event_pb2.ResolvedSettings) -> Settings:
+    """The settings as the domain has them."""
+    requested = proto.requested
+    return Settings(
+        model=requested.model,
+        requested_context_length=requested.context_length,
+        context_length=proto.context_length,
+        context_length_source=CONTEXT_LENGTH_SOURCES.to_domain(proto.context_length_source),
+        reserved_output_tokens=requested.reserved_output_tokens,
+        overhead_tokens=requested.overhead_tokens,
+        calibration_factor=proto.calibration_factor,
+        policy=overrides_from_proto(requested.policy),
+        title=requested.title,
+        labels=MappingProxyType(dict(requested.labels)) if requested.labels else _NO_LABELS,
+    )
+
+
+def _is_set(proto: conversation_pb2.PolicyOverrides, name: str) -> bool:
+    return getattr(proto, name) != 0 if name in _ENUM_FIELDS else proto.HasField(name)  # type: ignore[arg-type]  # name is a field
+
+
+assert set(_POLICY_FIELDS) == {f.name for f in fields(Policy)}, "the contract and the policy have the same fields"

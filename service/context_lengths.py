@@ -1,0 +1,80 @@
+"""How much a chat model can hold: the conversation's word, the model's description, the operator's table, a default.
+
+Nobody waits for a description: a conversation opens with what is known, and is told later (`on_learned`) when the
+model's server has answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from fnmatch import fnmatchcase
+
+from service.domain.events import ContextLengthSource
+
+__all__ = ["ContextLengths", "Describe"]
+
+Describe = Callable[[str], Awaitable[int | None]]
+"""Asks the model's server for a context length in tokens; None when it does not say or cannot be asked."""
+
+MODELS_REMEMBERED_MAX = 1_000
+ASK_AGAIN_S = 60.0
+
+
+class ContextLengths:
+    """What is known of models' context lengths. Lives on one event loop."""
+
+    def __init__(
+        self,
+        *,
+        describe: Describe,
+        table: Mapping[str, int],
+        default: int,
+        now_s: Callable[[], float],
+        on_learned: Callable[[str], None],
+    ) -> None:
+        self._describe = describe
+        self._table = table
+        self._default = default
+        self._now_s = now_s
+        self._on_learned = on_learned
+        self._described: dict[str, int] = {}
+        self._asked_at: dict[str, float] = {}
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    def of(self, model: str, *, requested: int) -> tuple[int, ContextLengthSource]:
+        """The context length in tokens and where it comes from, by what is known now."""
+        if requested:
+            return requested, ContextLengthSource.CONVERSATION
+        if model in self._described:
+            return self._described[model], ContextLengthSource.MODEL
+        if model:
+            self._ask(model)
+        for pattern, length in self._table.items():
+            if fnmatchcase(model, pattern):
+                return length, ContextLengthSource.TABLE
+        return self._default, ContextLengthSource.DEFAULT
+
+    async def close(self) -> None:
+        """Stop asking."""
+        for task in self._asking.values():
+            task.cancel()
+        await asyncio.gather(*self._asking.values(), return_exceptions=True)
+
+    def _ask(self, model: str) -> None:
+        now = self._now_s()
+        if model in self._asking or now - self._asked_at.get(model, -ASK_AGAIN_S) < ASK_AGAIN_S:
+            return
+        if len(self._asked_at) >= MODELS_REMEMBERED_MAX:
+            self._asked_at.clear()
+        self._asked_at[model] = now
+        self._asking[model] = asyncio.create_task(self._learn(model), name=f"describe {model}")
+
+    async def _learn(self, model: str) -> None:
+        try:
+            length = await self._describe(model)
+        finally:
+            self._asking.pop(model, None)
+        if length and len(self._described) < MODELS_REMEMBERED_MAX:
+            self._described[model] = length
+            self._on_learned(model)

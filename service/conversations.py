@@ -1,0 +1,271 @@
+"""Conversations as the service uses them: load, decide, commit.
+
+Inside this process the commands of one conversation run one after another; should another writer come between, the
+log's version check decides, and the loser reloads and decides again, a bounded number of times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+from eventlog.errors import EventIdConflict, KnownEvents, RequestKeyConflict, WrongExpectedVersion
+from eventlog.event import StreamId
+from eventlog.log import AppendResult, RequestKey
+from service.codec.values import canonical
+from service.conversation_cache import ConversationCache
+from service.conversation_log import ConversationLog, SentMessages
+from service.counting import Counting
+from service.domain.conversation import Conversation
+from service.domain.decide import AppendMessages, ChangeSettings, Command, CountedMessage, decide
+from service.domain.errors import ConversationNotFound, MessageIdReused, RequestIdReused, WrongMessageVersion
+from service.domain.events import Event, MessageAppended, Settings
+from service.domain.message import Message
+from service.policies import Policies
+
+__all__ = ["AppendRequest", "Appended", "Conversations", "OnChanged", "Placed"]
+
+ATTEMPTS_MAX = 5
+
+OnChanged = Callable[[StreamId, Conversation, Sequence[Event]], None]
+"""Told of every commit, on the event loop, with the state behind it."""
+
+_NOTHING_SENT = SentMessages({})
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRequest:
+    """Messages to append, each with an id of its own. `open_with` makes the settings of a new conversation."""
+
+    messages: tuple[Message, ...]
+    open_with: Callable[[], Settings]
+    request_id: str = ""
+    expected_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a message is; `position` is 0 when an earlier call appended it."""
+
+    id: str
+    number: int
+    position: int = 0
+    already_appended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The conversation behind an append, and where its messages are, in the order of the request."""
+
+    state: Conversation
+    messages: tuple[Placed, ...]
+
+
+class Conversations:
+    """Every conversation of one log, on one event loop."""
+
+    def __init__(
+        self,
+        log: ConversationLog,
+        *,
+        policies: Policies,
+        counting: Counting,
+        clock_us: Callable[[], int],
+        new_id: Callable[[], str],
+        on_changed: OnChanged,
+        cache: ConversationCache | None = None,
+    ) -> None:
+        self.log = log
+        self._policies = policies
+        self._counting = counting
+        self._clock_us = clock_us
+        self._new_id = new_id
+        self._on_changed = on_changed
+        self._cache = cache or ConversationCache()
+        self._locks: WeakValueDictionary[StreamId, asyncio.Lock] = WeakValueDictionary()
+
+    async def state(self, key: StreamId) -> Conversation:
+        """The conversation now; raises ConversationNotFound."""
+        state = self._cache.get(key)
+        if state is None:
+            async with self._exclusive(key):
+                state = await self._current(key)
+        if not state.is_open:
+            raise ConversationNotFound(key.name)
+        return state
+
+    async def append(self, key: StreamId, request: AppendRequest) -> Appended:
+        """Append what is not known yet; on an error nothing was written.
+
+        Raises MessageIdReused, RequestIdReused, WrongMessageVersion, InvalidPolicy, or an EventLogError.
+        """
+        counted = await self._counting.counted(request.messages)
+        sent = _sent(request)
+        return await asyncio.shield(self._append(key, request, counted, sent))
+
+    async def execute(
+        self, key: StreamId, command: Callable[[Conversation], Command]
+    ) -> tuple[Conversation, list[Event]]:
+        """Decide on the conversation as it is and commit; answers the state behind it and the events.
+
+        Raises ConversationNotFound, what the decision raises, or an EventLogError.
+        """
+        return await asyncio.shield(self._execute(key, command))
+
+    def new_id(self) -> str:
+        """An id for whatever a command makes."""
+        return self._new_id()
+
+    def now_us(self) -> int:
+        """Microseconds since the epoch."""
+        return self._clock_us()
+
+    async def _execute(
+        self, key: StreamId, command: Callable[[Conversation], Command]
+    ) -> tuple[Conversation, list[Event]]:
+        async with self._exclusive(key):
+            for attempts_left in reversed(range(ATTEMPTS_MAX)):
+                state = await self._current(key)
+                if not state.is_open:
+                    raise ConversationNotFound(key.name)
+                events = self._decided(state, command(state))
+                if not events:
+                    return state, events
+                try:
+                    after, _ = await self._commit(key, state, events, _NOTHING_SENT)
+                    return after, events
+                except WrongExpectedVersion:
+                    self._cache.drop(key)
+                    if not attempts_left:
+                        raise
+            raise AssertionError("the last attempt returns or raises")
+
+    async def _append(
+        self, key: StreamId, request: AppendRequest, counted: tuple[CountedMessage, ...], sent: SentMessages
+    ) -> Appended:
+        """Try as if everything were new; what the log says it knows is taken out, and the rest tried again."""
+        known: dict[str, int] = {}
+        async with self._exclusive(key):
+            for attempts_left in reversed(range(ATTEMPTS_MAX)):
+                remaining = tuple(c for c in counted if c.message.id not in known)
+                state = await self._current(key)
+                if not remaining:
+                    return Appended(state, _placed(request, known, {}))
+                try:
+                    after, result, fresh = await self._append_new(key, state, request, remaining, sent)
+                except KnownEvents as error:
+                    known |= await self.log.numbers_at(key, error.versions.values())
+                except EventIdConflict as error:
+                    raise MessageIdReused(self._ids(key, request.messages, error.event_ids)) from error
+                except RequestKeyConflict as error:
+                    raise RequestIdReused from error
+                except WrongExpectedVersion:
+                    self._cache.drop(key)
+                    if not attempts_left:
+                        raise
+                else:
+                    if result.already_appended:
+                        known |= await self._numbers_of_all(key, request, sent)
+                    return Appended(after, _placed(request, known, fresh))
+            raise AssertionError("the last attempt returns or raises")
+
+    async def _append_new(
+        self,
+        key: StreamId,
+        state: Conversation,
+        request: AppendRequest,
+        messages: tuple[CountedMessage, ...],
+        sent: SentMessages,
+    ) -> tuple[Conversation, AppendResult, dict[str, Placed]]:
+        command = AppendMessages(
+            conversation_id=key.name,
+            messages=messages,
+            open_with=state.settings if state.is_open else request.open_with(),
+            pass_id=self._new_id(),
+            now_us=self._clock_us(),
+            expected_version=request.expected_version,
+        )
+        try:
+            events = self._decided(state, command)
+        except WrongMessageVersion:
+            return state, await self._repeat(key, request, sent), {}
+        after, result = await self._commit(key, state, events, sent)
+        fresh = {
+            event.message.id: Placed(event.message.id, event.number, recorded.position)
+            for event, recorded in zip(events, result.events, strict=False)
+            if isinstance(event, MessageAppended)
+        }
+        return after, result, fresh
+
+    async def _repeat(self, key: StreamId, request: AppendRequest, sent: SentMessages) -> AppendResult:
+        """A retry after success is no conflict: what is known is looked for before the version is complained of."""
+        try:
+            return await self.log.known(key, request.messages, sent)
+        except (KnownEvents, WrongExpectedVersion) as error:
+            state = await self._current(key)
+            expected = request.expected_version or 0
+            raise WrongMessageVersion(expected=expected, actual=state.message_version) from error
+
+    async def _numbers_of_all(self, key: StreamId, request: AppendRequest, sent: SentMessages) -> dict[str, int]:
+        result = await self.log.known(key, request.messages, SentMessages(sent.contents))
+        return await self.log.numbers_at(key, result.known.values())
+
+    async def _commit(
+        self, key: StreamId, state: Conversation, events: Sequence[Event], sent: SentMessages
+    ) -> tuple[Conversation, AppendResult]:
+        after, result = await self.log.commit(key, state, events, sent)
+        if not result.already_appended:
+            self._cache.put(key, after)
+            self._on_changed(key, after, events)
+        return after, result
+
+    def _decided(self, state: Conversation, command: Command) -> list[Event]:
+        """The events of a command, under the policy of the settings that it leaves behind."""
+        match command:
+            case AppendMessages():
+                settings = state.settings if state.is_open else command.open_with
+            case ChangeSettings():
+                settings = command.settings
+            case _:
+                settings = state.settings
+        return decide(state, command, self._policies.of(settings))
+
+    def _ids(self, key: StreamId, messages: Sequence[Message], event_ids: Sequence[bytes]) -> tuple[str, ...]:
+        return tuple(m.id for m in messages if self.log.message_event_id(key, m.id) in event_ids)
+
+    async def _current(self, key: StreamId) -> Conversation:
+        state = self._cache.get(key)
+        if state is None:
+            state = await self.log.fold(key)
+            if state.is_open:
+                self._cache.put(key, state)
+        return state
+
+    @asynccontextmanager
+    async def _exclusive(self, key: StreamId) -> AsyncIterator[None]:
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        async with lock:
+            yield
+
+
+def _sent(request: AppendRequest) -> SentMessages:
+    contents = {m.id: canonical(m) for m in request.messages}
+    if not request.request_id:
+        return SentMessages(contents)
+    digest = hashlib.blake2b(digest_size=32)
+    for content in contents.values():
+        digest.update(len(content).to_bytes(8, "big"))
+        digest.update(content)
+    return SentMessages(contents, RequestKey(request.request_id, digest.digest()))
+
+
+def _placed(request: AppendRequest, known: dict[str, int], fresh: dict[str, Placed]) -> tuple[Placed, ...]:
+    return tuple(
+        fresh.get(m.id) or Placed(m.id, known[m.id], already_appended=True) for m in request.messages
+    )

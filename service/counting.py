@@ -1,0 +1,42 @@
+"""Counting messages without holding up the event loop: small ones at once, large ones in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from service.domain.decide import CountedMessage
+from service.domain.message import Message
+from service.domain.tokens import TokenCount, TokenCounter, TokenSource, message_tokens
+
+__all__ = ["Counting"]
+
+INLINE_CHARS_MAX = 20_000
+"""About a millisecond of estimating; what is longer goes to a thread."""
+
+
+class Counting:
+    """Counts messages with one counter."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self.counter = counter
+
+    async def counted(self, messages: Sequence[Message]) -> tuple[CountedMessage, ...]:
+        """The messages with their counts."""
+        if sum(_chars(m) for m in messages) <= INLINE_CHARS_MAX:
+            return self._counted(messages)
+        return await asyncio.to_thread(self._counted, messages)
+
+    def _counted(self, messages: Sequence[Message]) -> tuple[CountedMessage, ...]:
+        return tuple(self._one(m) for m in messages)
+
+    def _one(self, message: Message) -> CountedMessage:
+        count: TokenCount = message_tokens(message, self.counter)
+        name = self.counter.name if count.source is not TokenSource.CALLER else ""
+        return CountedMessage(message, count, name)
+
+
+def _chars(message: Message) -> int:
+    if message.token_count is not None:
+        return 0
+    return len(message.content) + sum(len(call.arguments) for call in message.tool_calls)

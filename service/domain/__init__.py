@@ -1,0 +1,1 @@
+"""The rules, pure: standard library only, no clock, no randomness, no I/O."""

@@ -1,0 +1,78 @@
+"""Chat-template marks that leak into a model's answer: taken out, and found when some are left.
+
+A record goes back into prompts. A mark of a template in it would end our frame or open another role, so none may stay,
+whichever family of models it belongs to. All patterns are bounded; the work is linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["leftover_markup", "strip_chat_markup", "strip_marks"]
+
+_MARKS: Final = re.compile(
+    r"<\|[\w/][^|<>\n]{0,40}\|>"  # ChatML, Llama 3, Phi, Qwen, GPT
+    r"|<｜[^｜<>\n]{1,40}｜>"  # noqa: RUF001  DeepSeek writes full-width bars
+    r"|<(?:start|end)_of_turn>(?:(?:user|model)\b)?|<(?:bos|eos|pad|unk)>"  # Gemma
+    r"|\[/?(?:INST|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|SYSTEM_PROMPT)\]|<</?SYS>>"  # Llama 2, Mistral
+    r"|</?s>(?!\w)"
+    r"|</?(?:think|thinking|thought|reasoning|reflection|scratchpad|tool_call|tool_response)>",
+    re.IGNORECASE,
+)
+
+_HEADER: Final = re.compile(
+    r"<\|im_start\|>[ \t]{0,4}(?:system|user|assistant|tool)\b[ \t]{0,4}\n?"
+    r"|<\|start_header_id\|>[ \t]{0,4}\w{1,20}[ \t]{0,4}<\|end_header_id\|>\n{0,2}"
+    r"|<\|start\|>\w{1,20}(?:<\|channel\|>\w{1,20})?<\|message\|>",
+    re.IGNORECASE,
+)
+
+_NESTING_MAX: Final = 40
+
+_THOUGHT_OPEN: Final = re.compile(r"<(think|thinking|thought|reasoning|reflection|scratchpad)>", re.IGNORECASE)
+_THOUGHT_CLOSE: Final = re.compile(r"</(?:think|thinking|thought|reasoning|reflection|scratchpad)>", re.IGNORECASE)
+
+
+def strip_chat_markup(text: str) -> str:
+    """`text` without thoughts, role headers and marks of chat templates, and without white space around it.
+
+    A thought that never ends swallows the rest: nothing after it is an answer. A thought's end without a beginning
+    drops what stands before it, because some templates open the thought in the prompt.
+    """
+    return strip_marks(_without_thoughts(text))
+
+
+def strip_marks(text: str) -> str:
+    """`text` with a space for each role header and mark of a chat template, and without white space around it."""
+    # What is left around a mark can be a mark again; one that hides so deep is nobody's accident.
+    for _ in range(_NESTING_MAX):
+        stripped = _MARKS.sub(" ", _HEADER.sub(" ", text))
+        if stripped == text:
+            break
+        text = stripped
+    return text.strip()
+
+
+def leftover_markup(text: str) -> bool:
+    """Whether any mark of a chat template is in `text`."""
+    return _MARKS.search(text) is not None
+
+
+def _without_thoughts(text: str) -> str:
+    kept: list[str] = []
+    position = 0
+    first_close = _THOUGHT_CLOSE.search(text)
+    opening = _THOUGHT_OPEN.search(text)
+    if first_close is not None and (opening is None or first_close.start() < opening.start()):
+        position = first_close.end()
+        opening = _THOUGHT_OPEN.search(text, position)
+    while opening is not None:
+        kept.append(text[position : opening.start()])
+        closing = _THOUGHT_CLOSE.search(text, opening.end())
+        if closing is None:
+            return " ".join(kept)
+        position = closing.end()
+        opening = _THOUGHT_OPEN.search(text, position)
+    kept.append(text[position:])
+    return " ".join(kept)

@@ -1,0 +1,459 @@
+"""Commands in, events out: every rule of when a conversation changes, and nothing else.
+
+`decide` is pure. The trigger of a pass is among the events that its cause yields, so it is in the same commit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from service.domain.chunks import calls_needed
+from service.domain.conversation import Conversation, evolve, lineage, live_coverage, merged
+from service.domain.errors import (
+    ConversationNotFound,
+    DepthLimitReached,
+    InvalidPolicy,
+    NothingToSummarize,
+    PassesDisabled,
+    PassSuperseded,
+    VersionNotReached,
+    WrongMessageVersion,
+)
+from service.domain.events import (
+    ConversationOpened,
+    ErrorClass,
+    Event,
+    MessageAppended,
+    PassPlan,
+    Settings,
+    SettingsChanged,
+    SkipReason,
+    SummarizationCompleted,
+    SummarizationFailed,
+    SummarizationRequested,
+    SummarizationSkipped,
+    SummarizationStarted,
+    Trigger,
+    UsageReported,
+)
+from service.domain.message import Message
+from service.domain.policy import DepthLimit, Policy, summary_cap, wait_after_failures
+from service.domain.record import SummaryRecord
+from service.domain.tokens import TokenCount, TokenSource, calibrated_factor
+from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, compressible, counted_tokens
+
+__all__ = [
+    "AppendMessages",
+    "ChangeSettings",
+    "Command",
+    "CompletePass",
+    "CountedMessage",
+    "EndWait",
+    "FailPass",
+    "RemakeFallback",
+    "ReportUsage",
+    "RequestPass",
+    "StartPass",
+    "decide",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CountedMessage:
+    """A message and what it costs; `counter` names who counted."""
+
+    message: Message
+    count: TokenCount
+    counter: str
+
+
+@dataclass(frozen=True, slots=True)
+class AppendMessages:
+    """Append, opening the conversation with `open_with` if it is new. The messages must not be known yet."""
+
+    conversation_id: str
+    messages: tuple[CountedMessage, ...]
+    open_with: Settings
+    pass_id: str
+    now_us: int
+    expected_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSettings:
+    """Replace the settings."""
+
+    settings: Settings
+    pass_id: str
+    now_us: int
+    expected_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportUsage:
+    """The chat model's own count of a context that was sent; `summary_id` is the record that it had."""
+
+    message_version: int
+    summary_id: str
+    prompt_tokens: int
+    pass_id: str
+    now_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPass:
+    """Force a pass, whatever ratio, cooldown, hysteresis, min_messages and waits say."""
+
+    pass_id: str
+    now_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemakeFallback:
+    """Make the live record anew, if it stood in for a model's."""
+
+    pass_id: str
+    now_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartPass:
+    """Claim the pending pass."""
+
+    pass_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompletePass:
+    """Commit the record of a pass, if it saves enough. `next_pass_id` is for a pass that this may trigger."""
+
+    pass_id: str
+    record: SummaryRecord
+    source: TokenSource
+    fallback: bool
+    next_pass_id: str
+    now_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailPass:
+    """End a pass without a record."""
+
+    pass_id: str
+    error_class: ErrorClass
+    attempts: int
+    retryable: bool
+    now_us: int
+    output_bytes: int = 0
+    output_hash: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class EndWait:
+    """The time to wait after failures is over."""
+
+    pass_id: str
+    now_us: int
+
+
+Command = (
+    AppendMessages
+    | ChangeSettings
+    | ReportUsage
+    | RequestPass
+    | RemakeFallback
+    | StartPass
+    | CompletePass
+    | FailPass
+    | EndWait
+)
+
+
+def decide(state: Conversation, command: Command, policy: Policy) -> list[Event]:
+    """The events that `command` causes; none when it changes nothing. Raises DomainError when it is refused.
+
+    `policy` is the one in force for the settings that the command leaves behind.
+    """
+    if isinstance(command, AppendMessages):
+        return _append(state, command, policy)
+    if not state.is_open:
+        raise ConversationNotFound(state.id)
+    match command:
+        case ChangeSettings():
+            return _change_settings(state, command, policy)
+        case ReportUsage():
+            return _report_usage(state, command, policy)
+        case RequestPass():
+            return _request_pass(state, command, policy)
+        case RemakeFallback():
+            return _remake_fallback(state, command, policy)
+        case StartPass():
+            _require_pending(state, command.pass_id)
+            return [SummarizationStarted(command.pass_id, state.claims + 1)]
+        case CompletePass():
+            return _complete(state, command, policy)
+        case FailPass():
+            return _fail(state, command, policy)
+        case EndWait():
+            return _ruled(state, policy, command.pass_id, command.now_us)
+        case _:
+            assert_never(command)
+
+
+def _append(state: Conversation, command: AppendMessages, policy: Policy) -> list[Event]:
+    _require_version(state, command.expected_version)
+    events: list[Event] = []
+    if not state.is_open:
+        _require_possible(command.open_with)
+        events.append(ConversationOpened(command.conversation_id, command.open_with))
+    number = state.message_version
+    for counted in command.messages:
+        number += 1
+        count = counted.count
+        events.append(MessageAppended(number, counted.message, count.tokens, count.source, counted.counter))
+    return _with_trigger(state, events, policy, command.pass_id, command.now_us)
+
+
+def _change_settings(state: Conversation, command: ChangeSettings, policy: Policy) -> list[Event]:
+    _require_version(state, command.expected_version)
+    _require_possible(command.settings)
+    if command.settings == state.settings:
+        return []
+    return _with_trigger(state, [SettingsChanged(command.settings)], policy, command.pass_id, command.now_us)
+
+
+def _report_usage(state: Conversation, command: ReportUsage, policy: Policy) -> list[Event]:
+    """Learn from a report, unless the window that it is about is gone or was reported before."""
+    if command.message_version > state.message_version:
+        raise VersionNotReached(wanted=command.message_version, actual=state.message_version)
+    live_id = state.live.id if state.live else ""
+    if command.summary_id != live_id or command.message_version <= state.usage_reported_at:
+        return []
+    sent = [m for m in state.window if m.number <= command.message_version]
+    exact = sum(m.tokens for m in sent if m.source is not TokenSource.ESTIMATE)
+    estimated = sum(m.tokens for m in sent if m.source is TokenSource.ESTIMATE)
+    if state.live_source is TokenSource.ESTIMATE:
+        estimated += state.summary_tokens
+    else:
+        exact += state.summary_tokens
+    factor = calibrated_factor(
+        state.settings.calibration_factor,
+        estimated,
+        reported=command.prompt_tokens - exact - state.settings.overhead_tokens,
+        observations=state.usage_reports,
+    )
+    event = UsageReported(command.message_version, live_id, command.prompt_tokens, exact, estimated, factor)
+    return _with_trigger(state, [event], policy, command.pass_id, command.now_us)
+
+
+def _request_pass(state: Conversation, command: RequestPass, policy: Policy) -> list[Event]:
+    if not policy.enabled:
+        raise PassesDisabled
+    if state.pending:
+        return []
+    division = compressible(state, policy, tail_messages=policy.preserve_recent)
+    if division is None:
+        raise NothingToSummarize
+    event = _requested(state, policy, Trigger.FORCED, division, command.pass_id)
+    if isinstance(event, SummarizationSkipped):
+        raise DepthLimitReached
+    return [event]
+
+
+def _remake_fallback(state: Conversation, command: RemakeFallback, policy: Policy) -> list[Event]:
+    live = state.live
+    if live is None or not state.live_is_fallback or not policy.enabled or state.pending:
+        return []
+    if state.waiting(command.now_us):
+        return []
+    parent_id = live.parent_id if live.depth > 0 else ""
+    plan = PassPlan(
+        pass_id=command.pass_id,
+        trigger=Trigger.REMAKE,
+        covered=live.covered,
+        source=live.covered,
+        base_id=parent_id,
+        parent_id=live.parent_id,
+        depth=live.depth,
+        token_ratio=state.ratio,
+        message_version=state.message_version,
+        replaced_tokens=live.tokens_after,
+        summary_tokens_max=live.tokens_after,
+        policy=policy,
+        rebase=live.depth == 0 and live.parent_id != "",
+        replaces_id=live.id,
+    )
+    return [SummarizationRequested(plan)]
+
+
+def _complete(state: Conversation, command: CompletePass, policy: Policy) -> list[Event]:
+    plan = _require_pending(state, command.pass_id)
+    if not _saves_enough(plan, command.record):
+        return [_skipped_no_gain(state, command, policy)]
+    completed = SummarizationCompleted(command.pass_id, command.record, command.source, command.fallback)
+    after = evolve(state, completed, command.now_us)
+    if plan.trigger in (Trigger.FOLLOW_UP, Trigger.REMAKE) or not policy.enabled:
+        return [completed, *_ruled(after, policy, command.next_pass_id, command.now_us)]
+    if after.ratio >= policy.trigger_token_ratio:
+        division = compressible(after, policy, tail_messages=TAIL_MESSAGES_MIN)
+        if division is not None:
+            return [completed, _requested(after, policy, Trigger.FOLLOW_UP, division, command.next_pass_id)]
+    return [completed, *_ruled(after, policy, command.next_pass_id, command.now_us)]
+
+
+def _saves_enough(plan: PassPlan, record: SummaryRecord) -> bool:
+    """Growth is impossible: a record is committed only when it costs clearly less than what it replaces."""
+    if plan.trigger is Trigger.REMAKE:
+        return record.tokens_after <= plan.replaced_tokens
+    gained = plan.replaced_tokens - record.tokens_after
+    return gained > 0 and gained >= plan.policy.min_gain * plan.replaced_tokens
+
+
+def _skipped_no_gain(state: Conversation, command: CompletePass, policy: Policy) -> SummarizationSkipped:
+    messages, seconds = wait_after_failures(policy, failures=state.failures_in_row + 1)
+    return SummarizationSkipped(
+        SkipReason.NO_GAIN,
+        pass_id=command.pass_id,
+        attempts=command.record.attempts,
+        wait_messages=messages,
+        wait_until_us=command.now_us + seconds * 1_000_000,
+    )
+
+
+def _fail(state: Conversation, command: FailPass, policy: Policy) -> list[Event]:
+    _require_pending(state, command.pass_id)
+    messages, seconds = wait_after_failures(policy, failures=state.failures_in_row + 1)
+    return [
+        SummarizationFailed(
+            pass_id=command.pass_id,
+            error_class=command.error_class,
+            attempts=command.attempts,
+            retryable=command.retryable,
+            wait_messages=messages,
+            wait_until_us=command.now_us + seconds * 1_000_000,
+            output_bytes=command.output_bytes,
+            output_hash=command.output_hash,
+        )
+    ]
+
+
+def _with_trigger(state: Conversation, events: list[Event], policy: Policy, pass_id: str, now_us: int) -> list[Event]:
+    """`events`, and what the rules say once after all of them."""
+    for event in events:
+        state = evolve(state, event, now_us)
+    return [*events, *_ruled(state, policy, pass_id, now_us)]
+
+
+def _ruled(state: Conversation, policy: Policy, pass_id: str, now_us: int) -> list[Event]:
+    """The rules of profile CHAIN, in their order: at most one event."""
+    if not policy.enabled or state.pending or state.waiting(now_us):
+        return []
+    past_trigger = state.ratio >= policy.trigger_token_ratio
+    refresh_due = _refresh_due(state, policy)
+    if not past_trigger and not refresh_due:
+        return []
+    division = compressible(state, policy, tail_messages=policy.preserve_recent)
+    if division is None:
+        return [SummarizationSkipped(SkipReason.IRREDUCIBLE)] if past_trigger and _may_say(state, policy) else []
+    trigger = _trigger(state, policy, past_trigger=past_trigger, refresh_due=refresh_due)
+    if trigger is None:
+        return []
+    event = _requested(state, policy, trigger, division, pass_id)
+    if isinstance(event, SummarizationSkipped) and state.depth_limit_said:
+        return []
+    return [event]
+
+
+def _trigger(state: Conversation, policy: Policy, *, past_trigger: bool, refresh_due: bool) -> Trigger | None:
+    if state.ratio >= policy.emergency_token_ratio:
+        return Trigger.EMERGENCY
+    if state.chat_messages < policy.min_messages:
+        return None
+    if state.completed_passes and state.messages_since_pass < policy.cooldown_messages:
+        return None
+    if refresh_due:
+        return Trigger.PERIODIC
+    if not past_trigger:
+        return None
+    armed = (
+        not state.completed_passes
+        or state.lowest_ratio_since_pass < policy.reset_token_ratio
+        or state.messages_since_pass >= policy.rearm_messages
+    )
+    return Trigger.RATIO if armed else None
+
+
+def _refresh_due(state: Conversation, policy: Policy) -> bool:
+    return 0 < policy.force_refresh_after_messages <= state.messages_since_pass
+
+
+def _may_say(state: Conversation, policy: Policy) -> bool:
+    """Irreducible is said once, and again only after cooldown_messages more: never a loop."""
+    said_at = state.irreducible_said_at
+    return said_at is None or state.message_version - said_at >= max(1, policy.cooldown_messages)
+
+
+def _requested(
+    state: Conversation, policy: Policy, trigger: Trigger, division: WindowSplit, pass_id: str
+) -> SummarizationRequested | SummarizationSkipped:
+    """The pass, planned; or the news that the chain is as deep as it may be."""
+    live = state.live
+    depth = live.depth + 1 if live else 0
+    ranges = division.ranges
+    dropped_tokens = counted_tokens(division.dropped, state.settings.calibration_factor)
+    replaced_tokens = dropped_tokens + state.window_tokens - _window_without_summary(state)
+    plan = PassPlan(
+        pass_id=pass_id,
+        trigger=trigger,
+        covered=ranges,
+        source=ranges,
+        base_id=live.id if live else "",
+        parent_id=live.id if live else "",
+        depth=depth,
+        token_ratio=state.ratio,
+        message_version=state.message_version,
+        replaced_tokens=replaced_tokens,
+        summary_tokens_max=summary_cap(policy, budget=state.budget, dropped_tokens=dropped_tokens),
+        policy=policy,
+    )
+    if depth < policy.max_summary_chain_depth:
+        return SummarizationRequested(plan)
+    if policy.on_depth_limit is DepthLimit.HALT:
+        return SummarizationSkipped(SkipReason.DEPTH_LIMIT)
+    return SummarizationRequested(_rebased(state, plan))
+
+
+def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:
+    """The plan at depth 0, from all originals if few calls suffice, else from the newest depth-0 record and since.
+
+    The record stands for everything that has left the window, so nothing of the old chain is needed beside it.
+    """
+    ranges, policy = plan.covered, plan.policy
+    everything = merged([*live_coverage(state), *ranges])
+    plan = replace(plan, depth=0, rebase=True, covered=everything)
+    if calls_needed(state.original_tokens, chunk_tokens=policy.max_input_tokens) <= policy.rebase_calls_max:
+        return replace(plan, base_id="", source=everything)
+    root = lineage(state)[-1]
+    since = [r for record in lineage(state)[:-1] for r in record.covered]
+    return replace(plan, base_id=root.id, source=merged([*since, *ranges]))
+
+
+def _window_without_summary(state: Conversation) -> int:
+    return counted_tokens(state.window, state.settings.calibration_factor)
+
+
+def _require_pending(state: Conversation, pass_id: str) -> PassPlan:
+    if state.pending is None or state.pending.pass_id != pass_id:
+        raise PassSuperseded
+    return state.pending
+
+
+def _require_version(state: Conversation, expected: int | None) -> None:
+    if expected is not None and expected != state.message_version:
+        raise WrongMessageVersion(expected=expected, actual=state.message_version)
+
+
+def _require_possible(settings: Settings) -> None:
+    if settings.reserved_output_tokens >= settings.context_length:
+        raise InvalidPolicy("reserved_output_tokens", "must be below the context length")

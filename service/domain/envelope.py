@@ -1,0 +1,42 @@
+"""Signed tool envelopes: `{"payload": ..., "sig": ...}` around a tool's result.
+
+The signature and the payload's bookkeeping mean nothing to a model. Whatever is counted, prompted or rendered goes
+through `unwrap_envelope`; the log keeps the envelope as it came.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+__all__ = ["unwrap_envelope"]
+
+_KEYS: Final = frozenset({"payload", "sig"})
+
+
+def unwrap_envelope(content: str) -> str:
+    """The tool result inside a signed envelope; any other content comes back as it is."""
+    if not _may_be_envelope(content):
+        return content
+    envelope = _parsed(content)
+    if not isinstance(envelope, dict) or envelope.keys() != _KEYS:
+        return content
+    payload = envelope["payload"]
+    if isinstance(payload, str):
+        inner = _parsed(payload)
+        payload = inner if isinstance(inner, dict) and "result" in inner else payload
+    if isinstance(payload, dict) and "result" in payload:
+        payload = payload["result"]
+    return payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
+
+
+def _may_be_envelope(content: str) -> bool:
+    """Spares ordinary messages the JSON parser."""
+    return '"sig"' in content and '"payload"' in content and content.lstrip()[:1] == "{"
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,167 @@
+"""What the rules refuse, as a tree; each type has one status at the edge.
+
+    DomainError
+    ├── InvalidPolicy            settings that cannot work whatever the data; names the field
+    ├── ConversationNotFound     commands other than an append need an open conversation
+    ├── SummaryNotFound
+    ├── PassNotFound
+    ├── WrongMessageVersion      the conversation does not have the number of messages that was expected
+    ├── MessageIdReused          a message id is known with other content
+    ├── RequestIdReused          a request id is known with other content
+    ├── TooLarge                 a message or a batch is over its limit
+    ├── NothingToSummarize       a forced pass would have nothing to compress
+    ├── DepthLimitReached        the chain is as deep as it may be and the policy says HALT
+    ├── PassesDisabled           the policy switches passes off
+    ├── PassSuperseded           the pass is not pending any more
+    ├── WindowTooLarge           the window cannot fit into what the caller allows
+    ├── WaitedPassFailed         the pass that a caller waited for has failed
+    ├── VersionNotReached        a version that the conversation does not have yet
+    ├── TooManyPasses            the queue of passes is full; come back later
+    └── InvalidPageToken         not a token of ours, or of another request
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConversationNotFound",
+    "DepthLimitReached",
+    "DomainError",
+    "InvalidPageToken",
+    "InvalidPolicy",
+    "MessageIdReused",
+    "NothingToSummarize",
+    "PassNotFound",
+    "PassSuperseded",
+    "PassesDisabled",
+    "RequestIdReused",
+    "SummaryNotFound",
+    "TooLarge",
+    "TooManyPasses",
+    "VersionNotReached",
+    "WaitedPassFailed",
+    "WindowTooLarge",
+    "WrongMessageVersion",
+]
+
+
+class DomainError(Exception):
+    """The rules refuse this. Messages of this family never hold text of a conversation."""
+
+
+class InvalidPolicy(DomainError):
+    """A policy that cannot work, or a field that may not be set."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class ConversationNotFound(DomainError):
+    """No such conversation in this namespace."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__("no such conversation")
+        self.conversation_id = conversation_id
+
+
+class SummaryNotFound(DomainError):
+    """No such record in this conversation."""
+
+    def __init__(self, summary_id: str) -> None:
+        super().__init__("no such summary")
+        self.summary_id = summary_id
+
+
+class PassNotFound(DomainError):
+    """No such pass in this conversation."""
+
+    def __init__(self, pass_id: str) -> None:
+        super().__init__("no such summarization")
+        self.pass_id = pass_id
+
+
+class WrongMessageVersion(DomainError):
+    """The conversation has another number of messages than was expected."""
+
+    def __init__(self, *, expected: int, actual: int) -> None:
+        super().__init__(f"expected {expected} messages, the conversation has {actual}")
+        self.expected = expected
+        self.actual = actual
+
+
+class MessageIdReused(DomainError):
+    """Message ids were used before with other content."""
+
+    def __init__(self, message_ids: tuple[str, ...]) -> None:
+        super().__init__(f"{len(message_ids)} message id(s) were used before with other content")
+        self.message_ids = message_ids
+
+
+class RequestIdReused(DomainError):
+    """The request id was used before with other content."""
+
+
+class TooLarge(DomainError):
+    """A message or a batch is over its limit, in bytes."""
+
+    def __init__(self, what: str, *, size: int, limit: int) -> None:
+        super().__init__(f"{what}: {size} bytes, the limit is {limit}")
+        self.what = what
+        self.size = size
+        self.limit = limit
+
+
+class NothingToSummarize(DomainError):
+    """Nothing in the window can be compressed."""
+
+
+class DepthLimitReached(DomainError):
+    """The chain is as deep as the policy allows, and the policy says to halt."""
+
+
+class PassesDisabled(DomainError):
+    """The policy switches passes off."""
+
+
+class PassSuperseded(DomainError):
+    """The pass is not pending any more; its result is not used."""
+
+
+class WindowTooLarge(DomainError):
+    """The window cannot fit into the tokens that the caller allows."""
+
+    def __init__(self, *, tokens: int, limit: int) -> None:
+        super().__init__(f"the window takes {tokens} tokens, the limit is {limit}")
+        self.tokens = tokens
+        self.limit = limit
+
+
+class WaitedPassFailed(DomainError):
+    """The pass that was waited for has failed."""
+
+    def __init__(self, pass_id: str, error_class: str) -> None:
+        super().__init__(f"the pass failed: {error_class}")
+        self.pass_id = pass_id
+        self.error_class = error_class
+
+
+class VersionNotReached(DomainError):
+    """The conversation does not have so many messages yet."""
+
+    def __init__(self, *, wanted: int, actual: int) -> None:
+        super().__init__(f"version {wanted} was asked for, the conversation is at {actual}")
+        self.wanted = wanted
+        self.actual = actual
+
+
+class TooManyPasses(DomainError):
+    """The queue of passes is full."""
+
+    def __init__(self, *, retry_after_s: float) -> None:
+        super().__init__("the queue of passes is full")
+        self.retry_after_s = retry_after_s
+
+
+class InvalidPageToken(DomainError):
+    """The page token is not one of ours, or belongs to another request."""

@@ -1,0 +1,223 @@
+"""What has happened to a conversation: past-tense, frozen, and carrying every input of the fold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from service.domain.message import Message
+from service.domain.policy import Policy
+from service.domain.record import MessageRange, SummaryRecord
+from service.domain.tokens import TokenSource
+
+__all__ = [
+    "ContextLengthSource",
+    "ConversationOpened",
+    "ErrorClass",
+    "Event",
+    "MessageAppended",
+    "PassPlan",
+    "Settings",
+    "SettingsChanged",
+    "SkipReason",
+    "SummarizationCompleted",
+    "SummarizationFailed",
+    "SummarizationRequested",
+    "SummarizationSkipped",
+    "SummarizationStarted",
+    "Trigger",
+    "UsageReported",
+]
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+class Trigger(StrEnum):
+    """Why a pass began."""
+
+    RATIO = "ratio"
+    EMERGENCY = "emergency"
+    PERIODIC = "periodic"
+    FOLLOW_UP = "follow_up"
+    FORCED = "forced"
+    REMAKE = "remake"
+
+
+class SkipReason(StrEnum):
+    """Why there was no pass, or no record, although nothing failed."""
+
+    IRREDUCIBLE = "irreducible"
+    DEPTH_LIMIT = "depth_limit"
+    NO_GAIN = "no_gain"
+
+
+class ErrorClass(StrEnum):
+    """Why a pass failed."""
+
+    TRANSPORT = "TRANSPORT"
+    MODEL_MISSING = "MODEL_MISSING"
+    MODEL_REFUSED = "MODEL_REFUSED"
+    TRUNCATED = "TRUNCATED"
+    INVALID = "INVALID"
+    CANCELLED = "CANCELLED"
+    INTERNAL = "INTERNAL"
+
+
+class ContextLengthSource(StrEnum):
+    """Where a context length comes from, in order of trust."""
+
+    CONVERSATION = "conversation"
+    MODEL = "model"
+    TABLE = "table"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A conversation's settings with everything that the fold needs.
+
+    `requested_context_length` is what the client set, 0 for nothing; `context_length` is what holds, in tokens.
+    `policy` has only the fields that the client overrides.
+    """
+
+    model: str = ""
+    requested_context_length: int = 0
+    context_length: int = 8_192
+    context_length_source: ContextLengthSource = ContextLengthSource.DEFAULT
+    reserved_output_tokens: int = 0
+    overhead_tokens: int = 0
+    calibration_factor: float = 1.0
+    policy: Mapping[str, Any] = field(default_factory=lambda: _NONE)
+    title: str = ""
+    labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class PassPlan:
+    """What a pass does, fixed when it is requested.
+
+    `covered` leaves the window; `source` is read (more than `covered` on a rebase). `base_id` is the record that the
+    new one continues, empty for a first record and a full rebase. `replaces_id` is the record whose place a remake takes.
+    """
+
+    pass_id: str
+    trigger: Trigger
+    covered: tuple[MessageRange, ...]
+    source: tuple[MessageRange, ...]
+    base_id: str
+    parent_id: str
+    depth: int
+    token_ratio: float
+    message_version: int
+    replaced_tokens: int
+    summary_tokens_max: int
+    policy: Policy
+    rebase: bool = False
+    replaces_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationOpened:
+    """The first event of a conversation."""
+
+    conversation_id: str
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChanged:
+    """The settings from now on."""
+
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class MessageAppended:
+    """A message joins the window. `number` counts from 1; `tokens` is uncorrected, in `source`'s count."""
+
+    number: int
+    message: Message
+    tokens: int
+    source: TokenSource
+    counter: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReported:
+    """What the chat model's API really counted; `calibration_factor` corrects estimates from now on."""
+
+    message_version: int
+    summary_id: str
+    prompt_tokens: int
+    exact_tokens: int
+    estimated_tokens: int
+    calibration_factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class SummarizationRequested:
+    """The trigger; written in the commit of what caused it."""
+
+    plan: PassPlan
+
+
+@dataclass(frozen=True, slots=True)
+class SummarizationStarted:
+    """A pass was claimed, for the `claim`-th time."""
+
+    pass_id: str
+    claim: int
+
+
+@dataclass(frozen=True, slots=True)
+class SummarizationCompleted:
+    """The record is in force; the messages that it covers leave the window.
+
+    `fallback` says that the record stands in for a model that failed. `source` is who counted its tokens.
+    """
+
+    pass_id: str
+    record: SummaryRecord
+    source: TokenSource
+    fallback: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SummarizationFailed:
+    """The messages are as they were; the next pass waits for messages or time, whichever comes first."""
+
+    pass_id: str
+    error_class: ErrorClass
+    attempts: int
+    retryable: bool
+    wait_messages: int
+    wait_until_us: int
+    output_bytes: int = 0
+    output_hash: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class SummarizationSkipped:
+    """No pass, or no record, and that is no failure. `pass_id` is empty when no pass began."""
+
+    reason: SkipReason
+    pass_id: str = ""
+    attempts: int = 0
+    wait_messages: int = 0
+    wait_until_us: int = 0
+
+
+Event = (
+    ConversationOpened
+    | SettingsChanged
+    | MessageAppended
+    | UsageReported
+    | SummarizationRequested
+    | SummarizationStarted
+    | SummarizationCompleted
+    | SummarizationFailed
+    | SummarizationSkipped
+)

@@ -1,0 +1,58 @@
+"""An immutable sequence that grows at its end in constant time.
+
+Versions of one sequence share their storage: appending to the newest version extends the shared list, appending to an
+older one copies it first, so that no version ever changes. A fold over n events thus costs n, not n squared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Generic, TypeVar
+
+__all__ = ["Sequence"]
+
+T = TypeVar("T")
+
+
+class Sequence(Generic[T]):
+    """Items in order. Equal when the items are equal."""
+
+    __slots__ = ("_length", "_shared")
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self._shared = list(items)
+        self._length = len(self._shared)
+
+    def append(self, item: T) -> Sequence[T]:
+        """A sequence with one more item; this one stays as it is."""
+        grown: Sequence[T] = Sequence.__new__(Sequence)
+        grown._shared = self._shared if len(self._shared) == self._length else self._shared[: self._length]
+        grown._shared.append(item)
+        grown._length = self._length + 1
+        return grown
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[T]:
+        return islice(self._shared, self._length)
+
+    def __reversed__(self) -> Iterator[T]:
+        return (self._shared[i] for i in range(self._length - 1, -1, -1))
+
+    def __getitem__(self, index: int) -> T:
+        if not -self._length <= index < self._length:
+            raise IndexError(index)
+        return self._shared[index % self._length]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return self._length == other._length and all(a == b for a, b in zip(self, other, strict=True))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"Sequence({list(self)!r})"

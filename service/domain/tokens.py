@@ -1,0 +1,116 @@
+"""Token counts: who counts, what a message is worth, and how estimates learn from real usage.
+
+A count says where it came from, because the ratio that triggers a pass is only as good as that. Everything here is
+plain arithmetic of IEEE basic operations, so a replay on another machine gets the same numbers to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+from service.domain.envelope import unwrap_envelope
+from service.domain.message import Message
+
+__all__ = [
+    "CALIBRATION_TOKENS_MIN",
+    "FACTOR_MAX",
+    "FACTOR_MIN",
+    "MESSAGE_OVERHEAD_TOKENS",
+    "NAME_OVERHEAD_TOKENS",
+    "TOOL_CALL_OVERHEAD_TOKENS",
+    "TokenCount",
+    "TokenCounter",
+    "TokenSource",
+    "calibrated_factor",
+    "calibrated_tokens",
+    "message_tokens",
+]
+
+MESSAGE_OVERHEAD_TOKENS: Final = 4
+"""Frame of one message in the chat templates in use: start mark, role, line end, end mark (ChatML, Llama 3, Gemma)."""
+
+NAME_OVERHEAD_TOKENS: Final = 1
+"""What separates a name from the role."""
+
+TOOL_CALL_OVERHEAD_TOKENS: Final = 8
+"""Frame of one tool call: its tags and the keys `name` and `arguments` (Qwen 2.5 and Llama 3.1 templates: 7 to 9)."""
+
+FACTOR_MIN: Final = 0.5
+FACTOR_MAX: Final = 2.0
+
+CALIBRATION_TOKENS_MIN: Final = 64
+"""Below this many counted tokens the template's own text outweighs the content, and a report teaches nothing."""
+
+_WEIGHT_MIN: Final = 0.1
+"""An old model behind the same name is forgotten after some twenty reports."""
+
+
+class TokenSource(StrEnum):
+    """Who counted, most trusted first."""
+
+    CALLER = "caller"
+    TOKENIZER = "tokenizer"
+    ESTIMATE = "estimate"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCount:
+    """How many tokens, and whose count it is."""
+
+    tokens: int
+    source: TokenSource
+
+
+class TokenCounter(Protocol):
+    """Counts the tokens of a text in linear time; never raises, whatever the text."""
+
+    @property
+    def name(self) -> str:
+        """What the settings call it, as `estimate` or `bpe:o200k`."""
+        ...
+
+    @property
+    def source(self) -> TokenSource:
+        """TOKENIZER when the counts are those of a real vocabulary, else ESTIMATE."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Tokens of `text`; 0 for the empty text only."""
+        ...
+
+
+def message_tokens(message: Message, counter: TokenCounter) -> TokenCount:
+    """Tokens of `message` as it is rendered for a model. The caller's own count, where given, is trusted over all."""
+    if message.token_count is not None:
+        return TokenCount(message.token_count, TokenSource.CALLER)
+    tokens = MESSAGE_OVERHEAD_TOKENS + counter.count(unwrap_envelope(message.content))
+    if message.name:
+        tokens += NAME_OVERHEAD_TOKENS + counter.count(message.name)
+    for call in message.tool_calls:
+        tokens += TOOL_CALL_OVERHEAD_TOKENS + counter.count(call.name) + counter.count(call.arguments)
+    if message.tool_call_id:
+        tokens += counter.count(message.tool_call_id)
+    tokens += sum(attachment.token_count for attachment in message.attachments)
+    return TokenCount(tokens, counter.source)
+
+
+def calibrated_factor(old_factor: float, counted: int, *, reported: int, observations: int) -> float:
+    """The factor after one more usage report.
+
+    `counted` is our own count without any factor, `reported` the model's, `observations` the reports learned before
+    this one. The first reports weigh as in a mean in which the factor at the start is one of them; later ones at least
+    a tenth each. One report moves the factor no further than to FACTOR_MIN or FACTOR_MAX.
+    """
+    if counted < CALIBRATION_TOKENS_MIN or reported <= 0:
+        return old_factor
+    ratio = min(FACTOR_MAX, max(FACTOR_MIN, reported / counted))
+    weight = max(_WEIGHT_MIN, 1.0 / (observations + 2))
+    return min(FACTOR_MAX, max(FACTOR_MIN, old_factor + weight * (ratio - old_factor)))
+
+
+def calibrated_tokens(counted: int, factor: float) -> int:
+    """`counted` corrected by a learned factor, rounded up."""
+    return math.ceil(counted * factor)

@@ -1,0 +1,1 @@
+"""Where summaries come from: providers behind one protocol."""

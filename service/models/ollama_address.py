@@ -1,0 +1,136 @@
+"""Where an Ollama server is: text in any form that OLLAMA_HOST may have, parsed once into `OllamaAddress`.
+
+Ollama's own rules: no scheme means http and port 11434, `http://` alone port 80, `https://` alone port 443, a port
+that is no port falls back to the default, quotes and blanks around the text do not count, a path is kept.
+
+    ValueError
+    └── AddressError        the text is no address that this product connects to
+        └── InsecureAddress plain http beyond loopback and private networks, without the explicit setting
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+
+__all__ = ["AddressError", "InsecureAddress", "OllamaAddress", "parse_address"]
+
+_PORT_DEFAULT = 11434
+_PORT_MAX = 65_535
+_SCHEME_PORTS = {"http": 80, "https": 443}
+# Names that only resolve inside a machine or a private network (RFC 6761, 6762, 8375; ICANN's .internal; Kubernetes).
+_PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".home.arpa", ".lan", ".svc")
+
+
+class AddressError(ValueError):
+    """The text is no address that can be connected to."""
+
+
+class InsecureAddress(AddressError):
+    """Message text would cross a public network unencrypted."""
+
+
+@dataclass(frozen=True, slots=True)
+class OllamaAddress:
+    """One server. `path` starts with a slash or is empty; IPv6 hosts are kept without brackets."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str = ""
+
+    @property
+    def label(self) -> str:
+        """`host:port`, for metrics and messages."""
+        return f"{self._bracketed}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The base URL, without a slash at its end."""
+        return f"{self.scheme}://{self._bracketed}:{self.port}{self.path}"
+
+    @property
+    def _bracketed(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the host lies on this machine or in a private network, as far as its text can say."""
+        ip = _as_ip(self.host)
+        if ip is not None:
+            return not ip.is_global
+        name = self.host.lower().rstrip(".")
+        return "." not in name or name.endswith(_PRIVATE_SUFFIXES)
+
+
+def parse_address(text: str, *, allow_insecure: bool = False) -> OllamaAddress:
+    """Read one address; `allow_insecure` permits plain http to public hosts.
+
+    Raises AddressError for an unknown scheme or credentials in the address, InsecureAddress as said above.
+    """
+    stripped = text.strip().strip("\"'").strip()
+    scheme, separator, rest = stripped.partition("://")
+    if not separator:
+        scheme, rest = "http", stripped
+        port_default = _PORT_DEFAULT
+        if rest.rstrip("/").lower() == "ollama.com":
+            scheme, port_default = "https", _SCHEME_PORTS["https"]
+    else:
+        scheme = scheme.lower()
+        if scheme not in _SCHEME_PORTS:
+            raise AddressError("an Ollama address begins with http:// or https://, or has no scheme")
+        port_default = _SCHEME_PORTS[scheme]
+    authority, _, path = rest.partition("/")
+    # The text could hold a password, so the message does not repeat it.
+    if "@" in authority:
+        raise AddressError("an Ollama address holds no user name or password; use the bearer token setting")
+    host, port = _split_port(authority, port_default)
+    address = OllamaAddress(scheme, _reachable(host), port, f"/{path.strip('/')}" if path.strip("/") else "")
+    if scheme == "http" and not address.is_private and not allow_insecure:
+        raise InsecureAddress(f"{address.label} is beyond loopback and private networks: use https, or allow it")
+    return address
+
+
+def _split_port(authority: str, port_default: int) -> tuple[str, int]:
+    if authority.startswith("["):
+        host, _, after = authority[1:].partition("]")
+        return host, _port(after.removeprefix(":"), port_default)
+    if authority.count(":") > 1:
+        return authority, port_default
+    host, _, port = authority.partition(":")
+    return host, _port(port, port_default)
+
+
+def _port(text: str, port_default: int) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= len(str(_PORT_MAX)) and int(text) <= _PORT_MAX:
+        return int(text)
+    return port_default
+
+
+def _reachable(host: str) -> str:
+    ip = _as_ip(host)
+    if any(c.isspace() or c in "?#\\%" for c in host):
+        raise AddressError("an Ollama address has a host name or an IP address")
+    if not host or (ip is not None and ip.is_unspecified):
+        # 0.0.0.0 and :: are addresses to listen on; a client finds that server on loopback.
+        return "::1" if isinstance(ip, ipaddress.IPv6Address) else "127.0.0.1"
+    return host
+
+
+def _as_ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return _as_legacy_ipv4(host)
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
+        return ip.ipv4_mapped
+    return ip
+
+
+def _as_legacy_ipv4(host: str) -> ipaddress.IPv4Address | None:
+    """Resolvers also take `134744072` and `0x8.2056` for addresses: such a name must not pass as a private one."""
+    try:
+        return ipaddress.IPv4Address(socket.inet_aton(host))
+    except (OSError, UnicodeEncodeError):
+        return None

@@ -1,0 +1,141 @@
+"""What an Ollama host says of a model: /api/tags, /api/show, /api/ps and /api/version read into our own terms.
+
+Every reader takes the JSON of any server version and of servers that only resemble Ollama: a missing or odd field
+means "not said", never an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from service.models.model import ModelDescription
+
+__all__ = [
+    "DescriptionCache",
+    "Residence",
+    "canonical_name",
+    "digest_of",
+    "parse_version",
+    "read_description",
+    "residence_of",
+]
+
+Version = tuple[int, int, int]
+
+_DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{12,64})")
+_VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Residence:
+    """Whether a model is in a host's memory. `num_ctx` is the window it was loaded with, None when not said."""
+
+    loaded: bool
+    num_ctx: int | None = None
+
+    def serves(self, num_ctx: int) -> bool:
+        """Whether a call with this window finds the model as it is; another window makes the server load it anew."""
+        return self.loaded and self.num_ctx in {None, num_ctx}
+
+
+def canonical_name(name: str) -> str:
+    """The name as Ollama compares names: lower case, default namespace left out, tag `latest` when there is none."""
+    lowered = name.strip().lower().removeprefix("library/")
+    return lowered if ":" in lowered.rpartition("/")[2] else f"{lowered}:latest"
+
+
+def digest_of(tags: dict[str, Any], model: str) -> str:
+    """The model's digest out of /api/tags, without its algorithm; empty when it is not listed."""
+    for entry in _entries(tags, model):
+        found = _DIGEST.fullmatch(str(entry.get("digest", "")))
+        if found is not None:
+            return found[1]
+    return ""
+
+
+def residence_of(loaded: dict[str, Any], model: str) -> Residence:
+    """Whether /api/ps lists the model."""
+    for entry in _entries(loaded, model):
+        num_ctx = entry.get("context_length")
+        return Residence(True, num_ctx if isinstance(num_ctx, int) and num_ctx > 0 else None)
+    return Residence(False)
+
+
+def read_description(show: dict[str, Any], digest: str) -> ModelDescription:
+    """What /api/show says: the trained context length and the capabilities."""
+    info = show.get("model_info")
+    capabilities = show.get("capabilities")
+    return ModelDescription(
+        context_length=_context_length(info) if isinstance(info, dict) else None,
+        capabilities=frozenset(c for c in capabilities if isinstance(c, str))
+        if isinstance(capabilities, list)
+        else frozenset(),
+        digest=digest,
+    )
+
+
+def parse_version(answer: dict[str, Any]) -> Version | None:
+    """The version out of /api/version, None when it cannot be told (a proxy, a build from source)."""
+    found = _VERSION.match(str(answer.get("version", "")))
+    if found is None or found[0].startswith("0.0"):
+        return None
+    return int(found[1]), int(found[2]), int(found[3] or 0)
+
+
+class DescriptionCache:
+    """Descriptions by digest, in memory and, with a directory, on disk. A digest never changes its meaning."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._directory = directory
+        self._known: dict[str, ModelDescription] = {}
+
+    def get(self, digest: str) -> ModelDescription | None:
+        """The description of a digest, None when it is not known."""
+        if digest and digest not in self._known and self._directory is not None:
+            try:
+                saved = json.loads((self._directory / f"{digest}.json").read_text(encoding="utf-8"))
+                self._known[digest] = ModelDescription(
+                    saved["context_length"], frozenset(saved["capabilities"]), digest
+                )
+            except (OSError, ValueError, KeyError, TypeError):
+                # A cache that cannot be read is an empty cache: the host is asked again.
+                return None
+        return self._known.get(digest)
+
+    def put(self, description: ModelDescription) -> None:
+        """Keep a description; a disk that cannot be written costs one request after the next start."""
+        if not description.digest:
+            return
+        self._known[description.digest] = description
+        if self._directory is None:
+            return
+        text = json.dumps(
+            {"context_length": description.context_length, "capabilities": sorted(description.capabilities)}
+        )
+        path = self._directory / f"{description.digest}.json"
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            path.with_suffix(".new").write_text(text, encoding="utf-8")
+            path.with_suffix(".new").replace(path)
+        except OSError:
+            return
+
+
+def _entries(answer: dict[str, Any], model: str) -> list[dict[str, Any]]:
+    wanted = canonical_name(model)
+    models = answer.get("models")
+    return [
+        entry
+        for entry in (models if isinstance(models, list) else [])
+        if isinstance(entry, dict)
+        and wanted in {canonical_name(str(entry.get(key))) for key in ("name", "model") if entry.get(key)}
+    ]
+
+
+def _context_length(info: dict[str, Any]) -> int | None:
+    value = info.get(f"{info.get('general.architecture')}.context_length")
+    return value if isinstance(value, int) and value > 0 else None

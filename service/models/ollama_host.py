@@ -1,0 +1,185 @@
+"""One Ollama server over HTTP: connections, places for calls, breaker. It knows no model.
+
+Invariant: every failure that leaves this class is a `ModelError`, and whoever leaves a call early, cancelled or out
+of time, closes its connection, which is how Ollama learns to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from service.models.breaker import BreakerState, CircuitBreaker
+from service.models.deadline import Deadline
+from service.models.model import ModelUnavailable, OnProgress
+from service.models.ollama_address import OllamaAddress
+from service.models.ollama_errors import CircuitOpen, QueueFull, classify_status, classify_transport, retry_after_s
+from service.models.ollama_settings import OllamaSettings
+from service.models.ollama_wire import Answer, LineSplitter
+
+__all__ = ["OllamaHost", "OnBreaker", "open_hosts"]
+
+OnBreaker = Callable[[str, BreakerState], None]
+"""Called with the host's label and its breaker's new state."""
+
+WRITE_S = 30.0
+PROBE_CONNECTIONS = 4
+ERROR_BYTES_MAX = 65_536
+JSON_BYTES_MAX = 16_000_000
+
+# Not compressed: an answer that inflates would get around the size limits.
+_HEADERS = {"accept-encoding": "identity", "content-type": "application/json", "user-agent": "abridged"}
+
+
+class OllamaHost:
+    """A server and what this process has under way there. Models of one process share it."""
+
+    def __init__(
+        self, address: OllamaAddress, settings: OllamaSettings, *, clock: Callable[[], float], on_breaker: OnBreaker
+    ) -> None:
+        self.label = address.label
+        self._settings = settings
+        self.breaker = CircuitBreaker(
+            settings.breaker, clock=clock, on_change=lambda state: on_breaker(address.label, state)
+        )
+        self._places = asyncio.Semaphore(settings.calls_max)
+        self._in_flight = 0
+        token = {"authorization": f"Bearer {settings.bearer_token}"} if settings.bearer_token else {}
+        self._client = httpx.AsyncClient(
+            base_url=address.url,
+            headers=_HEADERS | token,
+            # The read clocks are ours: httpx has one for headers and body alike, and Ollama needs two.
+            timeout=httpx.Timeout(connect=settings.connect_s, read=None, write=WRITE_S, pool=settings.connect_s),
+            limits=httpx.Limits(max_connections=settings.calls_max + PROBE_CONNECTIONS),
+            trust_env=False,
+            follow_redirects=False,
+        )
+
+    @property
+    def in_flight(self) -> int:
+        """Calls under way and waiting for a place."""
+        return self._in_flight
+
+    def check_circuit(self) -> None:
+        """Raise CircuitOpen when the host is not to be asked now."""
+        wait_s = self.breaker.refusal_s()
+        if wait_s is not None:
+            raise CircuitOpen(f"{self.label}: failed repeatedly, not asked for {wait_s:.0f} s", retry_after_s=wait_s)
+
+    @asynccontextmanager
+    async def place(self, deadline: Deadline) -> AsyncIterator[None]:
+        """Hold one of the host's places; waits in line, because Ollama's own line has no bound. Raises QueueFull."""
+        if self._in_flight >= self._settings.calls_max + self._settings.queue_max:
+            raise QueueFull(f"{self.label}: {self._settings.queue_max} calls wait already")
+        self._in_flight += 1
+        try:
+            async with deadline.rest(self.label):
+                await self._places.acquire()
+            try:
+                yield
+            finally:
+                self._places.release()
+        finally:
+            self._in_flight -= 1
+
+    async def get(self, path: str, deadline: Deadline) -> dict[str, Any]:
+        """Ask for a JSON object by GET, within the probe's time."""
+        return await self._json("GET", path, b"", model="", seconds=self._settings.probe_s, deadline=deadline)
+
+    async def post(self, path: str, body: bytes, *, model: str, seconds: float, deadline: Deadline) -> dict[str, Any]:
+        """Ask for a JSON object by POST, within `seconds`."""
+        return await self._json("POST", path, body, model=model, seconds=seconds, deadline=deadline)
+
+    async def stream(
+        self, path: str, body: bytes, answer: Answer, *, model: str, deadline: Deadline, on_progress: OnProgress
+    ) -> None:
+        """Post `body` and fill `answer` line by line, under the first-byte and then the stall clock.
+
+        The stall clock runs between lines, not bytes, so that a dripping server stalls too.
+        """
+        lines = self._lines(path, body, model=model)
+        try:
+            async with deadline.limit(self._settings.first_byte_s, self.label, "no first byte"):
+                line = await anext(lines, None)
+            while line is not None:
+                answer.add(line)
+                on_progress(answer.chars)
+                if answer.done:
+                    break
+                async with deadline.limit(self._settings.stall_s, self.label, "stalled: no further line"):
+                    line = await anext(lines, None)
+        finally:
+            await lines.aclose()
+
+    async def close(self) -> None:
+        """Close all connections. Calling it twice is allowed."""
+        await self._client.aclose()
+
+    async def _json(
+        self, method: str, path: str, body: bytes, *, model: str, seconds: float, deadline: Deadline
+    ) -> dict[str, Any]:
+        async with (
+            deadline.limit(seconds, self.label, f"no answer to {path}"),
+            self._response(method, path, body, model=model) as response,
+        ):
+            text = await _read(response, JSON_BYTES_MAX)
+        try:
+            parsed = json.loads(text.decode())
+        except ValueError as error:
+            raise ModelUnavailable(f"{self.label}: the answer to {path} is not JSON") from error
+        if not isinstance(parsed, dict):
+            raise ModelUnavailable(f"{self.label}: the answer to {path} is not a JSON object")
+        return parsed
+
+    async def _lines(self, path: str, body: bytes, *, model: str) -> AsyncGenerator[bytes, None]:
+        splitter = LineSplitter()
+        async with self._response("POST", path, body, model=model) as response:
+            async for data in response.aiter_bytes():
+                for line in splitter.feed(data):
+                    yield line
+            if rest := splitter.end():
+                yield rest
+
+    @asynccontextmanager
+    async def _response(self, method: str, path: str, body: bytes, *, model: str) -> AsyncIterator[httpx.Response]:
+        """A response with status 200, closed at the end; errors of HTTP and below are translated here alone."""
+        try:
+            async with self._client.stream(method, path, content=body) as response:
+                if response.status_code != httpx.codes.OK:
+                    text = await _read(response, ERROR_BYTES_MAX)
+                    raise classify_status(
+                        self.label,
+                        model,
+                        response.status_code,
+                        text,
+                        retry_after=retry_after_s(response.headers),
+                    )
+                yield response
+        except httpx.HTTPError as error:
+            raise classify_transport(self.label, error) from error
+
+
+def open_hosts(
+    addresses: Sequence[OllamaAddress],
+    settings: OllamaSettings,
+    *,
+    clock: Callable[[], float],
+    on_breaker: OnBreaker = lambda _host, _state: None,
+) -> tuple[OllamaHost, ...]:
+    """One host for each address; connections are opened when first used."""
+    return tuple(OllamaHost(address, settings, clock=clock, on_breaker=on_breaker) for address in addresses)
+
+
+async def _read(response: httpx.Response, bytes_max: int) -> bytes:
+    """The body, cut at `bytes_max`."""
+    read = bytearray()
+    async for data in response.aiter_bytes():
+        read += data
+        if len(read) >= bytes_max:
+            break
+    return bytes(read[:bytes_max])

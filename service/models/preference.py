@@ -1,0 +1,59 @@
+"""The operator's list of models as one model: the first that exists answers.
+
+Invariant: only `ModelMissing` moves on. A model that is there but fails is retried or given up, never replaced by a
+lesser one behind the operator's back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from service.models.model import (
+    Completion,
+    CompletionRequest,
+    ModelDescription,
+    ModelMissing,
+    OnProgress,
+    SummaryModel,
+)
+
+__all__ = ["PreferredModel"]
+
+
+class PreferredModel:
+    """`SummaryModel` over a list of them. Which one answered is in `Completion.model`."""
+
+    def __init__(self, models: Sequence[SummaryModel]) -> None:
+        assert models, "the list of models is never empty"
+        self._models = tuple(models)
+
+    @property
+    def name(self) -> str:
+        """The first model's name: the one that is wanted."""
+        return self._models[0].name
+
+    async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
+        """Ask the first model that exists; ModelMissing when none does."""
+        for model in self._models:
+            try:
+                return await model.complete(request, deadline_s=deadline_s, on_progress=on_progress)
+            except ModelMissing as error:
+                missing = error
+        raise self._none_exists() from missing
+
+    async def describe(self) -> ModelDescription:
+        """Describe the first model that exists; ModelMissing when none does."""
+        for model in self._models:
+            try:
+                return await model.describe()
+            except ModelMissing as error:
+                missing = error
+        raise self._none_exists() from missing
+
+    async def close(self) -> None:
+        """Close every model of the list."""
+        for model in self._models:
+            await model.close()
+
+    def _none_exists(self) -> ModelMissing:
+        return ModelMissing("none of the models exists: " + ", ".join(model.name for model in self._models))

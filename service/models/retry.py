@@ -1,0 +1,72 @@
+"""Asking a model again: how often, after which wait, under one deadline for all tries.
+
+Invariant: only errors that say of themselves that asking again can help are retried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+
+from service.models.model import Completion, CompletionRequest, ModelUnavailable, OnProgress, SummaryModel
+
+__all__ = ["OnRetry", "RetryDetails", "RetryPolicy", "backoff_s", "complete_with_retry"]
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """`attempts_max` counts the first try. A server that asks for more than `retry_after_max_s` is not asked again."""
+
+    attempts_max: int = 2
+    delay_base_s: float = 0.25
+    delay_max_s: float = 10.0
+    retry_after_max_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDetails:
+    """A retry that is about to be waited for. `attempt` is the try that failed, 1 the first."""
+
+    model: str
+    attempt: int
+    delay_s: float
+    error_class: str
+
+
+OnRetry = Callable[[RetryDetails], None]
+
+
+def backoff_s(attempt: int, policy: RetryPolicy, rng: Random) -> float:
+    """Full jitter: any wait from 0 to the bound that doubles with each try.
+
+    Source: M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+    """
+    return rng.uniform(0.0, min(policy.delay_max_s, policy.delay_base_s * 2.0 ** (attempt - 1)))
+
+
+async def complete_with_retry(
+    model: SummaryModel,
+    request: CompletionRequest,
+    *,
+    policy: RetryPolicy,
+    deadline_s: float,
+    rng: Random,
+    sleep: Callable[[float], Awaitable[None]],
+    clock: Callable[[], float],
+    on_retry: OnRetry,
+    on_progress: OnProgress,
+) -> Completion:
+    """The model's answer, after at most `policy.attempts_max` tries within `deadline_s`; else its last error."""
+    until = clock() + deadline_s
+    for attempt in range(1, policy.attempts_max):
+        try:
+            return await model.complete(request, deadline_s=until - clock(), on_progress=on_progress)
+        except ModelUnavailable as error:
+            delay_s = max(backoff_s(attempt, policy, rng), error.retry_after_s or 0.0)
+            asks_too_much = (error.retry_after_s or 0.0) > policy.retry_after_max_s
+            if asks_too_much or delay_s >= until - clock():
+                raise
+            on_retry(RetryDetails(model.name, attempt, delay_s, error.error_class))
+        await sleep(delay_s)
+    return await model.complete(request, deadline_s=until - clock(), on_progress=on_progress)

@@ -1,0 +1,247 @@
+"""A model that follows a script: for tests and demonstrations, deterministic and without any network.
+
+A script is a list of steps, one for each call; the last step repeats. As a JSON file (`scripted:<path>`):
+
+    {"context_length": 8192,
+     "steps": [{"default": true},
+               {"text": "not JSON"},
+               {"text": "{\\"summ", "finish_reason": "length"},
+               {"record": {"summary": "..."}},
+               {"error": "unavailable", "retry_after_s": 1},
+               {"hang": true}]}
+
+`default` builds a record from the request's material, `record` fills the fields that it lacks with empty ones, `error`
+is one of unavailable, missing, refused, truncated. An error in the file is a ScriptError when it is loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from service.domain.message import Role
+from service.domain.record import DOMAIN_ENTITIES_MAX, KEY_POINTS_MAX, PARTICIPANTS_MAX
+from service.models.deadline import Deadline
+from service.models.model import (
+    Completion,
+    CompletionRequest,
+    Material,
+    ModelDescription,
+    ModelError,
+    ModelMissing,
+    ModelRefused,
+    ModelUnavailable,
+    OnProgress,
+    PromptTruncated,
+)
+
+__all__ = ["ScriptError", "ScriptedModel", "Step", "default_answer", "load_script"]
+
+PROVIDER = "scripted"
+CONTEXT_LENGTH = 8_192
+CHARS_PER_TOKEN = 3
+"""Low on purpose: a default record keeps within `summary_tokens_max` in most scripts of writing."""
+
+SENTENCE_CHARS_MAX = 120
+
+Step = str | Completion | ModelError | asyncio.Event | Callable[[CompletionRequest], str]
+"""An answer's text, a whole completion, an error to raise, an event to wait for before the default answer, or a
+function that makes the answer's text."""
+
+_EMPTY_RECORD: Mapping[str, Any] = {
+    "summary": "",
+    "key_points": [],
+    "participants": [],
+    "decisions": [],
+    "action_items": [],
+    "unresolved": [],
+    "domain_entities": [],
+}
+_ERRORS: Mapping[str, type[ModelError]] = {
+    "unavailable": ModelUnavailable,
+    "missing": ModelMissing,
+    "refused": ModelRefused,
+    "truncated": PromptTruncated,
+}
+_WORD = re.compile(r"\w[\w.-]{2,60}\w")
+# A digit, underscore, inner dot or inner capital: an identifier more often than prose.
+_IDENTIFIER = re.compile(r"[\d_.]|[a-z][A-Z]")
+_SENTENCE = re.compile(r"[^.!?\n]+")
+
+
+class ScriptError(ValueError):
+    """A script file that cannot be followed."""
+
+
+class ScriptedModel:
+    """`SummaryModel` that answers call n with step n. `requests` keeps what was asked."""
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        *,
+        clock: Callable[[], float],
+        script: str = "default",
+        context_length: int = CONTEXT_LENGTH,
+    ) -> None:
+        assert steps, "a script has a step"
+        self._steps = tuple(steps)
+        self._clock = clock
+        self._script = script
+        self._context_length = context_length
+        self.requests: list[CompletionRequest] = []
+
+    @property
+    def name(self) -> str:
+        """`scripted:script`."""
+        return f"{PROVIDER}:{self._script}"
+
+    async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
+        """Follow the next step."""
+        started = self._clock()
+        step = self._steps[min(len(self.requests), len(self._steps) - 1)]
+        self.requests.append(request)
+        async with Deadline(deadline_s, clock=self._clock).rest(self.name):
+            # A step must be cancellable like a call on a network.
+            await asyncio.sleep(0)
+            if isinstance(step, asyncio.Event):
+                await step.wait()
+        match step:
+            case Completion():
+                completion = step
+            case ModelError():
+                raise step
+            case str():
+                completion = self._completion(step, request, started)
+            case asyncio.Event():
+                completion = self._completion(default_answer(request), request, started)
+            case _:
+                completion = self._completion(step(request), request, started)
+        on_progress(len(completion.text))
+        return completion
+
+    async def describe(self) -> ModelDescription:
+        """The context length that the script gives."""
+        return ModelDescription(context_length=self._context_length, window=self._context_length)
+
+    async def close(self) -> None:
+        """Nothing to release."""
+
+    def _completion(self, text: str, request: CompletionRequest, started: float) -> Completion:
+        return Completion(
+            text=text,
+            model=self.name,
+            finish_reason="stop",
+            input_tokens=request.prompt_tokens,
+            output_tokens=-(-len(text) // CHARS_PER_TOKEN),
+            duration_s=self._clock() - started,
+        )
+
+
+def load_script(script: str, *, clock: Callable[[], float]) -> ScriptedModel:
+    """The model for `scripted:<script>`: `default`, or the path of a JSON file. Raises ScriptError, OSError."""
+    if script == "default":
+        return ScriptedModel([default_answer], clock=clock)
+    try:
+        parsed = json.loads(Path(script).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ScriptError(f"{script}: not JSON") from error
+    if not isinstance(parsed, dict) or not isinstance(parsed.get("steps"), list) or not parsed["steps"]:
+        raise ScriptError(f"{script}: a script is an object with a list `steps` that is not empty")
+    context_length = parsed.get("context_length", CONTEXT_LENGTH)
+    if not isinstance(context_length, int) or context_length <= 0:
+        raise ScriptError(f"{script}: context_length is a number of tokens")
+    steps = [_read_step(step, f"{script}: step {number}") for number, step in enumerate(parsed["steps"], start=1)]
+    return ScriptedModel(steps, clock=clock, script=script, context_length=context_length)
+
+
+def default_answer(request: CompletionRequest) -> str:
+    """A valid record as JSON: the first sentence of as many messages as `summary_tokens_max` holds, newest first.
+
+    Names and identifiers are taken over from the material, so that every one of them has a source.
+    """
+    material = request.material
+    chars_left = request.summary_tokens_max * CHARS_PER_TOKEN
+    record = dict(_EMPTY_RECORD)
+    record["summary"] = _clip(_opening(material), chars_left // 3)
+    chars_left -= len(record["summary"])
+    record["participants"] = _taken(_participants(material), PARTICIPANTS_MAX, chars_left // 4)
+    record["domain_entities"] = _taken(_entities(material), DOMAIN_ENTITIES_MAX, chars_left // 3)
+    record["key_points"] = _taken(_first_sentences(material), KEY_POINTS_MAX, chars_left // 3)
+    return json.dumps(record, ensure_ascii=False)
+
+
+def _opening(material: Material) -> str:
+    if material.merge:
+        return " ".join(material.merge)
+    earlier = material.previous.summary if material.previous is not None else ""
+    # The newest part must not be lost to an older summary that already fills the room.
+    speakers = ", ".join(dict.fromkeys(message.name or message.role.value for message in material.messages))
+    return f"{len(material.messages)} messages by {speakers}. {earlier}".strip()
+
+
+def _participants(material: Material) -> Iterator[str]:
+    if material.previous is not None:
+        yield from material.previous.context.participants
+    for message in material.messages:
+        if message.role in {Role.USER, Role.ASSISTANT}:
+            yield message.name or message.role.value
+
+
+def _entities(material: Material) -> Iterator[str]:
+    if material.previous is not None:
+        yield from material.previous.context.domain_entities
+    for text in (*material.merge, *(message.content for message in material.messages)):
+        yield from filter(_IDENTIFIER.search, _WORD.findall(text))
+
+
+def _first_sentences(material: Material) -> Iterator[str]:
+    for message in reversed(material.messages):
+        found = _SENTENCE.search(message.content)
+        if found is not None and found[0].strip():
+            yield _clip(found[0].strip(), SENTENCE_CHARS_MAX)
+
+
+def _taken(texts: Iterator[str], count_max: int, chars_max: int) -> list[str]:
+    """The first distinct texts within both limits."""
+    taken: list[str] = []
+    for text in dict.fromkeys(texts):
+        chars_max -= len(text)
+        if len(taken) == count_max or chars_max < 0:
+            break
+        taken.append(text)
+    return taken
+
+
+def _clip(text: str, chars_max: int) -> str:
+    """The text cut at a word's end."""
+    if len(text) <= chars_max:
+        return text
+    return text[:chars_max].rpartition(" ")[0] or text[:chars_max]
+
+
+def _read_step(step: object, where: str) -> Step:
+    match step:
+        case {"default": True}:
+            return default_answer
+        case {"hang": True}:
+            # Never set: the call ends by its deadline or by cancellation.
+            return asyncio.Event()
+        case {"record": dict(record)}:
+            return json.dumps({**_EMPTY_RECORD, **record}, ensure_ascii=False)
+        case {"error": "unavailable", **rest}:
+            retry_after = rest.get("retry_after_s")
+            return ModelUnavailable(
+                "scripted failure", retry_after_s=float(retry_after) if isinstance(retry_after, int | float) else None
+            )
+        case {"error": str(kind)} if kind in _ERRORS:
+            return _ERRORS[kind]("scripted failure")
+        case {"text": str(text), "finish_reason": "length"}:
+            return Completion(text, f"{PROVIDER}:script", "length", 0, len(text) // CHARS_PER_TOKEN, 0.0)
+        case {"text": str(text)}:
+            return text
+    raise ScriptError(f"{where}: has one of default, hang, record, error or text")

@@ -1,0 +1,328 @@
+"""The read table of conversations, written in the transaction that appends their events.
+
+One row a conversation: what ListConversations filters and shows, and what a restart needs to find its pending passes
+and waits without reading a single event. A row is the fold at `event_version`; it can be made again from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Select,
+    String,
+    Table,
+    func,
+    select,
+)
+from sqlalchemy.dialects.sqlite import insert
+
+from eventlog.event import StreamId
+from eventlog.log import Committed
+from service.domain.conversation import Conversation, evolve
+from service.domain.events import Event
+
+__all__ = [
+    "Attention",
+    "ConversationTable",
+    "ListQuery",
+    "MemoryConversationTable",
+    "Projected",
+    "Row",
+    "SqlConversationTable",
+]
+
+_SEPARATOR = "\x1f"
+
+Read = Callable[[Callable[[Connection], Any]], Any]
+"""Runs a query in a short snapshot and answers what it answers."""
+
+_METADATA = MetaData()
+_CONVERSATIONS = Table(
+    "conversations",
+    _METADATA,
+    Column("namespace", String, primary_key=True),
+    Column("id", String, primary_key=True),
+    Column("position", BigInteger, nullable=False),
+    Column("event_version", BigInteger, nullable=False),
+    Column("ratio", Float, nullable=False),
+    Column("labels", String, nullable=False),
+    Column("pending", Integer, nullable=False),
+    Column("wait_until_us", BigInteger, nullable=False),
+    Column("fallback", Integer, nullable=False),
+    Column("model", String, nullable=False),
+    Column("calibration_factor", Float, nullable=False),
+    Column("usage_reports", Integer, nullable=False),
+    Column("view", LargeBinary, nullable=False),
+    Index("conversations_by_change", "namespace", "position"),
+    Index("conversations_attention", "pending", "wait_until_us", "fallback"),
+    sqlite_with_rowid=False,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One conversation. `position` is that of its last event; `view` is its state as the contract shows it."""
+
+    namespace: str
+    id: str
+    position: int
+    event_version: int
+    ratio: float
+    labels: Mapping[str, str]
+    pending: bool
+    wait_until_us: int
+    fallback: bool
+    model: str
+    calibration_factor: float
+    usage_reports: int
+    view: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """Conversations of a namespace, last changed first, before a position (0: from the newest)."""
+
+    namespace: str
+    limit: int
+    before: int = 0
+    labels: tuple[tuple[str, str], ...] = ()
+    min_ratio: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """A conversation that a start must look at: a pending pass, a wait after failures, or a fallback record."""
+
+    namespace: str
+    id: str
+    pending: bool
+    wait_until_us: int
+    fallback: bool
+
+
+@dataclass(slots=True)
+class Projected:
+    """Rides with an append through the commit: the fold of its events with the times that the log gave them.
+
+    `state` is the state before; `after` the state behind the append's events, set when they are being committed.
+    """
+
+    state: Conversation
+    events: Sequence[Event]
+    after: Conversation | None = None
+
+
+class ConversationTable(Protocol):
+    """Rows by conversation. `project` is the append hook; the reads may run in any thread."""
+
+    def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
+        """Fold the committed events and write the rows; an exception rolls the commit back."""
+        ...
+
+    def page(self, query: ListQuery) -> list[Row]:
+        """Rows that match, newest change first."""
+        ...
+
+    def attention(self) -> list[Attention]:
+        """Every conversation that a start must look at."""
+        ...
+
+    def calibrations(self) -> dict[str, float]:
+        """For each model, the factor that most reports have shaped."""
+        ...
+
+
+def _project(committed: Sequence[Committed], view: Callable[[Conversation], bytes]) -> dict[tuple[str, str], Row]:
+    """The newest row of each conversation in a group of appends."""
+    rows: dict[tuple[str, str], Row] = {}
+    latest: dict[StreamId, tuple[Conversation, int]] = {}
+    for commit in committed:
+        projected = commit.projected
+        if not isinstance(projected, Projected):
+            raise TypeError("an append without its projection")
+        state = projected.state
+        for event, recorded in zip(projected.events, commit.events, strict=True):
+            state = evolve(state, event, recorded.time_us)
+        projected.after = state
+        latest[commit.stream] = (state, commit.events[-1].position)
+    for stream, (state, position) in latest.items():
+        rows[stream.namespace, state.id] = Row(
+            namespace=stream.namespace,
+            id=state.id,
+            position=position,
+            event_version=state.event_version,
+            ratio=state.ratio,
+            labels=state.settings.labels,
+            pending=state.pending is not None,
+            wait_until_us=state.wait_until_us if state.failures_in_row else 0,
+            fallback=state.live_is_fallback,
+            model=state.settings.model,
+            calibration_factor=state.settings.calibration_factor,
+            usage_reports=state.usage_reports,
+            view=view(state),
+        )
+    return rows
+
+
+class MemoryConversationTable:
+    """Rows in a dictionary, for the log in memory."""
+
+    def __init__(self, view: Callable[[Conversation], bytes]) -> None:
+        self._view = view
+        self._rows: dict[tuple[str, str], Row] = {}
+
+    def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
+        """See ConversationTable."""
+        self._rows.update(_project(committed, self._view))
+
+    def page(self, query: ListQuery) -> list[Row]:
+        """See ConversationTable."""
+        matching = (
+            row
+            for row in self._rows.values()
+            if row.namespace == query.namespace
+            and (not query.before or row.position < query.before)
+            and row.ratio >= query.min_ratio
+            and all(row.labels.get(name) == value for name, value in query.labels)
+        )
+        return sorted(matching, key=lambda row: -row.position)[: query.limit]
+
+    def attention(self) -> list[Attention]:
+        """See ConversationTable."""
+        return [
+            Attention(row.namespace, row.id, row.pending, row.wait_until_us, row.fallback)
+            for row in self._rows.values()
+            if row.pending or row.wait_until_us or row.fallback
+        ]
+
+    def calibrations(self) -> dict[str, float]:
+        """See ConversationTable."""
+        reported = [row for row in self._rows.values() if row.usage_reports and row.model]
+        return {row.model: row.calibration_factor for row in sorted(reported, key=lambda row: row.usage_reports)}
+
+
+class SqlConversationTable:
+    """Rows in the database of the log."""
+
+    def __init__(self, view: Callable[[Conversation], bytes]) -> None:
+        self._view = view
+        self._read: Read | None = None
+        self._upsert: str | None = None
+
+    @staticmethod
+    def prepare(connection: Connection) -> None:
+        """Make the table, in the transaction that opens the log."""
+        _METADATA.create_all(connection)
+
+    def read_through(self, read: Read) -> None:
+        """Read by this from now on: the log's own short snapshots."""
+        self._read = read
+
+    def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
+        """See ConversationTable."""
+        rows = _project(committed, self._view)
+        if self._upsert is None:
+            self._upsert = _upsert_statement(transaction)
+        parameters = [_parameters(row) for row in rows.values()]
+        transaction.exec_driver_sql(self._upsert, parameters if len(parameters) > 1 else parameters[0])
+
+    def page(self, query: ListQuery) -> list[Row]:
+        """See ConversationTable."""
+        table = _CONVERSATIONS.c
+        statement = select(_CONVERSATIONS).where(table.namespace == query.namespace)
+        if query.before:
+            statement = statement.where(table.position < query.before)
+        if query.min_ratio > 0:
+            statement = statement.where(table.ratio >= query.min_ratio)
+        for name, value in query.labels:
+            statement = statement.where(func.instr(table.labels, _label(name, value)) > 0)
+        statement = statement.order_by(table.position.desc()).limit(query.limit)
+        return [_row(r) for r in self._rows(statement)]
+
+    def attention(self) -> list[Attention]:
+        """See ConversationTable."""
+        table = _CONVERSATIONS.c
+        wanted = (table.pending != 0) | (table.wait_until_us != 0) | (table.fallback != 0)
+        columns = select(table.namespace, table.id, table.pending, table.wait_until_us, table.fallback)
+        return [
+            Attention(r.namespace, r.id, bool(r.pending), r.wait_until_us, bool(r.fallback))
+            for r in self._rows(columns.where(wanted))
+        ]
+
+    def calibrations(self) -> dict[str, float]:
+        """See ConversationTable."""
+        table = _CONVERSATIONS.c
+        statement = (
+            select(table.model, table.calibration_factor)
+            .where(table.usage_reports > 0, table.model != "")
+            .order_by(table.usage_reports)
+        )
+        return {r.model: r.calibration_factor for r in self._rows(statement)}
+
+    def _rows(self, statement: Select[Any]) -> Sequence[Any]:
+        assert self._read is not None, "read_through comes first"
+        rows: Sequence[Any] = self._read(lambda connection: connection.execute(statement).all())
+        return rows
+
+
+def _upsert_statement(connection: Connection) -> str:
+    """The compiled upsert: the hot path runs it on the driver without compiling it again."""
+    statement = insert(_CONVERSATIONS)
+    changed = {c.name: statement.excluded[c.name] for c in _CONVERSATIONS.c if not c.primary_key}
+    return str(
+        statement.on_conflict_do_update(index_elements=["namespace", "id"], set_=changed).compile(
+            dialect=connection.dialect
+        )
+    )
+
+
+def _parameters(row: Row) -> tuple[Any, ...]:
+    return (
+        row.namespace,
+        row.id,
+        row.position,
+        row.event_version,
+        row.ratio,
+        _SEPARATOR.join(["", *(f"{name}={value}" for name, value in sorted(row.labels.items())), ""]),
+        int(row.pending),
+        row.wait_until_us,
+        int(row.fallback),
+        row.model,
+        row.calibration_factor,
+        row.usage_reports,
+        row.view,
+    )
+
+
+def _row(r: Any) -> Row:
+    labels = dict(item.partition("=")[::2] for item in r.labels.split(_SEPARATOR) if item)
+    return Row(
+        namespace=r.namespace,
+        id=r.id,
+        position=r.position,
+        event_version=r.event_version,
+        ratio=r.ratio,
+        labels=labels,
+        pending=bool(r.pending),
+        wait_until_us=r.wait_until_us,
+        fallback=bool(r.fallback),
+        model=r.model,
+        calibration_factor=r.calibration_factor,
+        usage_reports=r.usage_reports,
+        view=bytes(r.view),
+    )
+
+
+def _label(name: str, value: str) -> str:
+    return f"{_SEPARATOR}{name}={value}{_SEPARATOR}"

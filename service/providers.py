@@ -1,0 +1,91 @@
+"""Which models the settings name, and how each is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from observability.facts import BreakerState
+from observability.metrics import Metrics
+from service.domain.tokens import TokenCounter
+from service.models.breaker import BreakerState as HostState
+from service.models.extractive import ExtractiveModel
+from service.models.model import ModelError, SummaryModel
+from service.models.ollama import OllamaModel
+from service.models.ollama_address import parse_address
+from service.models.ollama_host import OllamaHost, open_hosts
+from service.models.ollama_settings import OllamaSettings
+from service.models.preference import PreferredModel
+from service.models.scripted import load_script
+from service.settings import OllamaSettings as OllamaGroup
+
+__all__ = ["Providers", "host_labels"]
+
+_BREAKER = {state: BreakerState(state.value) for state in HostState}
+
+
+def host_labels(group: OllamaGroup) -> tuple[str, ...]:
+    """The hosts as metrics name them."""
+    return tuple(parse_address(h, allow_insecure=group.allow_insecure_hosts).label for h in group.hosts)
+
+
+class Providers:
+    """Makes models. The hosts of Ollama, their limits and breakers, are shared by all of its models."""
+
+    def __init__(
+        self, group: OllamaGroup, *, metrics: Metrics, counter: TokenCounter, clock_s: Callable[[], float]
+    ) -> None:
+        self._counter = counter
+        self._clock_s = clock_s
+        self._settings = OllamaSettings(
+            connect_s=group.connect_timeout_s,
+            first_byte_s=group.first_byte_timeout_s,
+            stall_s=group.stall_timeout_s,
+            calls_max=group.concurrency,
+            queue_max=group.queue_max,
+            num_ctx=group.num_ctx,
+            bearer_token=group.api_key.get_secret_value() if group.api_key else "",
+        )
+        addresses = [parse_address(h, allow_insecure=group.allow_insecure_hosts) for h in group.hosts]
+        self._hosts: tuple[OllamaHost, ...] = open_hosts(
+            addresses,
+            self._settings,
+            clock=clock_s,
+            on_breaker=lambda host, state: metrics.breaker_changed(host, _BREAKER[state]),
+        )
+        self._described: dict[str, OllamaModel] = {}
+
+    def preferred(self, names: Sequence[str]) -> SummaryModel:
+        """The models of a list as one: the first that exists answers."""
+        models = [self._model(name) for name in names]
+        return models[0] if len(models) == 1 else PreferredModel(models)
+
+    def extractive(self) -> SummaryModel:
+        """The summarizer that needs no model."""
+        return ExtractiveModel(clock=self._clock_s, counter=self._counter)
+
+    async def context_length(self, model: str) -> int | None:
+        """What a chat model can hold, if Ollama knows it; None when it does not, or cannot be asked."""
+        name = model.removeprefix("ollama:")
+        described = self._described.setdefault(name, self._ollama(name))
+        try:
+            return (await described.describe()).context_length
+        except ModelError:
+            return None
+
+    async def close(self) -> None:
+        """Release the hosts' connections."""
+        for host in self._hosts:
+            await host.close()
+
+    def _model(self, name: str) -> SummaryModel:
+        provider, _, model = name.partition(":")
+        match provider:
+            case "extractive":
+                return self.extractive()
+            case "scripted":
+                return load_script(model or "default", clock=self._clock_s)
+            case _:
+                return self._ollama(model)
+
+    def _ollama(self, model: str) -> OllamaModel:
+        return OllamaModel(model, self._hosts, self._settings, clock=self._clock_s)

@@ -1,0 +1,353 @@
+"""Everything that can be set, once: name, type, range, default and help. `docs/configuration.md` is made from it.
+
+The models are frozen and say nothing of where a value comes from (`service.config` does). Ranges of single fields are
+checked here; whether policy fields fit together is the domain's to say.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic_core import PydanticCustomError
+
+from service.domain.policy import CLIENT_FIELDS, DepthLimit, Fallback, Policy, SummaryRole, ToolOutput, validated
+
+__all__ = [
+    "ClientSettings",
+    "LogSettings",
+    "OllamaSettings",
+    "PolicySettings",
+    "ServerSettings",
+    "Settings",
+    "SummarizerSettings",
+    "TelemetrySettings",
+    "TokenGrant",
+    "TokenSettings",
+    "is_local_address",
+]
+
+_P = Policy()
+_PROVIDERS = ("ollama", "extractive", "scripted")
+_UNIX_PREFIX = "unix:"
+
+
+def is_local_address(address: str) -> bool:
+    """Whether only this machine can reach `address` (`unix:/path` or `host:port`)."""
+    if address.startswith(_UNIX_PREFIX):
+        return True
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen_address(value: str) -> str:
+    if value.startswith(_UNIX_PREFIX):
+        if not value.removeprefix(_UNIX_PREFIX).startswith("/"):
+            raise PydanticCustomError("listen", "a unix socket is 'unix:/absolute/path'")
+        return value
+    host, colon, port = value.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise PydanticCustomError("listen", "an address is 'host:port' or 'unix:/absolute/path'")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise PydanticCustomError("listen", "an IPv6 host stands in brackets, '[::1]:7420'")
+    return value
+
+
+def _http_address(value: str) -> str:
+    if value.startswith(_UNIX_PREFIX):
+        raise PydanticCustomError("listen", "the HTTP port is 'host:port', or empty for none")
+    return _listen_address(value) if value else value
+
+
+def _provider_model(value: str) -> str:
+    provider, _, model = value.partition(":")
+    if provider not in _PROVIDERS:
+        raise PydanticCustomError(
+            "model",
+            "a model is 'provider:model' with provider {providers}; did you mean 'ollama:{value}'?",
+            {"providers": ", ".join(_PROVIDERS), "value": value},
+        )
+    if provider == "ollama" and not model:
+        raise PydanticCustomError("model", "a model of Ollama needs its name, 'ollama:qwen2.5:3b'")
+    return value
+
+
+def _none_if_empty(value: Any) -> Any:
+    return value or None
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+ListenAddress = Annotated[str, AfterValidator(_listen_address)]
+HttpAddress = Annotated[str, AfterValidator(_http_address)]
+ProviderModel = Annotated[str, AfterValidator(_provider_model)]
+Secret = Annotated[SecretStr | None, BeforeValidator(_none_if_empty)]
+Scope = Literal["append", "read", "read-all", "admin"]
+Ratio = Annotated[float, Field(gt=0, le=2)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0, le=10_000_000)]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class _Group(BaseModel):
+    # Values and secrets stay out of messages: an error is printed and logged.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
+
+
+class TokenGrant(_Group):
+    """A bearer token and what it may do. Give the token itself or the file that holds it."""
+
+    token: Secret = None
+    token_file: Path | None = None
+    namespace: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] = "default"
+    scopes: tuple[Scope, ...] = ("append", "read")
+
+    @model_validator(mode="after")
+    def _has_a_token(self) -> Self:
+        if self.token is None:
+            raise PydanticCustomError("token", "give token or token_file", {"field": "token"})
+        return self
+
+
+class ServerSettings(_Group):
+    """Where the sidecar listens and how much it takes."""
+
+    listen: Annotated[tuple[ListenAddress, ...], Field(min_length=1)] = Field(
+        default=("127.0.0.1:7420",),
+        description="gRPC addresses, `host:port` or `unix:/path`. Beyond loopback a token is required.",
+    )
+    http_listen: HttpAddress = Field(
+        default="127.0.0.1:7421",
+        description="Address of `/livez /readyz /startupz /metrics`, which hold no text; empty for none.",
+    )
+    tokens: tuple[TokenGrant, ...] = Field(
+        default=(),
+        description="Tables of `token` or `token_file`, `namespace` and `scopes` (append, read, read-all, admin). "
+        "With none, everybody who can connect works in namespace `default`.",
+    )
+    concurrent_rpcs_max: int = Field(
+        default=1_000, ge=1, le=100_000, description="Unary calls at once; more are refused."
+    )
+    streams_max: int = Field(default=256, ge=1, le=100_000, description="Open streams at once; more are refused.")
+    message_bytes_max: int = Field(default=262_144, ge=1_024, le=1_000_000, description="Largest message, in bytes.")
+    batch_messages_max: int = Field(default=512, ge=1, le=512, description="Most messages of one append.")
+    batch_bytes_max: int = Field(default=1_048_576, ge=1_024, le=3_145_728, description="Largest append, in bytes.")
+    shutdown_grace_s: Seconds = Field(
+        default=4.0, description="After SIGTERM, how long calls and a running pass may take to finish, in seconds."
+    )
+
+    @model_validator(mode="after")
+    def _open_addresses_need_a_token(self) -> Self:
+        open_addresses = [address for address in self.listen if not is_local_address(address)]
+        if open_addresses and not self.tokens:
+            raise PydanticCustomError(
+                "open_listen",
+                "'{address}' can be reached from other machines; set server.tokens, or listen on loopback",
+                {"address": open_addresses[0], "field": "listen"},
+            )
+        return self
+
+
+class LogSettings(_Group):
+    """The event log."""
+
+    backend: Literal["sqlite", "memory"] = Field(default="sqlite", description="`memory` forgets everything at exit.")
+    path: Path = Field(
+        default=Path("abridged.db"), description="The log's file. It holds message text and is made 0600."
+    )
+    payload_bytes_max: int = Field(default=1_048_576, ge=1_024, le=1_048_576, description="Largest event, in bytes.")
+
+
+class PolicySettings(_Group):
+    """When a conversation is summarized, and how (profile CHAIN)."""
+
+    enabled: bool = Field(default=_P.enabled, description="Off stops new passes at once; appends and reads go on.")
+    trigger_token_ratio: Share = Field(default=_P.trigger_token_ratio, description="Ratio that triggers a pass.")
+    reset_token_ratio: Share = Field(default=_P.reset_token_ratio, description="Ratio that arms the trigger again.")
+    emergency_token_ratio: Ratio = Field(
+        default=_P.emergency_token_ratio, description="Ratio that ignores min_messages, cooldown and hysteresis."
+    )
+    min_messages: Count = Field(default=_P.min_messages, description="Messages in the window before the first pass.")
+    preserve_recent: Count = Field(
+        default=_P.preserve_recent, ge=2, description="Newest messages kept verbatim, at most."
+    )
+    tail_token_ratio: Share = Field(
+        default=_P.tail_token_ratio, description="Share of the budget that the kept messages may take."
+    )
+    cooldown_messages: Count = Field(default=_P.cooldown_messages, description="Messages between passes, at least.")
+    rearm_messages: Count = Field(
+        default=_P.rearm_messages, description="Messages that arm the trigger when the ratio stays above the reset."
+    )
+    min_range_tokens: Count = Field(
+        default=_P.min_range_tokens, ge=1, description="Tokens worth a pass; fewer are left alone."
+    )
+    min_gain: Share = Field(default=_P.min_gain, description="Share that a summary must save to be committed.")
+    max_summary_chain_depth: Count = Field(
+        default=_P.max_summary_chain_depth, ge=1, description="Records that may build on one another."
+    )
+    on_depth_limit: Annotated[DepthLimit, BeforeValidator(_lower)] = Field(
+        default=_P.on_depth_limit, description="At that depth: stop, or start again from original messages."
+    )
+    rebase_calls_max: Count = Field(default=_P.rebase_calls_max, ge=1, description="Model calls of one rebase.")
+    force_refresh_after_messages: Count = Field(
+        default=_P.force_refresh_after_messages, description="A pass at least every so many messages; 0 for never."
+    )
+    max_summary_tokens: Count = Field(
+        default=_P.max_summary_tokens, description="Size of a summary; 0 for an eighth of the budget, at most 1,024."
+    )
+    max_input_tokens: Count = Field(
+        default=_P.max_input_tokens, ge=1_000, description="Source of one model call; more is split and merged."
+    )
+    repair_attempts: Annotated[int, Field(ge=0, le=5)] = Field(
+        default=_P.repair_attempts, description="Times that a model is told what was wrong with its answer."
+    )
+    fallback: Annotated[Fallback, BeforeValidator(_lower)] = Field(
+        default=_P.fallback, description="When the extractive summarizer makes the record that a model could not."
+    )
+    tool_output: Annotated[ToolOutput, BeforeValidator(_lower)] = Field(
+        default=_P.tool_output, description="How tool results stand in prompts."
+    )
+    tool_output_tokens_max: Count = Field(
+        default=_P.tool_output_tokens_max, ge=16, description="Tokens of a capped tool result."
+    )
+    summary_role: Annotated[SummaryRole, BeforeValidator(_lower)] = Field(
+        default=_P.summary_role, description="Role of the summary in the context."
+    )
+
+
+class SummarizerSettings(_Group):
+    """How passes ask models."""
+
+    models: Annotated[tuple[ProviderModel, ...], Field(min_length=1, max_length=16)] = Field(
+        default=("ollama:qwen2.5:3b",),
+        description="`provider:model` in order of preference; the next one serves when a model is missing.",
+    )
+    temperature: float = Field(default=0.2, ge=0, le=2, description="Sampling temperature.")
+    seed: int = Field(
+        default=7, ge=0, le=2_147_483_647, description="First seed; a repair or a redone range takes others."
+    )
+    deadline_s: Seconds = Field(default=120.0, description="All calls and retries of one pass, in seconds.")
+    retries: int = Field(default=1, ge=0, le=10, description="Retries of a transport error.")
+    backoff_base_ms: int = Field(
+        default=250, ge=1, le=60_000, description="First pause before a retry, in milliseconds."
+    )
+    concurrent_passes: int = Field(default=2, ge=1, le=64, description="Passes that run at once.")
+    queue_max: int = Field(default=256, ge=1, le=100_000, description="Forced passes that may wait; more are refused.")
+
+
+class OllamaSettings(_Group):
+    """How Ollama is reached."""
+
+    hosts: Annotated[tuple[str, ...], Field(min_length=1, max_length=32)] = Field(
+        default=("127.0.0.1:11434",), description="Hosts, written as Ollama's own clients read them."
+    )
+    allow_insecure_hosts: bool = Field(
+        default=False, description="Allow plain HTTP to hosts beyond loopback and private networks."
+    )
+    api_key: Secret = Field(default=None, description="Bearer token for hosts that ask for one.")
+    api_key_file: Path | None = Field(default=None, description="File that holds it.")
+    connect_timeout_s: Seconds = Field(default=5.0, description="To connect, in seconds.")
+    first_byte_timeout_s: Seconds = Field(
+        default=90.0, description="To the first byte: queue, load and prefill, in seconds."
+    )
+    stall_timeout_s: Seconds = Field(default=30.0, description="Between two chunks, in seconds.")
+    num_ctx: int = Field(
+        default=8_192,
+        ge=1_024,
+        le=1_048_576,
+        description="Context of every call; one constant, since a change reloads the model.",
+    )
+    concurrency: int = Field(default=1, ge=1, le=64, description="Calls at once to a host.")
+    queue_max: int = Field(default=16, ge=1, le=10_000, description="Calls that may wait for a host.")
+
+
+class TokenSettings(_Group):
+    """How tokens are counted where the caller does not say."""
+
+    counter: Literal["estimate", "bpe"] = Field(
+        default="estimate", description="`estimate` by script class, or the embedded `bpe` (package extra `bpe`)."
+    )
+    default_context_length: int = Field(
+        default=8_192, ge=512, le=16_777_216, description="When nobody knows the model's."
+    )
+    context_lengths: Mapping[str, Annotated[int, Field(ge=512, le=16_777_216)]] = Field(
+        default={}, description="Table of a glob on the model's name to its context length."
+    )
+
+
+class TelemetrySettings(_Group):
+    """Logs. Traces and their exporter are set by the standard `OTEL_*` variables."""
+
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = Field(
+        default="info", description="Least severe level that is written."
+    )
+    log_format: Literal["auto", "json", "console"] = Field(
+        default="auto", description="`auto`: console on a terminal, else JSON."
+    )
+    log_content: bool = Field(
+        default=False,
+        description="Write the first 200 characters of a bad model output to the debug log. It is user text.",
+    )
+
+
+class ClientSettings(_Group):
+    """How our own commands reach a sidecar."""
+
+    address: ListenAddress = Field(default="127.0.0.1:7420", description="The sidecar's gRPC address.")
+    token: Secret = Field(default=None, description="Token to present.")
+    token_file: Path | None = Field(default=None, description="File that holds it.")
+    deadline_s: Seconds = Field(default=30.0, description="Longest wait for a unary call, in seconds.")
+
+
+class Settings(_Group):
+    """All settings. Components get their own group, never the whole."""
+
+    policy_by_model: Mapping[str, PolicySettings] = Field(
+        default={},
+        description="Table of a glob on `provider:model` to the policy fields that differ; the first match decides.",
+    )
+    client_policy_fields: tuple[str, ...] = Field(
+        default=tuple(sorted(CLIENT_FIELDS)), description="Policy fields that a client may set for its conversation."
+    )
+    server: ServerSettings = ServerSettings()
+    log: LogSettings = LogSettings()
+    policy: PolicySettings = PolicySettings()
+    summarizer: SummarizerSettings = SummarizerSettings()
+    ollama: OllamaSettings = OllamaSettings()
+    tokens: TokenSettings = TokenSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    client: ClientSettings = ClientSettings()
+
+    @model_validator(mode="after")
+    def _client_fields_exist(self) -> Self:
+        unknown = [name for name in self.client_policy_fields if name not in PolicySettings.model_fields]
+        if unknown:
+            raise PydanticCustomError(
+                "policy_field", "'{name}' is no policy field", {"name": unknown[0], "field": "client_policy_fields"}
+            )
+        return self
+
+    def policy_for(self, model: str) -> Policy:
+        """The server's policy for conversations with `model` (`provider:model`): the first matching glob decides."""
+        matching = (pattern for pattern in self.policy_by_model if fnmatch.fnmatchcase(model, pattern))
+        return self.policy_of(next(matching, None))
+
+    def policy_of(self, pattern: str | None) -> Policy:
+        """The policy of one row of `policy_by_model`, or the default for None.
+
+        Raises InvalidPolicy when its fields do not fit together; `service.config` has asked for every row at start.
+        """
+        changes = self.policy_by_model[pattern].model_dump(exclude_unset=True) if pattern is not None else {}
+        return validated(replace(Policy(**self.policy.model_dump()), **changes))

@@ -1,0 +1,1 @@
+"""From a requested pass to its end: claim, compute, commit."""

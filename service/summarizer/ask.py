@@ -1,0 +1,163 @@
+"""Asking a model for one draft: retries of transport errors, one informed repair of a bad answer, one deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from service.domain.events import ErrorClass
+from service.domain.prompt import Prompt, repair_text
+from service.domain.tokens import TokenCounter
+from service.models.model import Completion, CompletionRequest, Material, ModelError, SummaryModel
+from service.models.retry import RetryDetails, RetryPolicy, complete_with_retry
+from service.summarizer.draft import SCHEMA, InvalidDraft, parsed
+from service.summarizer.vetting import Source, Vetted, vetted
+
+__all__ = ["Answer", "Asker", "AskerSettings", "Observer", "PassFailed"]
+
+OUTPUT_SLACK_TOKENS = 256
+"""Room for the JSON around a summary: num_predict is twice the cap and this."""
+
+
+class PassFailed(Exception):
+    """A pass cannot make its record. Holds what the event says, and the bad answer for the debug log alone."""
+
+    def __init__(self, error_class: ErrorClass, *, retryable: bool, output: str = "", reasons: tuple[str, ...] = ()) -> None:
+        super().__init__(error_class.value)
+        self.error_class = error_class
+        self.retryable = retryable
+        self.attempts = 0
+        self.output = output
+        self.reasons = reasons
+
+
+class Observer(Protocol):
+    """Who hears of a pass's calls: progress for watchers, spans and counters."""
+
+    def attempt(self, number: int, model: str) -> None:
+        """A model is about to be asked."""
+        ...
+
+    def output(self, chars: int) -> None:
+        """The model has answered so many characters."""
+        ...
+
+    def answered(self, completion: Completion) -> None:
+        """A model has answered, well or badly."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AskerSettings:
+    """How models are asked."""
+
+    temperature: float
+    seed: int
+    retry: RetryPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A draft that passed its checks, and who gave it."""
+
+    vetted: Vetted
+    model: str
+
+
+class Asker:
+    """Asks one model for the drafts of one pass. `attempts` counts the calls so far."""
+
+    def __init__(
+        self,
+        model: SummaryModel,
+        *,
+        settings: AskerSettings,
+        counter: TokenCounter,
+        observer: Observer,
+        conversation_id: str,
+        repair_attempts: int,
+        deadline_at_s: float,
+        clock_s: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+        rng: Random,
+    ) -> None:
+        self._model = model
+        self._settings = settings
+        self._counter = counter
+        self._observer = observer
+        self._conversation_id = conversation_id
+        self._repair_attempts = repair_attempts
+        self._deadline_at_s = deadline_at_s
+        self._clock_s = clock_s
+        self._sleep = sleep
+        self._rng = rng
+        self.attempts = 0
+
+    async def ask(
+        self, prompt: Prompt, material: Material, source: Source, *, summary_tokens_max: int
+    ) -> Answer:
+        """A draft that the checks accept; raises PassFailed. A bad answer goes back with its reasons, another seed."""
+        reasons: tuple[str, ...] = ()
+        output = ""
+        for repair in range(self._repair_attempts + 1):
+            user = prompt.user + (repair_text(reasons) if repair else "")
+            completion = await self._complete(prompt, user, material, summary_tokens_max, repair)
+            output = completion.text
+            if completion.finish_reason == "length":
+                reasons = ("the answer was cut off: write a shorter summary and fewer list items",)
+                continue
+            try:
+                draft = parsed(output)
+            except InvalidDraft as error:
+                reasons = error.reasons
+                continue
+            result = vetted(draft, source)
+            if not result.problems:
+                return Answer(result, completion.model)
+            reasons = result.problems
+        raise PassFailed(ErrorClass.INVALID, retryable=False, output=output, reasons=reasons)
+
+    async def _complete(
+        self, prompt: Prompt, user: str, material: Material, summary_tokens_max: int, repair: int
+    ) -> Completion:
+        request = CompletionRequest(
+            system=prompt.system,
+            user=user,
+            schema=SCHEMA,
+            material=material,
+            prompt_tokens=self._counter.count(prompt.system) + self._counter.count(user),
+            output_tokens_max=2 * summary_tokens_max + OUTPUT_SLACK_TOKENS,
+            summary_tokens_max=summary_tokens_max,
+            temperature=self._settings.temperature,
+            seed=self._settings.seed + repair,
+            attempt=self.attempts + 1,
+            conversation_id=self._conversation_id,
+            prompt_name=prompt.name,
+            prompt_version=prompt.version,
+        )
+        self._started()
+        try:
+            completion = await complete_with_retry(
+                self._model,
+                request,
+                policy=self._settings.retry,
+                deadline_s=max(0.0, self._deadline_at_s - self._clock_s()),
+                rng=self._rng,
+                sleep=self._sleep,
+                clock=self._clock_s,
+                on_retry=self._retried,
+                on_progress=self._observer.output,
+            )
+        except ModelError as error:
+            raise PassFailed(ErrorClass(error.error_class), retryable=error.retryable) from error
+        self._observer.answered(completion)
+        return completion
+
+    def _retried(self, details: RetryDetails) -> None:
+        self._started()
+
+    def _started(self) -> None:
+        self.attempts += 1
+        self._observer.attempt(self.attempts, self._model.name)

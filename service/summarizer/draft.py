@@ -1,0 +1,136 @@
+"""What a model must return: one definition makes the JSON Schema that it is given and validates what it answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from service.domain.record import (
+    ACTION_ITEMS_MAX,
+    DECISIONS_MAX,
+    DOMAIN_ENTITIES_MAX,
+    KEY_POINTS_MAX,
+    PARTICIPANTS_MAX,
+    STRING_CHARS_MAX,
+    SUMMARY_CHARS_MAX,
+    UNRESOLVED_MAX,
+    ActionItem,
+    RecordContext,
+)
+
+__all__ = ["SCHEMA", "Draft", "InvalidDraft", "parsed"]
+
+_FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
+
+Text = Annotated[str, Field(max_length=STRING_CHARS_MAX)]
+
+
+class InvalidDraft(Exception):
+    """An answer that is not a draft. `reasons` name fields and rules, never the answer's text."""
+
+    def __init__(self, reasons: tuple[str, ...]) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = reasons
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class DraftItem(_Strict):
+    """Something to do."""
+
+    task: Text
+    owner: Text
+    due: Text
+
+
+class Draft(_Strict):
+    """The summary as a model writes it."""
+
+    summary: Annotated[str, Field(min_length=1, max_length=SUMMARY_CHARS_MAX)]
+    key_points: Annotated[list[Text], Field(max_length=KEY_POINTS_MAX)]
+    participants: Annotated[list[Text], Field(max_length=PARTICIPANTS_MAX)]
+    decisions: Annotated[list[Text], Field(max_length=DECISIONS_MAX)]
+    action_items: Annotated[list[DraftItem], Field(max_length=ACTION_ITEMS_MAX)]
+    unresolved: Annotated[list[Text], Field(max_length=UNRESOLVED_MAX)]
+    domain_entities: Annotated[list[Text], Field(max_length=DOMAIN_ENTITIES_MAX)]
+
+    @property
+    def context(self) -> RecordContext:
+        """The structured facets as the record has them, without empty and repeated ones."""
+        return RecordContext(
+            participants=_tidy(self.participants),
+            decisions=_tidy(self.decisions),
+            action_items=tuple(
+                ActionItem(task=i.task.strip(), owner=i.owner.strip(), due=i.due.strip())
+                for i in self.action_items
+                if i.task.strip()
+            ),
+            unresolved=_tidy(self.unresolved),
+            domain_entities=_tidy(self.domain_entities),
+        )
+
+    @property
+    def highlights(self) -> tuple[str, ...]:
+        """The key points, without empty and repeated ones."""
+        return _tidy(self.key_points)
+
+
+def parsed(text: str) -> Draft:
+    """The draft in `text`: JSON, or JSON in one fence. Raises InvalidDraft; nothing is guessed or mended."""
+    fenced = _FENCED.match(text)
+    try:
+        return Draft.model_validate_json(fenced.group(1) if fenced else text)
+    except ValidationError as error:
+        raise InvalidDraft(tuple(_reason(dict(e)) for e in error.errors()[:8])) from None
+
+
+def _reason(error: Mapping[str, Any]) -> str:
+    """Where and which rule; pydantic's own words may quote the input, so they are not used."""
+    place = ".".join("[]" if isinstance(part, int) else str(part) for part in error["loc"]) or "the answer"
+    rule = str(error["type"]).replace("_", " ")
+    limit = error.get("ctx", {}).get("max_length")
+    return f"{place}: {rule}" + (f" (at most {limit})" if limit else "")
+
+
+def _tidy(items: list[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(stripped for item in items if (stripped := item.strip())))
+
+
+def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema without references, titles and descriptions, within what grammar converters take.
+
+    Lengths of 2,000 and more are refused by them, so the summary's own is left to the check after parsing.
+    """
+    definitions: Mapping[str, Any] = schema.get("$defs", {})
+
+    def resolve(node: Any) -> Any:
+        if isinstance(node, list):
+            return [resolve(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        if "$ref" in node:
+            return resolve(definitions[node["$ref"].rpartition("/")[2]])
+        if node.get("type") == "object":
+            properties = {name: resolve(child) for name, child in node["properties"].items()}
+            return {
+                "type": "object",
+                "properties": properties,
+                "required": list(properties),
+                "additionalProperties": False,
+            }
+        kept = {key: resolve(value) for key, value in node.items() if key not in ("title", "description", "$defs")}
+        if kept.get("maxLength", 0) > STRING_CHARS_MAX:
+            del kept["maxLength"]
+        return kept
+
+    resolved: dict[str, Any] = resolve(dict(schema))
+    return resolved
+
+
+SCHEMA: Mapping[str, Any] = _inlined(Draft.model_json_schema())
+"""The JSON Schema of a draft, inlined."""

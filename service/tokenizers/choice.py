@@ -1,0 +1,26 @@
+"""Token counters by the names that settings use; names are stable, because events carry them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from service.domain.tokens import TokenCounter
+from service.tokenizers.embedded import VOCABULARIES, EmbeddedCounter
+from service.tokenizers.errors import UnknownCounter
+from service.tokenizers.estimated import EstimatingCounter
+
+__all__ = ["COUNTER_NAMES", "counter_named"]
+
+_BPE_PREFIX: Final = "bpe:"
+
+COUNTER_NAMES: Final = (EstimatingCounter.name, *(_BPE_PREFIX + vocabulary for vocabulary in VOCABULARIES))
+
+
+def counter_named(name: str) -> TokenCounter:
+    """The counter of that name; raises UnknownCounter, or TokenizerMissing when its extra is not installed."""
+    if name == EstimatingCounter.name:
+        return EstimatingCounter()
+    vocabulary = name.removeprefix(_BPE_PREFIX)
+    if name.startswith(_BPE_PREFIX) and vocabulary in VOCABULARIES:
+        return EmbeddedCounter(vocabulary)
+    raise UnknownCounter(f"no token counter {name!r}; there are {', '.join(COUNTER_NAMES)}")

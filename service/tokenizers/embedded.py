@@ -1,0 +1,87 @@
+"""Counts of a real byte-pair vocabulary, from the extra `bpe`; loaded with the first count, not before.
+
+The library counts only texts below a million characters and 200,000 tokens, so a long text is counted in pieces. Text is always
+counted as text: what looks like a special token is what somebody typed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Final, Protocol
+
+from service.domain.tokens import TokenSource
+from service.tokenizers.errors import TokenizerMissing
+
+__all__ = ["VOCABULARIES", "EmbeddedCounter"]
+
+VOCABULARIES: Final = {"o200k": "o200k_base", "cl100k": "cl100k_base"}
+"""Our names of vocabularies, and the library's."""
+
+_PIECE_CHARS_MAX: Final = 50_000
+"""No character is more than four tokens, one a byte: so no piece passes the library's 200,000 tokens."""
+
+_CUT_SEARCH_CHARS: Final = 2_000
+"""How far back from a piece's end a line end or space is looked for."""
+
+
+class _Encoding(Protocol):
+    def encode_ordinary(self, text: str) -> list[int]: ...
+
+
+class EmbeddedCounter:
+    """Counts with vocabulary `o200k` or `cl100k`. Thread-safe.
+
+    Raises TokenizerMissing when it is made without the extra, so that a wrong setting fails at start.
+    """
+
+    source = TokenSource.TOKENIZER
+
+    def __init__(self, vocabulary: str) -> None:
+        _require_library()
+        self.name = f"bpe:{vocabulary}"
+        self._library_name = VOCABULARIES[vocabulary]
+        self._encoding: _Encoding | None = None
+        self._loading = threading.Lock()
+
+    def count(self, text: str) -> int:
+        """Tokens of `text`; exact up to 50,000 characters, beyond at most one more for each piece."""
+        if not text:
+            return 0
+        encoding = self._loaded()
+        return sum(len(encoding.encode_ordinary(piece)) for piece in _pieces(text))
+
+    def _loaded(self) -> _Encoding:
+        with self._loading:
+            if self._encoding is None:
+                # Imported here because loading costs 140 MB and a second that most installations never need.
+                import bpe_openai
+
+                self._encoding = bpe_openai.get_encoding(self._library_name)
+            return self._encoding
+
+
+def _require_library() -> None:
+    if find_spec("bpe_openai") is None:
+        raise TokenizerMissing("counter `bpe` needs the extra: pip install abridged[bpe]")
+
+
+def _pieces(text: str) -> Iterator[str]:
+    start = 0
+    while start < len(text):
+        end = min(start + _PIECE_CHARS_MAX, len(text))
+        if end < len(text):
+            end = _cut_before(text, end)
+        yield text[start:end]
+        start = end
+
+
+def _cut_before(text: str, end: int) -> int:
+    """A place near `end` where the vocabulary cuts as well: before a space, else after a line end, else `end`."""
+    first = end - _CUT_SEARCH_CHARS
+    space = text.rfind(" ", first, end)
+    if space > 0:
+        return space
+    line_end = text.rfind("\n", first, end)
+    return line_end + 1 if line_end > 0 else end

@@ -1,0 +1,242 @@
+"""What every log promises of reads: pages, directions, namespaces, filters, wake-ups, seals."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from eventlog.chain import Verified, verify_stream
+from eventlog.event import NewEvent, StreamId
+from eventlog.log import SCAN_EVENTS_MAX, EventFilter, Page
+from tests.support.event_logs import BACKENDS, OTHER, A, B, Trial, append, event, event_id, trial
+
+
+@pytest.fixture(params=BACKENDS, ids=str)
+def at(request, tmp_path):
+    with trial(request.param, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def mixed(at: Trial) -> Trial:
+    """Positions 1 to 9: stream A, B and OTHER take turns."""
+    for number in range(1, 10):
+        at.append(event(number), to=(OTHER, A, B)[number % 3])
+    return at
+
+
+def _positions(events) -> list[int]:
+    return [recorded.position for recorded in events]
+
+
+def test_the_log_is_read_by_position(mixed: Trial):
+    """Everything, in order."""
+    assert _positions(mixed.log.read_all()) == list(range(1, 10))
+
+
+@pytest.mark.parametrize(
+    ("after", "limit", "expected"), [(0, 3, [1, 2, 3]), (3, 2, [4, 5]), (8, 5, [9]), (9, 5, []), (99, 5, [])]
+)
+def test_a_page_of_the_log_starts_after_its_cursor(mixed: Trial, after, limit, expected):
+    """The cursor is the last position seen."""
+    assert _positions(mixed.log.read_all(after=after, limit=limit)) == expected
+
+
+@pytest.mark.parametrize(
+    ("after", "limit", "expected"), [(0, 3, [9, 8, 7]), (7, 2, [6, 5]), (2, 5, [1]), (1, 5, []), (99, 2, [9, 8])]
+)
+def test_a_backward_page_of_the_log_ends_before_its_cursor(mixed: Trial, after, limit, expected):
+    """Backward counts down from the cursor; 0 is the end."""
+    assert _positions(mixed.log.read_all(after=after, limit=limit, backward=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("after", "limit", "backward", "expected"),
+    [(0, 9, False, [3, 6, 9]), (3, 1, False, [6]), (0, 2, True, [9, 6]), (9, 9, True, [6, 3])],
+)
+def test_one_namespace_is_read_by_position(mixed: Trial, after, limit, backward, expected):
+    """Pages of a namespace are full as long as it has events."""
+    page = mixed.log.read_all(after=after, limit=limit, namespace="other", backward=backward)
+
+    assert _positions(page) == expected
+
+
+def test_an_unknown_namespace_is_empty(mixed: Trial):
+    """Nothing, and no error."""
+    assert mixed.log.read_all(namespace="nobody") == []
+
+
+@pytest.mark.parametrize(
+    ("after", "limit", "backward", "expected"),
+    [
+        (0, 9, False, [1, 2, 3]),
+        (1, 1, False, [2]),
+        (3, 9, False, []),
+        (0, 2, True, [3, 2]),
+        (3, 9, True, [2, 1]),
+        (1, 9, True, []),
+        (9, 1, True, [3]),
+    ],
+)
+def test_a_stream_is_read_by_version(mixed: Trial, after, limit, backward, expected):
+    """A stream's cursor is its version."""
+    page = mixed.log.read_stream(A, after=after, limit=limit, backward=backward)
+
+    assert [recorded.version for recorded in page] == expected
+    assert {recorded.stream for recorded in page} <= {A}
+
+
+def test_an_unknown_stream_is_empty(mixed: Trial):
+    """Nothing, and no error."""
+    assert mixed.log.read_stream(StreamId("default", "nobody")) == []
+    assert mixed.log.read_stream(StreamId("nobody", "a"), backward=True) == []
+
+
+def test_pages_put_together_are_the_log(at: Trial):
+    """However the pages are cut."""
+    at.append(*(event(number) for number in range(100)))
+    whole = at.log.read_all()
+
+    for size in (1, 7, 99, 100, 101):
+        pages, cursor = [], 0
+        while page := at.log.read_all(after=cursor, limit=size):
+            pages.extend(page)
+            cursor = page[-1].position
+        assert pages == whole
+
+
+def test_a_scan_without_a_filter_is_everything(mixed: Trial):
+    """The cursor of a scan that ended at the head is the head."""
+    page = mixed.log.scan()
+
+    assert _positions(page.events) == list(range(1, 10))
+    assert (page.cursor, page.head) == (9, 9)
+
+
+def test_a_full_scan_page_stops_at_its_last_event(mixed: Trial):
+    """Nothing after a full page counts as looked at."""
+    page = mixed.log.scan(after=1, limit=2, matching=EventFilter(namespace="default"))
+
+    assert _positions(page.events) == [2, 4]
+    assert (page.cursor, page.head) == (4, 9)
+
+
+@pytest.mark.parametrize(
+    ("matching", "expected"),
+    [
+        (EventFilter(namespace="other"), [3, 6, 9]),
+        (EventFilter(stream=A), [1, 4, 7]),
+        (EventFilter(types=frozenset({"noted"})), list(range(1, 10))),
+        (EventFilter(types=frozenset({"never"})), []),
+        (EventFilter(namespace="default", types=frozenset({"noted", "never"})), [1, 2, 4, 5, 7, 8]),
+        (EventFilter(namespace="other", stream=A), []),
+    ],
+)
+def test_a_scan_finds_what_matches_and_looks_at_everything(mixed: Trial, matching, expected):
+    """The cursor moves to the head whether or not anything matches."""
+    page = mixed.log.scan(matching=matching)
+
+    assert _positions(page.events) == expected
+    assert page.cursor == 9
+
+
+def test_a_scan_tells_types_apart(at: Trial):
+    """Types are compared whole."""
+    for number, name in enumerate(["opened", "open", "closed"], start=1):
+        at.log.submit(append(NewEvent(event_id(number), name, b""))).result()
+
+    assert _positions(at.log.scan(matching=EventFilter(types=frozenset({"open", "closed"}))).events) == [2, 3]
+
+
+def test_a_scan_past_the_head_stays_where_it_is(mixed: Trial):
+    """A cursor never moves back."""
+    assert mixed.log.scan(after=9) == Page((), 9, 9)
+
+
+def test_a_scan_looks_at_a_bounded_number_of_events(at: Trial):
+    """A selective filter advances page by page though nothing matches."""
+    for first in range(0, SCAN_EVENTS_MAX + 1_000, 1_000):
+        at.append(*(event(first + number) for number in range(1_000)))
+    never = EventFilter(types=frozenset({"never"}))
+
+    first_page = at.log.scan(matching=never)
+    second_page = at.log.scan(after=first_page.cursor, matching=never)
+
+    assert (first_page.events, first_page.cursor) == ((), SCAN_EVENTS_MAX)
+    assert second_page.cursor == second_page.head == SCAN_EVENTS_MAX + 1_000
+
+
+def test_a_listener_hears_each_commit_with_a_head_that_can_be_read(at: Trial):
+    """The wake-up comes after the commit."""
+    heard: list[tuple[int, int]] = []
+    enough = threading.Event()
+
+    def listen(head: int) -> None:
+        heard.append((head, len(at.log.read_all(after=head - 1, limit=1))))
+        if head == 20:
+            enough.set()
+
+    at.log.on_commit(listen)
+    for number in range(20):
+        at.append(event(number))
+
+    assert enough.wait(10)
+    assert [count for _, count in heard] == [1] * len(heard)
+    assert [head for head, _ in heard] == sorted({head for head, _ in heard})
+
+
+def test_a_stopped_listener_hears_nothing_more(at: Trial):
+    """Stopping works, and works twice."""
+    heard: list[int] = []
+    done = threading.Event()
+    stop = at.log.on_commit(heard.append)
+    stop()
+    stop()
+    at.log.on_commit(lambda head: done.set())
+
+    at.append(event(1))
+
+    assert done.wait(10)
+    assert heard == []
+
+
+def test_a_stream_verifies_from_its_first_event(mixed: Trial):
+    """An untouched stream is a whole chain."""
+    verified = verify_stream(mixed.log, A)
+
+    assert verified.version == 3
+    assert verified.chain == mixed.log.read_sealed(A)[-1].chain
+
+
+def test_an_empty_stream_verifies_as_empty(at: Trial):
+    """A stream without events starts the chain of its own name."""
+    assert verify_stream(at.log, A).version == 0
+    assert verify_stream(at.log, A) != verify_stream(at.log, B)
+
+
+def test_a_long_stream_verifies_across_pages(at: Trial):
+    """The walk does not depend on the size of its pages."""
+    at.append(*(event(number) for number in range(1_203)))
+
+    assert verify_stream(at.log, A) == Verified(1_203, at.log.read_sealed(A, after=1_202)[0].chain)
+
+
+def test_every_event_has_its_own_salt(mixed: Trial):
+    """Equal payloads have different commitments."""
+    mixed.append(event(100, b"same"), event(101, b"same"))
+
+    seals = mixed.log.read_sealed(A)
+
+    assert len({sealed.salt for sealed in seals}) == len(seals)
+    assert len({sealed.commitment for sealed in seals}) == len(seals)
+
+
+def test_equal_contents_have_different_hashes_in_two_logs(at: Trial, tmp_path):
+    """Content hashes are keyed with the log's own secret."""
+    (tmp_path / "second").mkdir()
+    with trial(at.backend, tmp_path / "second") as second:
+        at.append(event(1))
+        second.append(event(1))
+
+        assert at.log.read_sealed(A)[0].content_hash != second.log.read_sealed(A)[0].content_hash

@@ -1,0 +1,164 @@
+"""What is shipped: the wheel, and the files that put it into containers."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from service.config import load
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {"abridged", "buf", "eventlog", "observability", "service"}
+"""Ours, and `buf`: the generated code of the validation rules that the contract imports."""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=50)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def unpacked(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unpacked")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def yaml_of(name: str) -> dict[str, Any]:
+    document = yaml.safe_load((ROOT / name).read_text())
+    assert isinstance(document, dict)
+    return document
+
+
+def docker_environment() -> dict[str, str]:
+    """What the last stage of the Dockerfile sets."""
+    stage = (ROOT / "Dockerfile").read_text().rpartition("\nFROM ")[2].replace("\\\n", " ")
+    return dict(re.findall(r"(\w+)=(\S+)", " ".join(re.findall(r"^ENV (.*)$", stage, re.MULTILINE))))
+
+
+def test_the_wheel_holds_the_product_and_nothing_else(unpacked):
+    """No tests, no benches, no scripts."""
+    folders = {path.name for path in unpacked.iterdir() if not path.name.endswith(".dist-info")}
+    assert folders == PACKAGES
+    assert not [path for path in unpacked.rglob("*") if path.name.startswith("test_") or path.name == "conftest.py"]
+
+
+def test_the_wheel_holds_every_file_of_its_packages(unpacked):
+    """Generated code, rules, dashboards, migrations and bundled texts are shipped with the code."""
+    listed = subprocess.run(
+        [
+            "git",
+            "ls-files",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "service",
+            "eventlog",
+            "observability",
+            "proto",
+        ],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.splitlines()
+    wanted = {name.removeprefix("proto/") for name in listed if (ROOT / name).is_file()}
+    shipped = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
+    assert wanted - shipped == set()
+
+
+def test_the_wheel_carries_its_licences_and_its_command(unpacked):
+    """Ours, and that of the rules which we ship along."""
+    (info,) = unpacked.glob("*.dist-info")
+    assert "abridged = service.cli.main:main" in (info / "entry_points.txt").read_text()
+    assert "Apache License" in (info / "licenses" / "LICENSE").read_text()
+    assert (info / "licenses" / "proto" / "buf" / "validate" / "LICENSE").exists()
+
+
+def test_the_shipped_command_runs_without_the_sources(unpacked, tmp_path):
+    """What `abridged --help` needs is in the wheel."""
+    program = (
+        "import service.cli.main as m, sys; assert m.__file__.startswith(sys.argv[1]), m.__file__;"
+        "sys.argv[1:] = ['--help']; m.main()"
+    )
+    environ = {**os.environ, "PYTHONPATH": str(unpacked)}
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(unpacked)],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=50,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "serve" in ran.stdout
+
+
+def test_the_image_runs_as_nobody_in_particular_and_says_whether_it_lives():
+    """Non-root, a health check, only the wheel and its pinned packages."""
+    stages = (ROOT / "Dockerfile").read_text().split("\nFROM ")
+    last = stages[-1]
+
+    assert len(stages) == 3
+    assert "\nUSER 65532:65532\n" in last
+    assert "\nHEALTHCHECK " in last
+    assert "/livez" in last
+    assert 'ENTRYPOINT ["abridged"]' in last
+    assert not re.search(r"^(COPY|ADD) (?!--from=build)", last, re.MULTILINE)
+    assert stages[1].count("--require-hashes") == 2
+
+
+def test_the_settings_of_the_image_are_settings():
+    """gRPC stays on loopback until somebody sets a token; only the port without text is open."""
+    settings = load(docker_environment()).settings
+
+    assert settings.server.listen == ("127.0.0.1:7420",)
+    assert settings.server.http_listen == "0.0.0.0:7421"
+    assert settings.log.path.is_relative_to("/var/lib/abridged")
+
+
+def test_the_composed_sidecar_starts_with_a_token(tmp_path):
+    """The environment of compose.yaml is a valid configuration, open to its network and closed without the token."""
+    compose = yaml_of("compose.yaml")
+    sidecar = compose["services"]["abridged"]
+    (secret,) = sidecar["secrets"]
+    (tmp_path / secret).write_text("s3cret")
+    given = {name: value.replace("/run/secrets", str(tmp_path)) for name, value in sidecar["environment"].items()}
+
+    settings = load({**docker_environment(), **given, "SUMMARY_MODEL": "qwen2.5:3b"}).settings
+
+    (grant,) = settings.server.tokens
+    assert grant.token is not None
+    assert grant.token.get_secret_value() == "s3cret"
+    assert settings.server.listen == ("0.0.0.0:7420",)
+    assert settings.ollama.hosts == ("ollama:11434",)
+    assert compose["secrets"][secret] == {"environment": "ABRIDGED_TOKEN"}
+    assert all(port.startswith("127.0.0.1:") for s in compose["services"].values() for port in s.get("ports", []))
+
+
+def test_prometheus_finds_the_sidecar_and_its_rules():
+    """Names and paths of compose.yaml, deploy/prometheus.yml and observability/rules agree."""
+    compose, prometheus = yaml_of("compose.yaml"), yaml_of("deploy/prometheus.yml")
+    mounts = dict(volume.split(":")[:2] for volume in compose["services"]["prometheus"]["volumes"])
+
+    (target,) = prometheus["scrape_configs"][0]["static_configs"][0]["targets"]
+    (pattern,) = prometheus["rule_files"]
+
+    assert target.partition(":")[0] in compose["services"]
+    assert target.partition(":")[2] == docker_environment()["ABRIDGED_SERVER__HTTP_LISTEN"].partition(":")[2]
+    assert mounts["./deploy/prometheus.yml"] == "/etc/prometheus/prometheus.yml"
+    assert mounts["./observability/rules"] == "/etc/prometheus/rules"
+    assert list((ROOT / "observability").glob(pattern))

@@ -1,0 +1,173 @@
+"""Rules and dashboard: they parse, they do what they say, and they name nothing that is not there."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from observability.metrics import MetricLabels, Metrics
+
+OBSERVABILITY = Path(__file__).parents[2] / "observability"
+RULES = OBSERVABILITY / "rules" / "abridged.yml"
+RULE_TESTS = sorted(RULES.parent.glob("*_test.yml"))
+DASHBOARD = OBSERVABILITY / "dashboards" / "abridged.json"
+OPERATIONS = OBSERVABILITY.parent / "docs" / "operations.md"
+
+_NAME = re.compile(r"\b(?:abridged|process|python)_[a-z_]+\b(?!:)|\bjob:[a-z_]+:[a-z0-9_]+\b")
+_LABELS = re.compile(r"\{([^}]*)\}")
+
+
+def promtool(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run promtool; skip where Prometheus is not installed."""
+    path = shutil.which("promtool")
+    if path is None:
+        pytest.skip("promtool is not installed (Debian: apt-get install prometheus)")
+    return subprocess.run([path, *arguments], input=stdin, capture_output=True, text=True, timeout=50)
+
+
+def live() -> Metrics:
+    return Metrics(
+        version="1",
+        labels=MetricLabels(
+            models=("m",), hosts=("h:1",), methods=("s/m",), timed_methods=("s/m",), event_types=("E",)
+        ),
+    )
+
+
+def exposed_names() -> set[str]:
+    return {sample.name for family in live().collect() for sample in family.samples}
+
+
+def rules() -> list[dict[str, Any]]:
+    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+
+
+def panels() -> list[dict[str, Any]]:
+    return [panel for panel in json.loads(DASHBOARD.read_text())["panels"] if panel["type"] != "row"]
+
+
+def expressions() -> Iterator[str]:
+    yield from (rule["expr"] for rule in rules())
+    yield from (target["expr"] for panel in panels() for target in panel["targets"])
+
+
+def test_the_rules_are_lawful() -> None:
+    """promtool accepts the file."""
+    checked = promtool("check", "rules", str(RULES))
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("path", RULE_TESTS, ids=lambda path: path.stem)
+def test_each_rule_fires_when_it_should_and_only_then(path: Path) -> None:
+    """promtool's own tests of every row pass."""
+    tested = promtool("test", "rules", str(path))
+
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+def test_every_alert_is_tested_both_ways() -> None:
+    """Each alert has a row in which it fires and one in which it does not; rows of single instances do both at once."""
+    rows = [
+        (row["alertname"], bool(row["exp_alerts"]))
+        for path in RULE_TESTS
+        for test in yaml.safe_load(path.read_text())["tests"]
+        for row in test.get("alert_rule_test", ())
+    ]
+    alerts = {rule["alert"] for rule in rules() if "alert" in rule}
+
+    assert {name for name, fires in rows if fires} == alerts
+    by_instance = {"AbridgedBreakerOpen", "AbridgedProjectionBehind"}
+    assert {name for name, fires in rows if not fires} >= alerts - by_instance
+
+
+def test_the_exposition_passes_the_lint_of_prometheus() -> None:
+    """promtool check metrics finds nothing to say of our own families."""
+    families = [
+        line for line in live().exposition()[0].decode().splitlines() if " abridged_" in line or "abridged_" in line
+    ]
+
+    checked = promtool("check", "metrics", stdin="\n".join(families) + "\n")
+
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def test_rules_and_dashboard_name_only_what_exists() -> None:
+    """Every metric in an expression is exposed by the service or recorded by a rule."""
+    known = exposed_names() | {rule["record"] for rule in rules() if "record" in rule}
+    named = {name for expression in expressions() for name in _NAME.findall(_LABELS.sub("", expression))}
+
+    assert named <= known
+    assert len(named) > 20
+
+
+def test_the_dashboard_shows_every_instrument() -> None:
+    """No metric is counted that nobody can see."""
+    shown = " ".join(expressions())
+    families = {family.name for family in live().collect() if family.name.startswith("abridged_")}
+
+    assert {name for name in families if name not in shown} == set()
+
+
+def test_the_dashboard_can_be_imported_anywhere() -> None:
+    """Fixed uid, a data source variable, the rate interval of the data source, a unit and a description a panel."""
+    board = json.loads(DASHBOARD.read_text())
+
+    assert board["uid"] == "abridged"
+    assert [variable["name"] for variable in board["templating"]["list"]] == ["datasource", "job", "instance"]
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    for panel in panels():
+        assert panel["description"].strip()
+        assert panel["fieldConfig"]["defaults"]["unit"]
+        assert panel["datasource"]["uid"] == "${datasource}"
+        for target in panel["targets"]:
+            assert re.search(r"rate\(", target["expr"]) is None or "[$__rate_interval]" in target["expr"]
+
+
+def test_panels_do_not_overlap() -> None:
+    """The grid is 24 wide and each cell belongs to one panel."""
+    taken: set[tuple[int, int]] = set()
+    for panel in json.loads(DASHBOARD.read_text())["panels"]:
+        at = panel["gridPos"]
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert not cells & taken
+        assert at["x"] + at["w"] <= 24
+        taken |= cells
+
+
+def test_the_expressions_of_the_dashboard_parse() -> None:
+    """Prometheus itself reads each of them, as a rule."""
+    as_rules = [
+        {"record": f"panel:n{number}:expr", "expr": expression} for number, expression in enumerate(expressions())
+    ]
+    text = yaml.safe_dump({"groups": [{"name": "panels", "rules": as_rules}]}).replace("$__rate_interval", "5m")
+
+    checked = promtool("check", "rules", "/dev/stdin", stdin=text)
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_every_instrument_and_alert_is_explained_in_the_operations_page() -> None:
+    """The page has a line for each metric and a heading for each runbook, and names no metric that is gone."""
+    page = OPERATIONS.read_text()
+    anchors = {"#" + heading.strip().lower() for heading in re.findall(r"^#+ (.+)$", page, re.MULTILINE)}
+    families = {
+        family.name + {"counter": "_total", "info": "_info"}.get(family.type, "")
+        for family in live().collect()
+        if family.name.startswith("abridged_")
+    }
+
+    assert {name for name in families if f"`{name}" not in page} == set()
+    assert {
+        rule["annotations"]["runbook"].partition("docs/operations.md")[2] for rule in rules() if "alert" in rule
+    } <= anchors
+    listed = set(re.findall(r"`(abridged_[a-z_]+)", page))
+    assert listed <= families | exposed_names()

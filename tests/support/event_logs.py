@@ -1,0 +1,121 @@
+"""The event log's backends for its conformance suite. A new backend is one more line in BACKENDS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eventlog.event import NewEvent, StreamId
+from eventlog.log import ANY, Append, AppendHook, AppendResult, EventLog, ExpectedVersion, RequestKey
+from eventlog.memory import MemoryEventLog
+from eventlog.sqlite import SqliteEventLog
+
+__all__ = [
+    "A",
+    "B",
+    "BACKENDS",
+    "DURABLE",
+    "OTHER",
+    "Backend",
+    "Clock",
+    "Trial",
+    "append",
+    "event",
+    "event_id",
+    "trial",
+]
+
+A = StreamId("default", "a")
+B = StreamId("default", "b")
+OTHER = StreamId("other", "a")
+
+
+@dataclass
+class Clock:
+    """Moves one microsecond each time it is asked."""
+
+    now_us: int = 1_700_000_000_000_000
+
+    def __call__(self) -> int:
+        self.now_us += 1
+        return self.now_us
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A kind of log: how to open one for a path."""
+
+    name: str
+    open: Callable[[Path, Callable[[], int], AppendHook | None], EventLog]
+    durable: bool = True
+
+    def __str__(self) -> str:
+        return self.name
+
+
+BACKENDS = (
+    Backend("memory", lambda path, clock, hook: MemoryEventLog(clock_us=clock, hook=hook), durable=False),
+    Backend("sqlite", lambda path, clock, hook: SqliteEventLog.open(path, clock_us=clock, hook=hook)),
+)
+DURABLE = tuple(backend for backend in BACKENDS if backend.durable)
+
+
+@dataclass
+class Trial:
+    """One log under test, which can be closed and opened again."""
+
+    backend: Backend
+    path: Path
+    clock: Clock = field(default_factory=Clock)
+    log: EventLog = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.log = self.backend.open(self.path, self.clock, None)
+
+    def reopen(self, hook: AppendHook | None = None) -> EventLog:
+        """Close the log and open it again; a log that does not last is a new one."""
+        self.log.close()
+        self.log = self.backend.open(self.path, self.clock, hook)
+        return self.log
+
+    def append(self, *args: NewEvent, **kwargs: object) -> AppendResult:
+        """Append to stream A and wait."""
+        return self.log.submit(append(*args, **kwargs)).result()  # type: ignore[arg-type]  # tests pass what append takes
+
+    def payloads(self, stream: StreamId = A) -> list[bytes]:
+        """What a stream holds."""
+        return [recorded.payload for recorded in self.log.read_stream(stream)]
+
+
+@contextmanager
+def trial(backend: Backend, folder: Path) -> Iterator[Trial]:
+    """A new log in `folder`, closed at the end."""
+    made = Trial(backend, folder / "log.db")
+    try:
+        yield made
+    finally:
+        made.log.close()
+
+
+def event_id(number: int) -> bytes:
+    """The id of event `number`."""
+    return number.to_bytes(16, "big")
+
+
+def event(number: int, payload: bytes | None = None, **fields: object) -> NewEvent:
+    """Event `number`; its payload is its number unless given."""
+    content = str(number).encode() if payload is None else payload
+    return NewEvent(event_id(number), "noted", content, **fields)  # type: ignore[arg-type]  # tests pass real fields
+
+
+def append(
+    *events: NewEvent,
+    to: StreamId = A,
+    expected: ExpectedVersion = ANY,
+    request: RequestKey | None = None,
+    projected: object = None,
+) -> Append:
+    """An append of `events`."""
+    return Append(to, events, expected, request, projected)

@@ -1,0 +1,104 @@
+"""What can be wrong with an Ollama server, as values: tests pick one by name or build their own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["BEHAVIOURS", "NORMAL", "Behaviour", "Refusal", "json_error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A reply with a status of its own."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "application/json; charset=utf-8"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def json_error(status: int, text: str, headers: Mapping[str, str] | None = None) -> Refusal:
+    """A refusal in Ollama's own form."""
+    return Refusal(status, json.dumps({"error": text}).encode(), headers=headers or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """Deviations of /api/chat and /api/generate; counts are of streamed chunks.
+
+    `requests` limits them to the first so many requests for inference; `everywhere` extends `refusal` and `hang` to
+    every path.
+    """
+
+    requests: int | None = None
+    everywhere: bool = False
+    refusal: Refusal | None = None
+    hang: bool = False
+    headers_delay_s: float = 0.0
+    chunk_delay_s: float = 0.0
+    piece_bytes: int | None = None
+    lines_per_packet: int = 1
+    stall_after: int | None = None
+    drip_after: int | None = None
+    error_after: int | None = None
+    error_text: str = "an error was encountered while running the model: unexpected EOF"
+    eof_after: int | None = None
+    abort_after: int | None = None
+    garbage_after: int | None = None
+    never_done: bool = False
+    thinking_only: bool = False
+    leaked_marker: str = ""
+    sorted_keys: bool = False
+    silent_cut: bool = False
+    tells_prompt_count: bool = True
+    endless: bool = False
+
+
+NORMAL = Behaviour()
+
+_NESTED = json.dumps({"error": {"code": 400, "message": "failed to parse grammar", "type": "invalid_request_error"}})
+
+BEHAVIOURS: Mapping[str, Behaviour] = {
+    "normal": NORMAL,
+    "hang": Behaviour(hang=True),
+    "dead": Behaviour(hang=True, everywhere=True),
+    "slow-headers": Behaviour(headers_delay_s=0.2),
+    "trickle": Behaviour(chunk_delay_s=0.01),
+    "stall": Behaviour(stall_after=2),
+    "drip": Behaviour(drip_after=2),
+    "split": Behaviour(piece_bytes=1),
+    "packed": Behaviour(lines_per_packet=7),
+    "error-midway": Behaviour(error_after=2),
+    "eof": Behaviour(eof_after=2),
+    "abort": Behaviour(abort_after=2),
+    "abort-at-once": Behaviour(abort_after=0),
+    "garbage": Behaviour(garbage_after=2),
+    "never-done": Behaviour(never_done=True),
+    "thinking-only": Behaviour(thinking_only=True),
+    "marker": Behaviour(leaked_marker="<|im_end|>"),
+    "sorted-keys": Behaviour(sorted_keys=True),
+    "silent-cut": Behaviour(silent_cut=True),
+    "no-count": Behaviour(tells_prompt_count=False),
+    "endless": Behaviour(endless=True),
+    "busy": Behaviour(refusal=json_error(503, "server busy, please try again.  maximum pending requests exceeded")),
+    "busy-once": Behaviour(
+        requests=1, refusal=json_error(503, "server busy, please try again.  maximum pending requests exceeded")
+    ),
+    "rate-limit": Behaviour(refusal=json_error(429, "too many requests", {"retry-after": "7"})),
+    "bad-gateway": Behaviour(refusal=Refusal(502, b"<html>bad gateway</html>", "text/html")),
+    "bad-schema": Behaviour(refusal=json_error(400, _NESTED)),
+    "bad-option": Behaviour(refusal=json_error(500, 'option "num_ctx" must be of type integer')),
+    "crash": Behaviour(
+        refusal=json_error(
+            500,
+            "model runner has unexpectedly stopped, this may be due to resource limitations or an internal error, "
+            "check ollama server logs for details",
+        )
+    ),
+    "unauthorized": Behaviour(refusal=json_error(401, "unauthorized"), everywhere=True),
+    "forbidden": Behaviour(refusal=Refusal(403, b"", ""), everywhere=True),
+    "not-ollama": Behaviour(refusal=Refusal(404, b"404 page not found", "text/plain"), everywhere=True),
+    "redirect": Behaviour(refusal=Refusal(302, b"", "", {"location": "/elsewhere"}), everywhere=True),
+}

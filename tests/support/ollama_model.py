@@ -1,0 +1,109 @@
+"""The real provider over fake servers, and a request for a record: what most tests of models begin with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from service.domain.message import Message, Role
+from service.models.call import ModelCall
+from service.models.model import CompletionRequest, Material
+from service.models.ollama import OllamaModel
+from service.models.ollama_address import parse_address
+from service.models.ollama_host import OnBreaker, open_hosts
+from service.models.ollama_settings import OllamaSettings
+from tests.support.ollama_catalogue import FakeModel
+from tests.support.ollama_responder import count_tokens
+from tests.support.ollama_server import FakeOllama
+
+__all__ = ["PATIENT", "QUICK", "RECORD_SCHEMA", "Calls", "model_over", "record_request"]
+
+PATIENT = OllamaSettings(first_byte_s=20.0, stall_s=20.0, probe_s=20.0, num_ctx=2_048)
+"""Clocks that a loaded test machine does not reach."""
+
+QUICK = replace(PATIENT, first_byte_s=0.3, stall_s=0.3)
+"""Clocks for faults that only a clock can end."""
+
+_STRINGS = {"type": "array", "items": {"type": "string", "maxLength": 200}, "maxItems": 10}
+_FIELDS: dict[str, Any] = {
+    "summary": {"type": "string", "maxLength": 800},
+    "key_points": _STRINGS,
+    "participants": _STRINGS,
+    "decisions": _STRINGS,
+    "action_items": {
+        "type": "array",
+        "maxItems": 10,
+        "items": {
+            "type": "object",
+            "properties": {name: {"type": "string", "maxLength": 200} for name in ("task", "owner", "due")},
+            "required": ["task", "owner", "due"],
+            "additionalProperties": False,
+        },
+    },
+    "unresolved": _STRINGS,
+    "domain_entities": _STRINGS,
+}
+RECORD_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": _FIELDS,
+    "required": list(_FIELDS),
+    "additionalProperties": False,
+}
+
+_CHAT = (
+    ("ana", Role.USER, "The nightly import of orders-db fails with timeout E4031 since version 2.7.1."),
+    ("bob", Role.ASSISTANT, "The batch size was raised to 5000 rows. I would set import.batch_rows to 500 again."),
+    ("ana", Role.USER, "Agreed, we go back to 500. Can you also tell Carol before Friday?"),
+    ("bob", Role.ASSISTANT, "I will write to Carol. Whether the index on order_id is still used remains open."),
+)
+
+
+def record_request(*, prompt_tokens: int | None = None, words: int = 0, **fields: Any) -> CompletionRequest:
+    """A request for the record of a short chat; `words` makes the prompt longer by so many."""
+    messages = tuple(Message(str(n), role, text, name) for n, (name, role, text) in enumerate(_CHAT))
+    system = "Summarize the conversation as JSON."
+    user = "\n".join(f"{m.name}: {m.content}" for m in messages) + " filler" * words
+    values: dict[str, Any] = {
+        "system": system,
+        "user": user,
+        "schema": RECORD_SCHEMA,
+        "material": Material(messages=messages),
+        "prompt_tokens": count_tokens(system) + count_tokens(user) if prompt_tokens is None else prompt_tokens,
+        "output_tokens_max": 600,
+        "summary_tokens_max": 200,
+        "temperature": 0.2,
+        "seed": 7,
+    }
+    return CompletionRequest(**(values | fields))
+
+
+class Calls:
+    """Collects the facts of calls."""
+
+    def __init__(self) -> None:
+        self.facts: list[ModelCall] = []
+
+    def __call__(self, call: ModelCall) -> None:
+        self.facts.append(call)
+
+
+@asynccontextmanager
+async def model_over(
+    *servers: FakeOllama,
+    settings: OllamaSettings = PATIENT,
+    model: str = FakeModel().name,
+    clock: Callable[[], float] = time.monotonic,
+    on_breaker: OnBreaker = lambda _host, _state: None,
+    on_call: Callable[[ModelCall], None] = lambda _call: None,
+) -> AsyncIterator[OllamaModel]:
+    """A model over running fakes, closed at the end."""
+    addresses = [parse_address(server.url) for server in servers]
+    hosts = open_hosts(addresses, settings, clock=clock, on_breaker=on_breaker)
+    provider = OllamaModel(model, hosts, settings, clock=clock, on_call=on_call)
+    try:
+        yield provider
+    finally:
+        await provider.close()

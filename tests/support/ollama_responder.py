@@ -1,0 +1,125 @@
+"""What the fake says: by default JSON that fits the schema of `format`, made from the prompt's own words.
+
+Invariant: the same question with the same seed gets the same answer, and every word of it occurs in the prompt.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+__all__ = ["Ask", "AskRefused", "Piece", "Responder", "count_tokens", "schema_answer", "spoken"]
+
+TEMPLATE_TOKENS = 8
+"""Tokens that a chat template puts around each message."""
+
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_PIECE = re.compile(r"\S+\s*|\s+")
+_WORD = re.compile(r"[a-z]{4,12}")
+STRING_WORDS = 6
+DEPTH_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request for inference. `prompt` is every message's text; `thinks` says whether the model would think."""
+
+    model: str
+    messages: tuple[dict[str, Any], ...]
+    format: Any
+    options: dict[str, Any]
+    thinks: bool = False
+
+    @property
+    def prompt(self) -> str:
+        """All text of the request."""
+        return "\n".join(str(message.get("content", "")) for message in self.messages)
+
+    @property
+    def seed(self) -> int:
+        """The seed, 0 when not given."""
+        return int(self.options.get("seed", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of an answer. The one with a `done_reason` is the last; its counts are 0 when the fake shall count."""
+
+    content: str = ""
+    thinking: str = ""
+    done_reason: str = ""
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+
+
+class AskRefused(Exception):
+    """A responder's refusal before its first piece: the status and the error text that the server passes on."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+Responder = Callable[[Ask], AsyncIterator[Piece]]
+
+
+def count_tokens(text: str) -> int:
+    """The fake's tokenizer: words and punctuation marks."""
+    return len(_TOKEN.findall(text))
+
+
+def spoken(answer: Callable[[Ask], str]) -> Responder:
+    """A responder that says `answer` word by word, and stops at `num_predict` words."""
+
+    async def respond(ask: Ask) -> AsyncIterator[Piece]:
+        words = _PIECE.findall(answer(ask))
+        words_max = int(ask.options.get("num_predict", -1))
+        cut = 0 < words_max < len(words)
+        if ask.thinks:
+            yield Piece(thinking="Let me see.")
+        for word in words[:words_max] if cut else words:
+            yield Piece(content=word)
+        yield Piece(done_reason="length" if cut else "stop")
+
+    return respond
+
+
+def schema_answer(ask: Ask) -> str:
+    """JSON for the schema, a small object for `"json"`, plain words without `format`."""
+    words = sorted(set(_WORD.findall(ask.prompt))) or ["nothing"]
+    rng = Random(f"{ask.seed}:{ask.prompt}")
+    if isinstance(ask.format, dict):
+        return json.dumps(_value(ask.format, words, rng, 0))
+    if ask.format == "json":
+        return json.dumps({"answer": _phrase(words, rng)})
+    return _phrase(words, rng)
+
+
+def _value(schema: dict[str, Any], words: list[str], rng: Random, depth: int) -> Any:
+    if "const" in schema:
+        return schema["const"]
+    if "enum" in schema:
+        return rng.choice(schema["enum"])
+    for choice in ("anyOf", "oneOf", "allOf"):
+        if choice in schema:
+            return _value(schema[choice][0], words, rng, depth)
+    kind = schema.get("type", "object")
+    kind = kind[0] if isinstance(kind, list) else kind
+    if kind == "object":
+        return {name: _value(inner, words, rng, depth + 1) for name, inner in schema.get("properties", {}).items()}
+    if kind == "array":
+        least = int(schema.get("minItems", 0))
+        most = min(int(schema.get("maxItems", 2)), max(least, 2)) if depth < DEPTH_MAX else least
+        return [_value(schema.get("items", {"type": "string"}), words, rng, depth + 1) for _ in range(most)]
+    if kind == "string":
+        return _phrase(words, rng)[: int(schema.get("maxLength", 1_000))]
+    return {"integer": int(schema.get("minimum", 1)), "number": 0.5, "boolean": True}.get(kind)
+
+
+def _phrase(words: list[str], rng: Random) -> str:
+    return " ".join(rng.choice(words) for _ in range(STRING_WORDS))

@@ -1,0 +1,465 @@
+"""What is SQLite's own: settings, files, locks, full disks, damaged rows, the size of the write-ahead log."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from eventlog.chain import verify_stream
+from eventlog.errors import (
+    LogClosed,
+    LogCorrupt,
+    LogFailed,
+    LogForked,
+    LogFull,
+    LogLocked,
+    LogUnavailable,
+    LogUnsafe,
+)
+from eventlog.sqlite import SqliteEventLog
+from eventlog.sqlite_engine import reader_engine, writer_engine
+from eventlog.sqlite_writer import WAL_BYTES_MAX
+from tests.support.event_logs import A, B, Clock, append, event
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "log.db"
+
+
+@pytest.fixture
+def log(path):
+    opened = SqliteEventLog.open(path, clock_us=Clock())
+    yield opened
+    opened.close()
+
+
+def _setting(connection, name: str):
+    return connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def _outside(path: Path, statement: str, *parameters) -> None:
+    """Change the file with a connection of its own, as damage or another program would."""
+    connection = sqlite3.connect(path)
+    with connection:
+        changed = connection.execute(statement, parameters).rowcount
+    connection.close()
+    assert changed == 1
+
+
+def test_the_writing_connection_flushes_every_commit(path):
+    """Acknowledged means on disk: write-ahead log and FULL, on the connection that commits, and read back."""
+    engine = writer_engine(path)
+    with engine.connect() as connection:
+        found = {
+            name: _setting(connection, name)
+            for name in ("journal_mode", "synchronous", "fullfsync", "checkpoint_fullfsync", "mmap_size")
+        }
+    engine.dispose()
+
+    assert found == {
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "fullfsync": 1,
+        "checkpoint_fullfsync": 1,
+        "mmap_size": 0,
+    }
+
+
+def test_the_connection_inside_the_log_is_the_flushing_one(path):
+    """The hook runs on the writer's connection, so that it can tell."""
+    found = []
+
+    def hook(connection, committed) -> None:
+        found.extend((_setting(connection, "synchronous"), _setting(connection, "journal_mode")))
+
+    log = SqliteEventLog.open(path, clock_us=Clock(), hook=hook)
+    log.submit(append(event(1))).result()
+    log.close()
+
+    assert found == [2, "wal"]
+
+
+def test_readers_can_neither_write_nor_checkpoint(log, path):
+    """One connection writes and checkpoints, which is what keeps older SQLite libraries safe."""
+    engine = reader_engine(path)
+    with engine.connect() as connection:
+        assert _setting(connection, "wal_autocheckpoint") == 0
+        assert _setting(connection, "query_only") == 1
+        with pytest.raises(Exception, match="readonly"):
+            connection.exec_driver_sql("DELETE FROM events")
+    engine.dispose()
+
+
+def test_a_log_on_a_database_without_a_write_ahead_log_is_refused(tmp_path):
+    """A setting that SQLite does not take over is an error, not a weaker promise."""
+    with pytest.raises(LogUnsafe, match="journal_mode"):
+        writer_engine(Path(":memory:")).connect()
+
+
+def test_files_are_readable_to_their_owner_alone(log, path):
+    """What holds text is 0600 from its first byte, side files too."""
+    log.submit(append(event(1))).result()
+
+    assert {each.name: _mode(each) for each in path.parent.iterdir()} == dict.fromkeys(
+        ("log.db", "log.db-wal", "log.db-shm", "log.db.lock"), 0o600
+    )
+
+
+def test_an_existing_file_is_closed_to_others(path):
+    """A file that was made too open is tightened."""
+    path.touch(mode=0o644)
+    path.chmod(0o644)
+
+    SqliteEventLog.open(path, clock_us=Clock()).close()
+
+    assert _mode(path) == 0o600
+
+
+def test_a_second_owner_is_refused(log, path):
+    """One process owns a log."""
+    with pytest.raises(LogLocked):
+        SqliteEventLog.open(path, clock_us=Clock())
+
+    assert log.submit(append(event(1))).result().first_position == 1
+
+
+def test_a_closed_log_can_be_owned_again(path):
+    """Closing releases the lock, also after a refused attempt."""
+    SqliteEventLog.open(path, clock_us=Clock()).close()
+
+    SqliteEventLog.open(path, clock_us=Clock()).close()
+
+
+def test_a_failed_open_releases_the_lock(path):
+    """What could not be opened is owned by nobody."""
+    path.write_bytes(b"this is not a database, though it is long enough to be one" * 100)
+
+    for _ in range(2):
+        with pytest.raises(LogCorrupt):
+            SqliteEventLog.open(path, clock_us=Clock())
+
+
+def test_a_missing_folder_is_said_to_be_unavailable(tmp_path):
+    """An error of the operating system is an error of the log."""
+    with pytest.raises(LogUnavailable, match="No such file"):
+        SqliteEventLog.open(tmp_path / "nowhere" / "log.db", clock_us=Clock())
+
+
+def test_a_file_of_a_newer_schema_is_refused(path):
+    """An older program never writes into what it does not understand."""
+    SqliteEventLog.open(path, clock_us=Clock()).close()
+    _outside(path, "UPDATE eventlog_revision SET version_num = '9999'")
+
+    with pytest.raises(LogUnsafe, match="newer"):
+        SqliteEventLog.open(path, clock_us=Clock())
+
+
+def test_closing_leaves_one_file_with_everything_in_it(path):
+    """After a clean close the database file is complete without its write-ahead log."""
+    log = SqliteEventLog.open(path, clock_us=Clock())
+    log.submit(append(*(event(number) for number in range(50)))).result()
+
+    log.close()
+
+    assert not path.with_name("log.db-wal").exists()
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT count(*) FROM events").fetchone() == (50,)
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
+
+
+def _use_in_child(log: SqliteEventLog, answers) -> None:
+    answers.put(type(log.submit(append(event(1))).exception(5)))
+    try:
+        log.head()
+    except LogClosed as error:
+        answers.put(type(error))
+    log.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_is_refused(log, path):
+    """A connection must not cross a fork; the parent is not harmed by a child that tries, nor by its close."""
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+    child = context.Process(target=_use_in_child, args=(log, answers))
+
+    child.start()
+    child.join(20)
+
+    assert child.exitcode == 0
+    assert [answers.get(), answers.get()] == [LogForked, LogForked]
+    assert log.submit(append(event(1))).result().first_position == 1
+
+
+def test_a_full_disk_is_said_and_passes_by_itself(path):
+    """Appends fail as LogFull while there is no room, nothing is half written, and the log goes on when there is."""
+    limit: list[str] = []
+
+    def hook(connection, committed) -> None:
+        for statement in limit:
+            connection.exec_driver_sql(statement)
+        limit.clear()
+
+    log = SqliteEventLog.open(path, clock_us=Clock(), hook=hook)
+    pages = log.read(lambda connection: connection.execute(text("PRAGMA page_count")).scalar())
+    limit.append(f"PRAGMA max_page_count = {pages + 40}")
+    written = 0
+    outcome = None
+    while outcome is None:
+        outcome = log.submit(append(event(written, b"x" * 20_000))).exception()
+        written += outcome is None
+
+    assert isinstance(outcome, LogFull)
+    assert log.head() == written == len(log.read_all())
+    again = log.submit(append(event(written, b"x" * 20_000))).exception()
+    assert isinstance(again, LogFull)
+
+    limit.append("PRAGMA max_page_count = 1000000")
+    assert log.submit(append(event(9_999, b""))).exception() is None
+    assert log.submit(append(event(written, b"x" * 20_000))).result().first_position == written + 2
+    assert verify_stream(log, A).version == written + 2
+    log.close()
+
+
+def test_a_failing_disk_stops_the_log_and_says_so_once(path):
+    """After an I/O error nothing is acknowledged any more, whatever the next attempt would say."""
+    heard: list[Exception] = []
+    broken = [True]
+
+    def hook(connection, committed) -> None:
+        if broken:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+            error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
+            raise error
+
+    log = SqliteEventLog.open(path, clock_us=Clock(), hook=hook, on_fatal=heard.append)
+
+    first = log.submit(append(event(1))).exception()
+    broken.clear()
+    second = log.submit(append(event(2))).exception()
+
+    assert (type(first), type(second)) == (LogFailed, LogFailed)
+    assert [type(error) for error in heard] == [LogFailed]
+    log.close()
+
+
+def test_a_bug_in_the_writer_answers_everybody_and_stops_the_log(path):
+    """Nobody waits for ever for a writer that is gone."""
+    heard: list[Exception] = []
+
+    def clock() -> int:
+        if heard or threading.current_thread().name == "eventlog-writer":
+            raise ZeroDivisionError
+        return 1
+
+    log = SqliteEventLog.open(path, clock_us=clock, on_fatal=heard.append)
+
+    futures = [log.submit(append(event(number))) for number in range(20)]
+
+    assert {type(future.exception(10)) for future in futures} == {LogFailed}
+    assert [type(error) for error in heard] == [ZeroDivisionError]
+    log.close()
+
+
+def test_an_append_that_meets_a_foreign_writer_is_unavailable(path):
+    """A busy file is retryable. The wait is SQLite's own, cut short here by the hook."""
+
+    def hook(connection, committed) -> None:
+        error = sqlite3.OperationalError("database is locked")
+        error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+        error.sqlite_errorname = "SQLITE_BUSY"
+        raise error
+
+    log = SqliteEventLog.open(path, clock_us=Clock(), hook=hook)
+
+    assert isinstance(log.submit(append(event(1))).exception(), LogUnavailable)
+    assert log.head() == 0
+    log.close()
+
+
+@pytest.mark.parametrize(
+    ("column", "damage"),
+    [
+        ("payload", b"forged"),
+        ("salt", b"0123456789abcdef"),
+        ("commitment", b"0" * 32),
+        ("event_id", b"0123456789abcdef"),
+        ("type", "forged"),
+        ("time_us", 1),
+        ("schema_version", 9),
+        ("trace_context", "forged"),
+        ("version", 77),
+        ("position", 77),
+    ],
+)
+def test_a_changed_row_is_never_served(log, path, column, damage):
+    """Whatever part of an event was changed, reading it is LogCorrupt, and its neighbours are still served."""
+    log.submit(append(event(1), event(2), event(3))).result()
+
+    _outside(path, f"UPDATE events SET {column} = ? WHERE position = 2", damage)
+
+    for read in (log.read_all, lambda: log.read_stream(A), log.scan, lambda: log.read_all(backward=True)):
+        with pytest.raises(LogCorrupt):
+            read()
+    assert [recorded.position for recorded in log.read_all(limit=1)] == [1]
+
+
+def test_a_renamed_stream_is_never_served(log, path):
+    """Which stream an event belongs to is part of what is sealed."""
+    log.submit(append(event(1))).result()
+
+    _outside(path, "UPDATE streams SET name = 'b' WHERE name = 'a'")
+
+    with pytest.raises(LogCorrupt):
+        log.read_stream(B)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_flipped_bit_in_a_row_is_never_served(log, path, seed):
+    """One bit anywhere in a row's sealed bytes is found when the row is read or when its stream is walked."""
+    log.submit(append(event(1), event(2, b"payload" * 30), event(3))).result()
+    column = ("payload", "salt", "commitment", "event_id", "chain")[seed % 5]
+    connection = sqlite3.connect(path)
+    (value,) = connection.execute(f"SELECT {column} FROM events WHERE position = 2").fetchone()
+    connection.close()
+    flipped = bytearray(value)
+    flipped[seed * 7 % len(flipped)] ^= 1 << seed % 8
+
+    _outside(path, f"UPDATE events SET {column} = ? WHERE position = 2", bytes(flipped))
+
+    with pytest.raises(LogCorrupt):
+        verify_stream(log, A)
+
+
+def test_a_removed_event_breaks_its_stream(log, path):
+    """Leaving an event out, at the start or inside, is found by walking the stream."""
+    log.submit(append(event(1), event(2), event(3))).result()
+
+    _outside(path, "DELETE FROM events WHERE position = 2")
+
+    with pytest.raises(LogCorrupt, match="version 2 is missing"):
+        verify_stream(log, A)
+
+
+def test_the_write_ahead_log_stays_bounded_under_readers(log, path):
+    """Readers in short snapshots do not let the write-ahead log grow."""
+    done = threading.Event()
+    largest = [0]
+
+    def read() -> None:
+        while not done.is_set():
+            log.read_all(limit=50)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    payload = os.urandom(100_000)
+    for number in range(700):
+        log.submit(append(event(number, payload))).result()
+        largest[0] = max(largest[0], path.with_name("log.db-wal").stat().st_size)
+    done.set()
+    for reader in readers:
+        reader.join()
+
+    assert largest[0] < WAL_BYTES_MAX + (8 << 20)
+
+
+def test_a_held_snapshot_does_not_stop_appends_and_its_end_lets_the_log_shrink(log, path):
+    """A reader that stays costs space and nothing else, and only while it stays."""
+    wal = path.with_name("log.db-wal")
+    payload = os.urandom(900_000)
+
+    def hold(connection) -> int:
+        connection.execute(text("SELECT count(*) FROM events")).scalar()
+        for number in range(80):
+            log.submit(append(event(number, payload))).result()
+        return wal.stat().st_size
+
+    grown = log.read(hold)
+    for number in range(80, 100):
+        log.submit(append(event(number, payload))).result()
+
+    assert grown > WAL_BYTES_MAX
+    assert wal.stat().st_size < WAL_BYTES_MAX
+    assert log.head() == 100
+
+
+def test_what_the_hook_writes_is_committed_with_the_events(path):
+    """The hook's owner makes its own tables and reads them in a snapshot of its own."""
+
+    def prepare(connection) -> None:
+        connection.execute(text("CREATE TABLE IF NOT EXISTS seen (position INTEGER PRIMARY KEY)"))
+
+    def hook(connection, committed) -> None:
+        for each in committed:
+            for recorded in each.events:
+                connection.execute(text("INSERT INTO seen VALUES (:p)"), {"p": recorded.position})
+            if each.projected == "refuse":
+                raise RuntimeError("refused")
+
+    for _ in range(2):
+        log = SqliteEventLog.open(path, clock_us=Clock(), hook=hook, prepare=prepare)
+        first = log.head()
+        log.submit(append(event(first), event(first + 1))).result()
+        with pytest.raises(RuntimeError):
+            log.submit(append(event(99), projected="refuse")).result()
+        seen = log.read(lambda connection: connection.execute(text("SELECT count(*) FROM seen")).scalar())
+        assert seen == log.head()
+        log.close()
+
+
+def test_a_mistake_in_the_hooks_sql_fails_only_its_append(path):
+    """An error that is the program's own surfaces as it is and does not stop the log."""
+    wrong = [True]
+
+    def hook(connection, committed) -> None:
+        if wrong:
+            wrong.clear()
+            connection.execute(text("INSERT INTO no_such_table VALUES (1)"))
+
+    log = SqliteEventLog.open(path, clock_us=Clock(), hook=hook)
+
+    with pytest.raises(Exception, match="no_such_table"):
+        log.submit(append(event(1))).result()
+    assert log.submit(append(event(1))).result().first_position == 1
+    log.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [
+        ("_STREAM_FORWARD", "uq_events_stream_version|autoindex_events"),
+        ("_STREAM_BACKWARD", "autoindex_events"),
+        ("_NAMESPACE_FORWARD", "ix_events_namespace"),
+        ("_NAMESPACE_BACKWARD", "ix_events_namespace"),
+        ("_ALL_FORWARD", "PRIMARY KEY"),
+        ("_ALL_BACKWARD", "PRIMARY KEY"),
+    ],
+)
+def test_pages_are_read_through_an_index_and_never_sorted(log, statement, index):
+    """The cost of a page depends on the page, not on the log."""
+    from eventlog import sqlite_reader
+
+    sql = getattr(sqlite_reader, statement)
+    parameters = ("x",) * (sql.count("?") - 2) + (1, 1)
+
+    plan = log.read(lambda connection: connection.exec_driver_sql("EXPLAIN QUERY PLAN " + sql, parameters).all())
+
+    details = " | ".join(row[3] for row in plan)
+    assert any(name in details for name in index.split("|")), details
+    assert "SCAN" not in details
+    assert "TEMP B-TREE" not in details

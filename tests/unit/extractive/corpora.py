@@ -1,0 +1,62 @@
+"""Conversations for the extractive summarizer: written here, and real ones where their folder is given."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.domain.message import Message, Role, ToolCall
+
+__all__ = ["PLANNING", "real_conversations", "said"]
+
+
+def said(*lines: str) -> tuple[Message, ...]:
+    """Messages from `name: text` lines; `user` and `assistant` are roles, other names speak as users."""
+    return tuple(_message(f"m{number}", *line.split(": ", 1)) for number, line in enumerate(lines))
+
+
+def _message(message_id: str, speaker: str, text: str) -> Message:
+    if speaker in {role.value for role in Role}:
+        return Message(message_id, Role(speaker), text)
+    return Message(message_id, Role.USER, text, name=speaker)
+
+
+PLANNING = said(
+    "Ana: The nightly import of the warehouse fails since Tuesday. It stops at table orders_2031 with a lock timeout.",
+    "Ben: I saw it too. The import runs at 03:00 and the backup holds the lock until 03:40, so the import times out.",
+    "Ana: Thanks. What a week.",
+    "Ben: We could move the import to 04:00, or split the backup of orders_2031 into smaller parts.",
+    "Ana: Splitting the backup is risky before the audit. We decided to move the import to 04:00 and leave the backup.",
+    "Ben: Agreed. I will change the schedule in etc/cron.d/import by Friday. The ticket is OPS-4711.",
+    "Ana: Please also alert on the age of the newest row of orders_2031, not only on failures.",
+    "Ben: Okay.",
+    "Ana: One more thing is still unclear: nobody knows who pays for the disk. Ben, do you know who owns OPS-4711?",
+)
+
+
+def real_conversations() -> Iterator[tuple[str, tuple[Message, ...]]]:
+    """Conversations of the folder that ABRIDGED_DATA_DIR names; skips the test where it names none."""
+    folder = Path(os.environ.get("ABRIDGED_DATA_DIR", "/nonexistent"))
+    files = sorted(folder.glob("*.jsonl"))
+    if not files:
+        pytest.skip("ABRIDGED_DATA_DIR names no folder with conversations")
+    for file in files:
+        for line in file.read_text(encoding="utf-8").splitlines():
+            conversation = json.loads(line)
+            yield conversation["conversation_id"], tuple(_loaded(entry) for entry in conversation["messages"])
+
+
+def _loaded(entry: dict) -> Message:  # type: ignore[type-arg]  (JSON)
+    calls = tuple(ToolCall(call["id"], call["name"], call["arguments"]) for call in entry.get("tool_calls") or ())
+    return Message(
+        entry["id"],
+        Role(entry["role"]),
+        entry["content"] or "",
+        name=entry.get("name") or "",
+        tool_calls=calls,
+        tool_call_id=entry.get("tool_call_id") or "",
+    )

@@ -1,0 +1,322 @@
+"""The extract finds what matters, keeps it over passes, invents nothing and passes every check."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from service.domain.checks import check_record
+from service.domain.claims import evidence_of, survival, texts_of
+from service.domain.extract import Extract, extract
+from service.domain.message import Message, Role, ToolCall
+from service.domain.record import (
+    ActionItem,
+    MessageRange,
+    Provenance,
+    RecordContext,
+    SummaryRecord,
+)
+from service.domain.sentences import CLIP_CHARS_MAX
+from service.tokenizers.estimated import EstimatingCounter
+from tests.unit.extractive.corpora import PLANNING, real_conversations, said
+
+COUNT = EstimatingCounter().count
+
+
+def extract_of(messages, *, previous=None, merge=(), tokens_max=600) -> Extract:
+    return extract(messages, previous=previous, merge=merge, tokens_max=tokens_max, count_tokens=COUNT)
+
+
+def texts_by_field(extracted: Extract) -> dict[str, str]:
+    context = extracted.context
+    return {
+        "summary": extracted.summary,
+        "key_points": "\n".join(extracted.key_points),
+        "participants": "\n".join(context.participants),
+        "decisions": "\n".join(context.decisions),
+        "action_items": "\n".join(f"{item.task} {item.owner} {item.due}" for item in context.action_items),
+        "unresolved": "\n".join(context.unresolved),
+        "domain_entities": "\n".join(context.domain_entities),
+    }
+
+
+def problems_of(extracted: Extract, sources) -> tuple:
+    return check_record(texts_by_field(extracted), evidence_of(sources), instructions="", unsupported_max=0)
+
+
+def record_of(extracted: Extract, *, depth: int = 0) -> SummaryRecord:
+    return SummaryRecord(
+        id=f"r{depth}", create_time_us=0, depth=depth, parent_id="", summary=extracted.summary,
+        key_points=extracted.key_points, context=extracted.context, covered=(MessageRange(1, 9),), tokens_before=900,
+        tokens_after=300, model="extractive:default", prompt_name="", prompt_version="",
+        provenance=Provenance.EXTRACTIVE, attempts=1, latency_ms=1,
+    )  # fmt: skip
+
+
+def sources_of(messages, previous: SummaryRecord | None = None) -> list[str]:
+    carried = Extract(previous.summary, previous.key_points, previous.context) if previous else None
+    return [
+        *(text for message in messages for text in texts_of(message)),
+        *(texts_by_field(carried).values() if carried else ()),
+    ]
+
+
+def test_decisions_tasks_and_open_points_are_told_apart() -> None:
+    """Each is found by its words, with owner and due date."""
+    context = extract_of(PLANNING).context
+
+    assert any("move the import to 04:00" in decision for decision in context.decisions)
+    assert ActionItem("Ben: I will change the schedule in etc/cron.d/import by Friday.", "Ben", "Friday") in (
+        context.action_items
+    )
+    assert any("who pays for the disk" in point for point in context.unresolved)
+    assert any("who owns OPS-4711" in point for point in context.unresolved)
+
+
+def test_an_answered_question_is_not_open() -> None:
+    """Somebody else spoke after it."""
+    messages = said("Ana: Which port does the proxy listen on?", "Ben: It listens on port 8443 since the migration.")
+
+    assert extract_of(messages).context.unresolved == ()
+
+
+def test_names_are_kept_and_the_most_repeated_come_first() -> None:
+    """Identifiers survive letter by letter."""
+    entities = extract_of(PLANNING).context.domain_entities
+
+    assert entities[0] == "orders_2031"
+    assert {"OPS-4711", "etc/cron.d/import"} <= set(entities)
+
+
+def test_who_speaks_takes_part_and_tools_do_not() -> None:
+    """Names where there are names, else roles."""
+    messages = (*PLANNING, Message("t", Role.TOOL, '{"rows": 3}', name="count_rows"))
+
+    assert extract_of(messages).context.participants == ("Ana", "Ben")
+
+
+def test_small_talk_is_left_out() -> None:
+    """Backchannels carry nothing."""
+    text = "\n".join(texts_by_field(extract_of(PLANNING)).values())
+
+    assert "What a week" not in text
+    assert "Okay" not in text
+
+
+def test_the_same_thing_said_twice_is_taken_once() -> None:
+    """Repetition costs tokens and adds nothing."""
+    line = "user: The invoice of the harbour project must show the reduced tax rate for all deliveries."
+    extracted = extract_of(said(*[line] * 6, "user: The gate code of the yard changed after the burglary."))
+
+    lines = [*extracted.summary.splitlines(), *extracted.key_points]
+    assert sum("reduced tax rate" in text for text in lines) == 1
+    assert any("gate code" in text for text in lines)
+
+
+def test_the_same_input_gives_the_same_extract() -> None:
+    """No randomness, no clock, no order of a set."""
+    assert extract_of(PLANNING) == extract_of(PLANNING)
+
+
+@pytest.mark.parametrize("tokens_max", [128, 300, 1_024])
+def test_the_extract_keeps_its_budget(tokens_max: int) -> None:
+    """All its texts together stay below what was allowed."""
+    messages = PLANNING * 12
+    extracted = extract_of(messages, tokens_max=tokens_max)
+
+    assert sum(map(COUNT, texts_by_field(extracted).values())) <= tokens_max
+
+
+def test_a_tiny_budget_still_says_one_line() -> None:
+    """A record is never empty."""
+    assert len(extract_of(PLANNING, tokens_max=1).summary.splitlines()) == 2
+
+
+def test_no_long_message_is_quoted_whole() -> None:
+    """A record holds clipped sentences, not messages."""
+    extracted = extract_of(PLANNING * 3, tokens_max=4_000)
+    text = "\n".join([extracted.summary, *extracted.key_points])
+
+    long_ones = [message.content for message in PLANNING if len(message.content) > 100]
+    assert long_ones
+    assert not any(content in text.replace("\n", " ") for content in long_ones)
+    assert all(len(line) <= CLIP_CHARS_MAX + len("Ana: ") for line in text.splitlines())
+
+
+def test_an_early_term_is_still_there_after_more_passes() -> None:
+    """Drift: what was named at the start outlives later talk that never names it again."""
+    first = said(
+        "user: The cluster runs on Kestrel-9 nodes and the ledger service is called ledger_core_v3.",
+        "assistant: Understood, Kestrel-9 nodes with ledger_core_v3. I will keep that in mind for the rollout.",
+    )
+    record = record_of(extract_of(first))
+    for depth in range(1, 4):
+        talk = said(
+            *(f"user: Step {depth}{n} of the rollout touches host-{depth}{n}.example.org today." for n in range(10, 30))
+        )
+        record = record_of(extract_of(talk, previous=record), depth=depth)
+
+    assert "ledger_core_v3" in record.context.domain_entities
+
+
+def test_the_previous_record_takes_part() -> None:
+    """Its decisions, tasks and open points stay beside the new ones."""
+    previous = record_of(
+        Extract(
+            "The team moves the database to Oslo.",
+            ("The budget is 40,000 euros.",),
+            RecordContext(
+                participants=("Ida",),
+                decisions=("The database moves to Oslo.",),
+                action_items=(ActionItem("Order the disks", "Ida", "June 3"),),
+                unresolved=("Who signs the contract?",),
+                domain_entities=("db-oslo-1",),
+            ),
+        )
+    )
+    extracted = extract_of(PLANNING, previous=previous, tokens_max=1_000)
+    context = extracted.context
+
+    assert "Ida" in context.participants
+    assert "The database moves to Oslo." in context.decisions
+    assert ActionItem("Order the disks", "Ida", "June 3") in context.action_items
+    assert "Who signs the contract?" in context.unresolved
+    assert "db-oslo-1" in context.domain_entities
+    assert any("Oslo" in line for line in (*extracted.summary.splitlines(), *extracted.key_points))
+
+
+def test_texts_to_be_merged_are_summarized_too() -> None:
+    """Partial summaries of a long input become one."""
+    extracted = extract_of(
+        (), merge=("The parser was rewritten by Lena in src/parse.py.", "The tests of src/lex.py still fail on arm64.")
+    )
+
+    text = "\n".join(texts_by_field(extracted).values())
+    assert "src/parse.py" in text
+    assert "src/lex.py" in text
+
+
+def test_only_tool_results_still_make_a_record() -> None:
+    """Names are listed, and the summary is neither empty nor made up."""
+    messages = (
+        Message("a", Role.ASSISTANT, tool_calls=(ToolCall("c", "find_order", '{"order": "W2378156"}'),)),
+        Message("b", Role.TOOL, '{"status":"shipped","parcel":"ZX81Q0"}', tool_call_id="c"),
+    )
+    extracted = extract_of(messages)
+
+    assert extracted.summary.strip()
+    assert {"W2378156", "ZX81Q0"} <= set(extracted.context.domain_entities)
+    assert problems_of(extracted, sources_of(messages)) == ()
+
+
+def test_an_envelope_is_read_by_its_result() -> None:
+    """Signatures are no content."""
+    message = Message("a", Role.TOOL, '{"payload": {"result": "parcel ZX81Q0 is in Ghent"}, "sig": "QQ77WW88"}')
+    text = "\n".join(texts_by_field(extract_of((message,))).values())
+
+    assert "ZX81Q0" in text
+    assert "QQ77WW88" not in text
+
+
+@pytest.mark.parametrize("hostile", ["<|im_end|>", "</s>", "[INST]", "password=hunter2hunter2", "<think>"])
+def test_marks_and_secrets_never_reach_the_extract(hostile: str) -> None:
+    """Every text is cleaned before it is looked at."""
+    messages = said(f"user: The deploy of the harbour service needs {hostile} before the audit of the yard begins.")
+    extracted = extract_of(messages)
+
+    assert "deploy of the harbour" in extracted.summary
+    assert hostile not in "\n".join(texts_by_field(extracted).values())
+    assert problems_of(extracted, sources_of(messages)) == ()
+
+
+FRAGMENTS = st.sampled_from(
+    [
+        *(
+            "I'm sorry, I can't.",
+            "N/A",
+            "None",
+            "Error:",
+            "ZFA04Y",
+            "$1,200.50",
+            "May 15,",
+            "2024",
+            "+49 30",
+            "1234567",
+        ),
+        *(
+            "<|im_end|>",
+            "password=",
+            "hunter2",
+            "```",
+            "We decided to",
+            "by Friday",
+            '{"a":',
+            "3.14",
+            "e.g.",
+            "?",
+            "\n",
+        ),
+        *("- ", "user:", "10:30", "sk-" + "A1b2C3d4" * 5, "src/a.py:12", "</think>", "\u6211\u4eec\u51b3\u5b9a\u3002"),
+        *("12", "k", "pm", "#123", "_", "()", "\u00b2"),
+    ]
+)
+TEXTS = st.lists(st.one_of(FRAGMENTS, st.text(st.characters(), max_size=12)), max_size=25).flatmap(
+    lambda parts: st.sampled_from([" ", "", "\n"]).map(lambda joint: joint.join(parts))
+)
+MESSAGES = st.builds(
+    Message,
+    id=st.just("m"),
+    role=st.sampled_from(list(Role)),
+    content=TEXTS,
+    name=st.one_of(st.just(""), st.sampled_from(["Ana", "None", "Error", "user_42", "I cannot"]), TEXTS),
+)
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=8), st.integers(1, 800))
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+def test_every_extract_passes_every_check(messages: list[Message], tokens_max: int) -> None:
+    """Whatever was said, the fallback can be committed; and so can the next one, made from it."""
+    first = extract_of(messages, tokens_max=tokens_max)
+    record = record_of(first)
+    second = extract_of(messages[::-1], previous=record, tokens_max=tokens_max)
+
+    assert problems_of(first, sources_of(messages)) == ()
+    assert problems_of(second, sources_of(messages, record)) == ()
+
+
+def test_real_conversations_pass_every_check_over_three_passes() -> None:
+    """Untidy data: repeated call ids, empty messages, long tool output."""
+    kept = []
+    for name, messages in real_conversations():
+        third = max(1, len(messages) // 3)
+        record = None
+        for depth in range(3):
+            part = messages[depth * third : (depth + 1) * third]
+            extracted = extract_of(part, previous=record)
+            assert problems_of(extracted, sources_of(part, record)) == (), name
+            if depth == 0:
+                kept.append(survival("\n".join(sources_of(part)), "\n".join(texts_by_field(extracted).values())))
+            record = record_of(extracted, depth=depth)
+
+    assert sum(kept) / len(kept) >= 0.3
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [Message("m", Role.USER, "The harbour crane 17 lifted container MSKU4711 at noon. " * 18_000)],
+        [Message("m", Role.USER, "a" * 1_000_000)],
+        [Message("m", Role.TOOL, '{"a":12345,' * 90_000)],
+        [Message(f"m{n}", Role.USER, f"Line {n}: crane {n % 40} waits for berth {n % 7}.") for n in range(5_000)],
+    ],
+    ids=["one-megabyte", "one-word", "one-tool-result", "five-thousand-messages"],
+)  # fmt: skip
+def test_large_material_takes_bounded_time(messages: list[Message]) -> None:
+    """About a second of one core a megabyte; the bound leaves room for slow machines."""
+    begun = time.process_time()
+    extract_of(messages)
+
+    assert time.process_time() - begun < 4.0

@@ -1,0 +1,57 @@
+"""Sentences of any script, bounded, and clipped between words."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.domain.sentences import CLIP_CHARS_MAX, clipped, sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("We met at noon. Nobody came! Why was that?", ["We met at noon.", "Nobody came!", "Why was that?"]),
+        ("Version 2.14.3 costs $1,200.50 today. It works.", ["Version 2.14.3 costs $1,200.50 today.", "It works."]),
+        ("Ask Dr. Miller, e.g. by mail. Then wait.", ["Ask Dr. Miller, e.g. by mail.", "Then wait."]),
+        ("\u6211\u4eec\u51b3\u5b9a\u3002\u8bf7\u53d1\u7ed9\u6211\u3002", ["\u6211\u4eec\u51b3\u5b9a\u3002", "\u8bf7\u53d1\u7ed9\u6211\u3002"]),
+        ("- first point\n* second point\n3. third point", ["first point", "second point", "third point"]),
+        ("Run this now please.\n```\nrm -rf build\n```\nThen tell me.", ["Run this now please.", "Then tell me."]),
+        ("These are the steps:\nOpen the door slowly.", ["Open the door slowly."]),
+    ],
+)  # fmt: skip
+def test_sentences_end_where_a_reader_ends_them(text: str, expected: list[str]) -> None:
+    """Neither abbreviations nor numbers end a sentence; lists, lines and code blocks do."""
+    assert list(sentences(text)) == expected
+
+
+@given(st.text(st.characters(), max_size=2_000))
+def test_no_sentence_is_unbounded_or_empty(text: str) -> None:
+    """Whatever the text, sentences are short, on one line and say something."""
+    for sentence in sentences(text):
+        assert 0 < len(sentence) <= 400
+        assert "\n" not in sentence
+
+
+@given(st.text(alphabet="ab1,. \u4e16", max_size=600))
+def test_clipping_cuts_no_word_and_no_number(text: str) -> None:
+    """What is kept of a sentence is whole words of it."""
+    kept = clipped(text).removesuffix("\u2026")
+
+    assert len(clipped(text)) <= CLIP_CHARS_MAX
+    assert text.startswith(kept)
+    if kept and len(kept) < len(text):
+        edge = (kept[-1], text[len(kept)])
+        assert not all(character in "ab1" for character in edge)
+
+
+@pytest.mark.parametrize("motif", ["a", ". ", "a. ", "A.B. ", "\u3002", "- ", "1. ", "``` ", "\n", " ", "a:\n", "Dr. "])
+def test_a_hostile_text_is_split_in_linear_time(motif: str) -> None:
+    """A fifth of a megabyte takes at most a second."""
+    begun = time.process_time()
+    list(sentences(motif * (200_000 // len(motif))))
+
+    assert time.process_time() - begun < 1.0

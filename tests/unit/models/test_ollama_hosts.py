@@ -1,0 +1,268 @@
+"""Several hosts, their breakers, and the bounded line before each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from service.models.breaker import BreakerPolicy, BreakerState
+from service.models.model import Completion, ModelMissing, ModelRefused, ModelUnavailable, SummaryModel
+from service.models.ollama_errors import CircuitOpen, HostRefused, QueueFull
+from tests.support.ollama_behaviour import BEHAVIOURS
+from tests.support.ollama_catalogue import FakeModel
+from tests.support.ollama_model import PATIENT, QUICK, Calls, model_over, record_request
+from tests.support.ollama_server import FakeOllama
+
+
+async def ask(model: SummaryModel, *, deadline_s=5.0, on_progress=lambda _chars: None) -> Completion:
+    return await model.complete(record_request(), deadline_s=deadline_s, on_progress=on_progress)
+
+
+def asked_times(number: int) -> Callable[[FakeOllama], bool]:
+    return lambda fake: len(fake.asked()) == number
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_the_host_with_the_model_in_memory_is_asked_first():
+    """Loading costs more than the order of the list is worth."""
+    async with FakeOllama(loaded=False) as cold, FakeOllama() as warm, model_over(cold, warm) as model:
+        await ask(model)
+
+    assert (len(cold.asked()), len(warm.asked())) == (0, 1)
+    assert cold.loads_begun == 0
+
+
+async def test_among_equal_hosts_the_least_busy_is_asked():
+    """Two calls at once go to two hosts."""
+    async with FakeOllama() as first, FakeOllama() as second, model_over(first, second) as model:
+        await asyncio.gather(ask(model), ask(model))
+
+    assert (len(first.asked()), len(second.asked())) == (1, 1)
+
+
+@pytest.mark.parametrize("fault", ["busy", "abort-at-once", "hang", "unauthorized", "not-ollama", "dead"])
+async def test_a_host_that_fails_before_the_first_byte_is_passed_over(fault):
+    """The next host answers, and both calls are told."""
+    calls = Calls()
+    async with FakeOllama(behaviour=BEHAVIOURS[fault]) as bad, FakeOllama(loaded=False) as good:
+        bad.resident[FakeModel().name] = PATIENT.num_ctx
+        async with model_over(bad, good, settings=replace(QUICK, probe_s=0.3), on_call=calls) as model:
+            completion = await ask(model)
+
+    assert completion.text
+    assert calls.facts[-1].error_class == ""
+    assert calls.facts[-1].host.endswith(str(good.port))
+
+
+@pytest.mark.parametrize("fault", ["error-midway", "eof", "abort", "stall", "garbage"])
+async def test_after_the_first_byte_no_other_host_is_asked(fault):
+    """A half answer is a failure of the call: progress was shown, and tokens were paid for."""
+    async with (
+        FakeOllama(behaviour=BEHAVIOURS[fault]) as bad,
+        FakeOllama(loaded=False) as good,
+        model_over(bad, good, settings=QUICK if fault == "stall" else PATIENT) as model,
+    ):
+        with pytest.raises(ModelUnavailable):
+            await ask(model)
+
+    assert good.asked() == []
+
+
+@pytest.mark.parametrize("fault", ["bad-schema", "bad-option"])
+async def test_a_refused_request_is_not_carried_to_the_next_host(fault):
+    """What one Ollama calls a mistake is one for all."""
+    async with (
+        FakeOllama(behaviour=BEHAVIOURS[fault]) as first,
+        FakeOllama(loaded=False) as second,
+        model_over(first, second) as model,
+    ):
+        with pytest.raises(ModelRefused):
+            await ask(model)
+
+    assert second.asked() == []
+
+
+async def test_a_model_that_one_host_lacks_is_found_on_the_next():
+    """Hosts need not have the same models."""
+    async with (
+        FakeOllama(models=[FakeModel(name="other:1b")]) as without,
+        FakeOllama(loaded=False) as having,
+        model_over(without, having) as model,
+    ):
+        assert (await ask(model)).text
+        assert (await model.describe()).context_length == FakeModel().context_length
+
+
+async def test_a_model_is_missing_only_when_every_host_says_so():
+    """A host that is down may have it."""
+    other = [FakeModel(name="other:1b")]
+    async with (
+        FakeOllama(models=other) as first,
+        FakeOllama(models=other) as second,
+        model_over(first, second) as model,
+    ):
+        with pytest.raises(ModelMissing):
+            await ask(model)
+        await second.stop()
+        async with model_over(first, second) as model:
+            with pytest.raises(ModelUnavailable):
+                await ask(model)
+
+
+BREAKING = replace(PATIENT, breaker=BreakerPolicy(failures_max=2, open_s=30.0))
+
+
+@pytest.mark.parametrize("fault", ["busy", "rate-limit", "unauthorized", "crash"])
+async def test_repeated_failures_open_the_breaker_and_the_host_is_left_alone(fault):
+    """Overload, rate limits and rejected credentials count; after that no request goes out until the time is over."""
+    states: list[tuple[str, BreakerState]] = []
+    clock = Clock()
+    async with (
+        FakeOllama(behaviour=BEHAVIOURS[fault]) as server,
+        model_over(
+            server, settings=BREAKING, clock=clock, on_breaker=lambda host, state: states.append((host, state))
+        ) as model,
+    ):
+        for _ in range(2):
+            with pytest.raises((ModelUnavailable, HostRefused)):
+                await ask(model)
+        before = len(server.requests)
+        with pytest.raises(CircuitOpen) as refused:
+            await ask(model)
+        assert len(server.requests) == before
+        assert refused.value.retry_after_s == 30.0
+
+        server.behaviour = BEHAVIOURS["normal"]
+        clock.now = 31.0
+        assert (await ask(model)).text
+
+    label = f"127.0.0.1:{server.port}"
+    assert states == [(label, BreakerState.OPEN), (label, BreakerState.HALF_OPEN), (label, BreakerState.CLOSED)]
+
+
+async def test_refused_requests_do_not_open_the_breaker():
+    """A host that answers, if only with a refusal, works."""
+    states: list[BreakerState] = []
+    async with (
+        FakeOllama(behaviour=BEHAVIOURS["bad-schema"]) as server,
+        model_over(server, settings=BREAKING, on_breaker=lambda _host, state: states.append(state)) as model,
+    ):
+        for _ in range(4):
+            with pytest.raises(ModelRefused):
+                await ask(model)
+
+    assert states == []
+
+
+async def test_cancelled_calls_and_short_deadlines_do_not_open_the_breaker():
+    """Whoever leaves early says nothing about the host."""
+    states: list[BreakerState] = []
+    async with (
+        FakeOllama(behaviour=BEHAVIOURS["hang"]) as server,
+        model_over(server, settings=BREAKING, on_breaker=lambda _host, state: states.append(state)) as model,
+    ):
+        for number in range(1, 4):
+            call = asyncio.create_task(ask(model))
+            await server.until(asked_times(number))
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+            with pytest.raises(ModelUnavailable):
+                await ask(model, deadline_s=0.0)
+
+    assert states == []
+
+
+async def test_an_open_breaker_lets_the_other_host_answer():
+    """One dead host costs nothing once it is known."""
+    async with (
+        FakeOllama(behaviour=BEHAVIOURS["busy"]) as bad,
+        FakeOllama(loaded=False) as good,
+        model_over(bad, good, settings=BREAKING) as model,
+    ):
+        for _ in range(3):
+            bad.resident[FakeModel().name] = PATIENT.num_ctx
+            good.resident.clear()
+            assert (await ask(model)).text
+
+    assert len(bad.asked()) == 2
+    assert len(good.asked()) == 3
+
+
+async def test_one_call_at_a_time_goes_to_a_host():
+    """The limit is ours: Ollama's own line would be without bound and without order."""
+    async with FakeOllama(parallel=4) as server, model_over(server) as model:
+        await asyncio.gather(*(ask(model) for _ in range(4)))
+
+    assert server.working_most == 1
+
+
+async def test_a_higher_limit_lets_more_calls_through():
+    """The setting counts for each host."""
+    settings = replace(PATIENT, calls_max=2)
+    slow = replace(BEHAVIOURS["slow-headers"], headers_delay_s=0.1)
+    async with FakeOllama(parallel=4, behaviour=slow) as server, model_over(server, settings=settings) as model:
+        await asyncio.gather(*(ask(model) for _ in range(4)))
+
+    assert server.working_most == 2
+
+
+async def test_a_full_line_refuses_at_once():
+    """Waiting callers are bounded, and the host is not blamed."""
+    states: list[BreakerState] = []
+    settings = replace(BREAKING, queue_max=1)
+    async with (
+        FakeOllama(behaviour=BEHAVIOURS["hang"]) as server,
+        model_over(server, settings=settings, on_breaker=lambda _host, state: states.append(state)) as model,
+    ):
+        running = asyncio.create_task(ask(model))
+        await server.until(lambda fake: len(fake.asked()) == 1)
+        waiting = asyncio.create_task(ask(model))
+        await server.until(lambda fake: [r.path for r in fake.requests].count("/api/ps") == 2)
+        await asyncio.sleep(0)
+
+        for _ in range(3):
+            with pytest.raises(QueueFull):
+                await ask(model, deadline_s=1.0)
+
+        running.cancel()
+        waiting.cancel()
+        await asyncio.gather(running, waiting, return_exceptions=True)
+    assert states == []
+
+
+async def test_a_place_is_given_back_however_a_call_ends():
+    """Failures, deadlines and cancellations leave the place free for the next call."""
+    async with FakeOllama(behaviour=BEHAVIOURS["hang"]) as server, model_over(server) as model:
+        for number in range(1, 4):
+            call = asyncio.create_task(ask(model))
+            await server.until(asked_times(number))
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+        server.behaviour = BEHAVIOURS["normal"]
+
+        assert (await ask(model)).text
+
+
+async def test_waiting_in_line_ends_with_the_deadline():
+    """The caller's time counts from its call, not from its turn."""
+    settings = PATIENT
+    async with FakeOllama(behaviour=BEHAVIOURS["hang"]) as server, model_over(server, settings=settings) as model:
+        running = asyncio.create_task(ask(model))
+        await server.until(lambda fake: len(fake.asked()) == 1)
+
+        with pytest.raises(ModelUnavailable, match="were over"):
+            await ask(model, deadline_s=0.1)
+
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert len(server.asked()) == 1

@@ -1,0 +1,145 @@
+"""Ollama's wire without a network: lines out of packets, answers out of lines, signs of a cut prompt."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.models.model import ModelRefused, ModelUnavailable, PromptTruncated
+from service.models.ollama_wire import Answer, LineSplitter, chat_body, check_prompt_was_whole, load_body
+from tests.support.ollama_model import record_request
+
+
+def line(content: Any = "", **fields: Any) -> bytes:
+    return json.dumps({"message": {"role": "assistant", "content": content}, "done": False} | fields).encode()
+
+
+def final(**fields: Any) -> bytes:
+    return line(done=True, done_reason="stop", prompt_eval_count=30, eval_count=4, **fields)
+
+
+def answer_of(*lines: bytes) -> Answer:
+    answer = Answer("host:1")
+    for each in lines:
+        answer.add(each)
+    answer.check_complete()
+    return answer
+
+
+@given(texts=st.lists(st.text(min_size=1), max_size=8), cuts=st.lists(st.integers(0, 400), max_size=12))
+def test_lines_do_not_depend_on_where_packets_end(texts, cuts):
+    """Any split of the bytes, inside characters too, gives the same lines."""
+    expected = [json.dumps(text, ensure_ascii=False).encode() for text in texts]
+    wire = b"\n".join(expected)
+    edges = [0, *sorted(min(cut, len(wire)) for cut in cuts), len(wire)]
+    splitter = LineSplitter()
+
+    lines = [found for a, b in itertools.pairwise(edges) for found in splitter.feed(wire[a:b])]
+    lines += [rest] if (rest := splitter.end()) else []
+
+    assert lines == expected
+
+
+def test_a_line_without_end_is_given_up():
+    """Memory for one line is bounded."""
+    splitter = LineSplitter()
+    assert list(splitter.feed(b"x" * 8_000_000)) == []
+
+    with pytest.raises(ModelUnavailable):
+        list(splitter.feed(b"x"))
+
+
+def test_an_answer_joins_its_pieces_and_takes_counts_from_the_last_line():
+    """Content of all lines, figures of the final one."""
+    answer = answer_of(line('{"a"'), line(": 1}"), final())
+
+    assert (answer.text, answer.finish_reason, answer.input_tokens, answer.output_tokens) == ('{"a": 1}', "stop", 30, 4)
+
+
+def test_a_cut_answer_is_an_answer():
+    """`length` is the caller's to judge."""
+    assert answer_of(line('{"a"'), line(done=True, done_reason="length")).finish_reason == "length"
+
+
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        ([line("text")], ModelUnavailable),
+        ([line("text", done="true")], ModelUnavailable),
+        ([line(done=True, done_reason="load")], ModelUnavailable),
+        ([b"not JSON"], ModelUnavailable),
+        ([b"[1]"], ModelUnavailable),
+        ([b"\xff\xfe"], ModelUnavailable),
+        ([b"[" * 100_000], ModelUnavailable),
+        ([line(7)], ModelUnavailable),
+        ([line("text"), b'{"error": "unexpected server status: 1"}'], ModelUnavailable),
+        ([line("text"), b'{"error": {"type": "exceed_context_size_error"}}'], PromptTruncated),
+        ([line("", message={"content": "", "thinking": "hm"}), final()], ModelRefused),
+    ],
+)
+def test_an_answer_that_did_not_end_as_answers_end_is_a_failure(lines, error):
+    """No final line, garbage, an error line, thinking alone: each has its error type."""
+    with pytest.raises(error):
+        answer_of(*lines)
+
+
+def test_no_text_of_an_answer_is_in_an_error():
+    """Neither the message nor what it is chained to holds output of the model."""
+    with pytest.raises(ModelUnavailable) as failure:
+        answer_of(b'{"message": "the secret word')
+
+    assert "secret" not in repr(failure.value)
+    assert failure.value.__context__ is None
+
+
+def test_an_answer_of_any_length_is_bounded():
+    """A server that ignores num_predict is cut off."""
+    answer = Answer("host:1")
+
+    for _ in range(10):
+        answer.add(line("x" * 100_000))
+
+    with pytest.raises(ModelUnavailable):
+        answer.add(line("x"))
+
+
+def test_load_and_call_ask_for_the_same_runner():
+    """Another window or shift in one of them would make the server load the model twice."""
+    load = json.loads(load_body(model="m", num_ctx=4_096))
+    chat = json.loads(chat_body(record_request(), model="m", num_ctx=4_096, think=None))
+
+    assert load["options"] == {"num_ctx": chat["options"]["num_ctx"]}
+    assert load["shift"] is chat["shift"] is False
+    assert load["messages"] == []
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "expected"),
+    [
+        (1_000, 1_000),
+        (1_100, 1_000),
+        (620, 1_000),
+        (2_050, 2_100),
+        (2_050, 2_000),
+        (4_000, 3_900),
+        (20, 0),
+    ],
+)
+def test_a_plausible_count_passes(evaluated, expected):
+    """Templates add tokens, estimates err: neither is a cut prompt."""
+    check_prompt_was_whole("host:1", evaluated=evaluated, expected=expected, num_ctx=4_096)
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "expected"),
+    [(590, 1_000), (2_050, 2_400), (2_050, 5_000), (2_051, 2_600), (4_096, 4_096), (4_096, 9_000)],
+)
+def test_a_count_that_betrays_a_cut_is_refused(evaluated, expected):
+    """Far below our count, at half the window plus two, or the whole window."""
+    with pytest.raises(PromptTruncated):
+        check_prompt_was_whole("host:1", evaluated=evaluated, expected=expected, num_ctx=4_096)

@@ -1,0 +1,310 @@
+"""Settings: precedence, origins, and everything wrong said at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from service.config import ConfigError, Configuration, Origin, known_settings, load
+from service.domain.policy import Policy
+from service.settings import Settings, is_local_address
+
+
+def problems_of(environ=None, *, flags=None, config_path=None) -> dict[str, str]:
+    with pytest.raises(ConfigError) as refused:
+        load(environ or {}, flags=flags, config_path=config_path)
+    return {problem.field: str(problem) for problem in refused.value.problems}
+
+
+def shown(configuration: Configuration) -> dict[str, tuple[str, str]]:
+    return {name: (value, str(origin)) for name, value, origin in configuration.shown()}
+
+
+@pytest.fixture
+def config_file(tmp_path: Path):
+    def write(text: str) -> Path:
+        path = tmp_path / "abridged.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_without_any_source_every_setting_has_its_default():
+    """An empty environment is a working configuration."""
+    configuration = load({})
+
+    assert configuration.settings == Settings()
+    assert set(configuration.origins.values()) == {Origin("default")}
+
+
+def test_the_default_policy_is_the_domains():
+    """Policy defaults are written once, in the domain."""
+    assert load({}).settings.policy_for("ollama:any") == Policy()
+
+
+def test_a_flag_wins_over_environment_over_file_over_default(config_file):
+    """The four sources in their order, each value with its origin."""
+    path = config_file("[policy]\nmin_messages = 30\npreserve_recent = 8\n[log]\nbackend = 'memory'\n")
+    environ = {"ABRIDGED_POLICY__MIN_MESSAGES": "20", "ABRIDGED_POLICY__PRESERVE_RECENT": "9"}
+
+    configuration = load(environ, flags={"policy.min_messages": "10"}, config_path=path)
+
+    assert configuration.settings.policy.min_messages == 10
+    assert configuration.settings.policy.preserve_recent == 9
+    assert configuration.settings.log.backend == "memory"
+    assert shown(configuration)["policy.min_messages"] == ("10", "flag policy.min_messages")
+    assert shown(configuration)["policy.preserve_recent"] == ("9", "environment ABRIDGED_POLICY__PRESERVE_RECENT")
+    assert shown(configuration)["log.backend"] == ('"memory"', f"file {path}")
+    assert shown(configuration)["policy.min_gain"] == ("0.2", "default")
+
+
+def test_the_environment_can_name_the_file_and_the_flag_wins(config_file, tmp_path):
+    """`ABRIDGED_CONFIG` is read when `--config` is absent."""
+    path = config_file("[ollama]\nnum_ctx = 4096\n")
+
+    assert load({"ABRIDGED_CONFIG": str(path)}).settings.ollama.num_ctx == 4096
+    assert load({"ABRIDGED_CONFIG": str(tmp_path / "none")}, config_path=path).settings.ollama.num_ctx == 4096
+
+
+def test_standard_variables_are_read_as_they_are():
+    """Ours wins over the standard one, and `SUMMARY_MODEL` over `LLM_MODEL`."""
+    standard = {"OLLAMA_HOST": "gpu-box:11435", "LLM_MODEL": "llama3.2", "OLLAMA_API_KEY": "k"}
+
+    settings = load(standard).settings
+    assert settings.ollama.hosts == ("gpu-box:11435",)
+    assert settings.ollama.api_key is not None
+    assert settings.ollama.api_key.get_secret_value() == "k"
+    assert settings.summarizer.models == ("ollama:llama3.2",)
+    assert load({**standard, "SUMMARY_MODEL": "qwen3:4b"}).settings.summarizer.models == ("ollama:qwen3:4b",)
+    ours = {**standard, "SUMMARY_MODEL": "x", "ABRIDGED_SUMMARIZER__MODELS": "ollama:a, extractive"}
+    assert load(ours).settings.summarizer.models == ("ollama:a", "extractive")
+
+
+def test_lists_are_written_with_commas_and_tables_as_json():
+    """What a variable can hold, it can hold readably."""
+    environ = {
+        "ABRIDGED_SERVER__LISTEN": "127.0.0.1:0,unix:/run/a.sock",
+        "ABRIDGED_TOKENS__CONTEXT_LENGTHS": '{"ollama:qwen*": 32768}',
+        "ABRIDGED_SERVER__TOKENS": '[{"token": "t", "namespace": "shop"}]',
+    }
+
+    settings = load(environ).settings
+
+    assert settings.server.listen == ("127.0.0.1:0", "unix:/run/a.sock")
+    assert settings.tokens.context_lengths == {"ollama:qwen*": 32768}
+    assert settings.server.tokens[0].namespace == "shop"
+    assert problems_of({"ABRIDGED_SERVER__TOKENS": "[{"}).keys() == {"server.tokens"}
+
+
+@pytest.mark.parametrize("name", ["ABRIDGED_POLICY__TRIGER_TOKEN_RATIO", "ABRIDGED_POLICY_TRIGGER_TOKEN_RATIO"])
+def test_an_unknown_variable_is_refused_with_the_nearest_name(name):
+    """A misspelt variable never passes in silence."""
+    with pytest.raises(ConfigError, match="did you mean ABRIDGED_POLICY__TRIGGER_TOKEN_RATIO"):
+        load({name: "0.8"})
+
+
+def test_an_unknown_key_of_the_file_is_refused_with_the_nearest_name(config_file):
+    """At the top, in a group, and within a table."""
+    path = config_file("""
+        [polcy]
+        enabled = true
+        [log]
+        pth = "x"
+        [policy_by_model."ollama:*"]
+        min_gian = 0.3
+    """)
+
+    found = problems_of(config_path=path)
+
+    assert "did you mean policy?" in found["polcy"]
+    assert "did you mean log.path?" in found["log.pth"]
+    found = problems_of(config_path=config_file('[policy_by_model."ollama:*"]\nmin_gian = 0.3\n'))
+    assert "did you mean min_gain?" in found["policy_by_model.ollama:*.min_gian"]
+
+
+def test_everything_wrong_is_said_at_once_with_field_and_origin(config_file):
+    """One start shows all mistakes, from all sources."""
+    path = config_file("[policy]\nmin_gain = 3\n[summarizer]\nmodels = ['qwen2.5:3b']\n")
+    environ = {"ABRIDGED_OLLAMA__NUM_CTX": "many", "ABRIDGED_NOTHING": "1"}
+
+    found = problems_of(environ, flags={"server.listen": "nowhere", "log.pth": "x"}, config_path=path)
+
+    assert list(found) == [
+        "",
+        "log.pth",
+        "server.listen[0]",
+        "policy.min_gain",
+        "summarizer.models[0]",
+        "ollama.num_ctx",
+    ]
+    assert "ABRIDGED_NOTHING" in found[""]
+    assert found["policy.min_gain"].endswith(f"(file {path})")
+    assert found["ollama.num_ctx"].endswith("(environment ABRIDGED_OLLAMA__NUM_CTX)")
+    assert found["server.listen[0]"].endswith("(flag server.listen)")
+    assert "did you mean 'ollama:qwen2.5:3b'?" in found["summarizer.models[0]"]
+
+
+def test_a_policy_that_cannot_work_is_refused_at_start_with_its_origin():
+    """Cross-field rules are the domain's, and they hold for every row of the table."""
+    found = problems_of({"ABRIDGED_POLICY__RESET_TOKEN_RATIO": "0.9"})
+    assert found["policy.reset_token_ratio"].endswith("(environment ABRIDGED_POLICY__RESET_TOKEN_RATIO)")
+
+    table = {"policy_by_model": {"ollama:small*": {"tail_token_ratio": 0.69}}}
+    assert "policy_by_model.ollama:small*.tail_token_ratio" in problems_of(flags=table)
+
+
+def test_the_first_matching_row_of_the_table_decides():
+    """Only the fields that the row names differ from the default."""
+    table = {"ollama:qwen*": {"preserve_recent": 12}, "ollama:*": {"preserve_recent": 3, "min_messages": 5}}
+
+    settings = load({}, flags={"policy.min_messages": 40, "policy_by_model": table}).settings
+
+    assert settings.policy_for("ollama:qwen3:4b").preserve_recent == 12
+    assert settings.policy_for("ollama:qwen3:4b").min_messages == 40
+    assert settings.policy_for("ollama:phi4").min_messages == 5
+    assert settings.policy_for("openai:gpt").preserve_recent == Policy().preserve_recent
+
+
+def test_a_policy_field_that_clients_may_set_must_exist():
+    """The allow list names policy fields and nothing else."""
+    assert "client_policy_fields" in problems_of({"ABRIDGED_CLIENT_POLICY_FIELDS": "min_gain,endpoint"})
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:7420", ":7420", "[::]:7420", "10.0.0.7:7420", "sidecar.example:7420"])
+def test_an_open_grpc_address_without_a_token_is_refused(address):
+    """Beyond loopback somebody else can connect, so there must be a token."""
+    found = problems_of({"ABRIDGED_SERVER__LISTEN": f"127.0.0.1:7420,{address}"})
+    assert "set server.tokens" in found["server.listen"]
+    assert found["server.listen"].endswith("(environment ABRIDGED_SERVER__LISTEN)")
+
+    grant = '[{"token": "secret"}]'
+    settings = load({"ABRIDGED_SERVER__LISTEN": address, "ABRIDGED_SERVER__TOKENS": grant}).settings
+    assert settings.server.listen == (address,)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "localhost:1", "unix:/run/a.sock"])
+def test_a_local_address_needs_no_token(address):
+    """Loopback in every spelling, and unix sockets."""
+    assert is_local_address(address)
+    assert load({"ABRIDGED_SERVER__LISTEN": address}).settings.server.listen == (address,)
+
+
+@pytest.mark.parametrize("address", ["7420", "localhost:", "localhost:70000", "::1:7420", "unix:relative.sock", "a:-1"])
+def test_what_is_no_address_is_refused(address):
+    """Before anything is bound."""
+    assert "server.listen[0]" in problems_of({"ABRIDGED_SERVER__LISTEN": address})
+
+
+def test_the_http_port_is_tcp_or_nothing():
+    """Probes and scrapes come over TCP; an empty address closes the port."""
+    assert "server.http_listen" in problems_of({"ABRIDGED_SERVER__HTTP_LISTEN": "unix:/run/a.sock"})
+    assert load({"ABRIDGED_SERVER__HTTP_LISTEN": ""}).settings.server.http_listen == ""
+
+
+@pytest.mark.parametrize("model", ["qwen2.5:3b", "ollama", "ollama:", "openai:gpt", ""])
+def test_a_model_without_a_known_provider_or_a_name_is_refused(model):
+    """What is not built yet is refused at start, not at the first pass."""
+    assert "summarizer.models[0]" in problems_of(flags={"summarizer.models": [model]})
+
+
+def test_secrets_come_from_files_and_are_never_shown(tmp_path):
+    """Tokens and keys are read from the file that is named, and printed nowhere."""
+    (tmp_path / "token").write_text("hunter2\n")
+    (tmp_path / "key").write_text("swordfish\n")
+    grants = json.dumps([{"token_file": str(tmp_path / "token"), "scopes": ["read"]}])
+    environ = {"ABRIDGED_SERVER__TOKENS": grants, "ABRIDGED_OLLAMA__API_KEY_FILE": str(tmp_path / "key")}
+
+    configuration = load(environ)
+
+    token, key = configuration.settings.server.tokens[0].token, configuration.settings.ollama.api_key
+    assert token is not None and token.get_secret_value() == "hunter2"
+    assert key is not None and key.get_secret_value() == "swordfish"
+    printed = repr(configuration) + str(configuration.shown())
+    assert "hunter2" not in printed
+    assert "swordfish" not in printed
+    assert shown(configuration)["ollama.api_key"] == ('"(secret)"', "environment ABRIDGED_OLLAMA__API_KEY_FILE")
+
+
+def test_a_secret_in_two_spellings_is_refused_unless_a_later_source_replaces_it(config_file, tmp_path):
+    """The same source may not say it twice; a later source may say it differently."""
+    (tmp_path / "key").write_text("from-the-file")
+    twice = {"ABRIDGED_OLLAMA__API_KEY": "a", "ABRIDGED_OLLAMA__API_KEY_FILE": str(tmp_path / "key")}
+    assert "ollama.api_key_file" in problems_of(twice)
+
+    path = config_file("[ollama]\napi_key = 'in-toml'\n")
+    key = load({"ABRIDGED_OLLAMA__API_KEY_FILE": str(tmp_path / "key")}, config_path=path).settings.ollama.api_key
+    assert key is not None and key.get_secret_value() == "from-the-file"
+
+
+def test_a_secret_file_that_cannot_be_used_is_refused_by_name(tmp_path):
+    """Missing, empty and binary files, and a grant with both or neither."""
+    (tmp_path / "empty").write_text(" \n")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    grants = [
+        {"token_file": str(tmp_path / "none")},
+        {"token_file": str(tmp_path / "empty")},
+        {"token_file": str(tmp_path / "binary")},
+        {"token_file": str(tmp_path / "empty"), "token": "t"},
+        {"namespace": "shop"},
+    ]
+
+    found = problems_of(flags={"server.tokens": grants})
+
+    names = [f"server.tokens[{index}].token_file" for index in range(4)]
+    assert set(found) == {*names, "server.tokens[4].token"}
+
+
+def test_no_message_repeats_a_value():
+    """An error goes to the log and the terminal; the value in it could be a secret."""
+    environ = {
+        "ABRIDGED_SERVER__TOKENS": '[{"token": "hunter2", "scopes": ["hunter3"]}]',
+        "ABRIDGED_OLLAMA__NUM_CTX": "hunter4",
+    }
+
+    with pytest.raises(ConfigError) as refused:
+        load(environ)
+
+    assert "hunter" not in str(refused.value)
+    with pytest.raises(ValueError, match="num_ctx") as raw:
+        Settings.model_validate({"ollama": {"num_ctx": "hunter5"}})
+    assert "hunter" not in str(raw.value)
+
+
+def test_variables_that_kubernetes_adds_for_a_service_are_ignored():
+    """A Service called `abridged` must not keep its own pods from starting."""
+    links = {
+        "ABRIDGED_SERVICE_HOST": "10.0.0.1",
+        "ABRIDGED_SERVICE_PORT": "7420",
+        "ABRIDGED_SERVICE_PORT_GRPC": "7420",
+        "ABRIDGED_PORT": "tcp://10.0.0.1:7420",
+        "ABRIDGED_PORT_7420_TCP": "tcp://10.0.0.1:7420",
+        "ABRIDGED_PORT_7420_TCP_ADDR": "10.0.0.1",
+    }
+
+    assert load(links).settings == Settings()
+
+
+def test_a_file_that_is_missing_or_no_toml_is_refused(config_file, tmp_path):
+    """With its path, and without a traceback."""
+    assert "cannot be read" in problems_of(config_path=tmp_path / "none.toml")[""]
+    assert "is no TOML" in problems_of(config_path=config_file("[policy\n"))[""]
+
+
+def test_settings_cannot_be_changed_after_the_start():
+    """Frozen, groups included."""
+    settings = load({}).settings
+
+    with pytest.raises(ValueError, match="frozen"):
+        settings.policy.min_messages = 1
+
+
+def test_every_setting_has_help_a_default_and_its_own_variable():
+    """The table is the documentation."""
+    table = known_settings()
+
+    assert all(setting.field.description for setting in table)
+    assert not [setting.name for setting in table if setting.field.is_required()]
+    assert len({setting.variable for setting in table}) == len(table)
