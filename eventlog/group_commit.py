@@ -45,7 +45,7 @@ class GroupCommit:
     """Hands groups of appends to `commit`, one at a time, and their outcomes to their mailboxes.
 
     `commit` answers an outcome for each append and does not raise; `after` runs when the outcomes of a group are out;
-    `idle` runs once when nothing has come for IDLE_AFTER_S. `failed` hears of a bug in any of them, after which every
+    `idle` runs once when nothing has come for `idle_after_s`. `failed` hears of a bug in any of them, after which every
     append is refused.
     """
 
@@ -56,11 +56,13 @@ class GroupCommit:
         after: Callable[[], None],
         idle: Callable[[], None],
         failed: Callable[[Exception], None],
+        idle_after_s: float = IDLE_AFTER_S,
     ) -> None:
         self._commit = commit
         self._after = after
         self._idle = idle
         self._failed = failed
+        self._idle_after_s = idle_after_s
         self._changed = threading.Condition(threading.Lock())
         self._queue: deque[_Posted] = deque()
         self._queued_events = 0
@@ -116,7 +118,7 @@ class GroupCommit:
     def _take(self) -> list[_Posted]:
         """The next group; empty when the log was closed and nothing is left."""
         with self._changed:
-            idle_timeout: float | None = IDLE_AFTER_S
+            idle_timeout: float | None = self._idle_after_s
             while not self._queue and self._refusal is None:
                 self._waiting = True
                 came = self._changed.wait(idle_timeout)

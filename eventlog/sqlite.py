@@ -112,7 +112,7 @@ class SqliteEventLog:
         in the writer's thread, of an error after which every append is refused: the process should stop and start
         again. Raises LogLocked, LogUnsafe, LogCorrupt, LogFull or LogUnavailable.
         """
-        path = Path(os.path.abspath(path)).resolve()
+        path = path.resolve()
         with ExitStack() as resources, _opening(path):
             if not allow_network_file_system and MOUNTINFO.exists():
                 refuse_network_file_system(path, MOUNTINFO.read_text(errors="surrogateescape"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import uuid
 from collections.abc import Callable
@@ -105,15 +104,6 @@ def identity_of(
     identity = LogIdentity(uuid.UUID(bytes=random_bytes(16), version=4).hex, random_bytes(KEY_BYTES))
     connection.execute(insert(log).values(log_id=identity.log_id, key=identity.key, created_us=clock_us()))
     return identity
-
-
-def sync_directory(path: Path) -> None:
-    """Make a new file's name as durable as its content."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _connected(address: str, settings: dict[str, int | str], *, uri: bool) -> sqlite3.Connection:

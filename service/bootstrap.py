@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 
@@ -31,6 +32,7 @@ from service.api.conversation_servicer import ConversationServicer, RequestLimit
 from service.api.edge import METHOD_SCOPES, Edge, EdgeLimits
 from service.api.event_log_servicer import EventLogServicer
 from service.api.http import HttpServer, health_routes, metrics_route
+from service.api.readiness import log_checks, model_check
 from service.api.server import GrpcServer, Servicers
 from service.api.server_info_servicer import ServerFacts, ServerInfoServicer
 from service.api.validation import Validation
@@ -48,27 +50,25 @@ from service.domain.conversation import Conversation
 from service.domain.decide import ChangeSettings
 from service.domain.errors import DomainError
 from service.domain.events import Event
+from service.domain.prompt import CHAIN_TEMPLATE, PromptTemplate, template_from_text
 from service.domain.tokens import TokenCounter
-from service.models.model import ModelError, SummaryModel
+from service.models.model import SummaryModel
 from service.models.retry import RetryPolicy
 from service.policies import Policies
 from service.projections import ConversationTable, MemoryConversationTable, SqlConversationTable
 from service.providers import Providers, host_labels
 from service.settings import Settings
 from service.summarizer.ask import AskerSettings
+from service.summarizer.pass_maker import PassMaker, Surroundings
 from service.summarizer.progress import ProgressBoard
-from service.summarizer.reactor import PassMaker, Reactor, ReactorLimits
-from service.summarizer.report import PassReport, Telemetry, TracedModel
-from service.summarizer.summary_pass import PassSettings, SummaryPass
+from service.summarizer.reactor import Reactor, ReactorLimits
+from service.summarizer.report import Telemetry, TracedModel
 from service.tokenizers.choice import counter_named
 from service.version import VERSION
 
 __all__ = ["Running", "run", "serve"]
 
 READ_THREADS = 4
-EXTRACTIVE_INPUT_TOKENS = 100_000_000
-"""The extractive summarizer reads a source of any length in one go."""
-
 TIMED_METHODS = (
     "abridged.v1.ConversationService/AppendMessages",
     "abridged.v1.ConversationService/GetContext",
@@ -109,7 +109,8 @@ async def serve(
     """Serve until `stop` is set; `ready` hears when calls are taken.
 
     Raises EventLogError when the log cannot be opened, AddressTaken when an address cannot be listened at, and
-    TracingMisconfigured, AddressError, ScriptError or TokenizerMissing for settings that cannot be carried out.
+    TracingMisconfigured, AddressError, ScriptError, TokenizerMissing, or InvalidPolicy or OSError for a prompt file,
+    when settings cannot be carried out.
     """
     async with AsyncExitStack() as resources:
         sidecar = await _assembled(settings, environ, resources, stop)
@@ -195,9 +196,10 @@ async def _assembled(
     )
     board = ProgressBoard()
     telemetry = Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content)
+    model = TracedModel(providers.preferred(settings.summarizer.models), tracing)
     reactor = Reactor(
         conversations,
-        maker=_maker(settings, providers, counter, tracing, log.log_id),
+        maker=_maker(settings, model, providers.extractive(), counter),
         telemetry=telemetry,
         limits=ReactorLimits(settings.summarizer.concurrent_passes, settings.summarizer.queue_max),
     )
@@ -242,7 +244,7 @@ async def _assembled(
     return _Sidecar(
         settings=settings,
         grpc=GrpcServer(servicers, edge, stopping=stopping),
-        http=_http(settings, metrics, log, started),
+        http=_http(settings, metrics, log, model, started),
         reactor=reactor,
         table=table,
         log=log,
@@ -295,61 +297,23 @@ def _open_log(
     return log, table
 
 
-def _maker(
-    settings: Settings, providers: Providers, counter: TokenCounter, tracing: Tracing, log_id: str
-) -> PassMaker:
-    model = TracedModel(providers.preferred(settings.summarizer.models), tracing)
-    extractive = providers.extractive()
-    rng = random.Random()
-    asking = AskerSettings(
-        temperature=settings.summarizer.temperature,
-        seed=settings.summarizer.seed,
-        retry=RetryPolicy(
-            attempts_max=settings.summarizer.retries + 1,
-            delay_base_s=settings.summarizer.backoff_base_ms / 1_000,
+def _maker(settings: Settings, model: SummaryModel, extractive: SummaryModel, counter: TokenCounter) -> PassMaker:
+    summarizer = settings.summarizer
+    retry = RetryPolicy(attempts_max=summarizer.retries + 1, delay_base_s=summarizer.backoff_base_ms / 1_000)
+    return PassMaker(
+        model,
+        extractive,
+        asking=AskerSettings(summarizer.temperature, summarizer.seed, retry, summarizer.deadline_s),
+        template=_template(summarizer.prompt_file),
+        window_default=settings.ollama.num_ctx,
+        surroundings=Surroundings(
+            counter, time.monotonic, _now_us, asyncio.sleep, random.Random(), secrets.token_bytes(16)
         ),
     )
 
-    def summary_pass(summarizer: SummaryModel, report: PassReport, input_tokens_max: int) -> SummaryPass:
-        return SummaryPass(
-            summarizer,
-            settings=PassSettings(asking, settings.summarizer.deadline_s, input_tokens_max),
-            counter=counter,
-            observer=report,
-            clock_s=time.monotonic,
-            now_us=_now_us,
-            sleep=asyncio.sleep,
-            rng=rng,
-        )
 
-    async def by_model(report: PassReport) -> SummaryPass:
-        return summary_pass(model, report, await _input_tokens_max(model, settings))
-
-    async def available() -> bool:
-        try:
-            await model.describe()
-        except ModelError:
-            return False
-        return True
-
-    return PassMaker(
-        model_name=model.name,
-        model=by_model,
-        fallback=lambda report: summary_pass(extractive, report, EXTRACTIVE_INPUT_TOKENS),
-        available=available,
-        hash_key=secrets.token_bytes(16),
-    )
-
-
-async def _input_tokens_max(model: SummaryModel, settings: Settings) -> int:
-    """What prompt and answer may take together; the setting, when the model cannot be asked now."""
-    if model.name.startswith("extractive:"):
-        return EXTRACTIVE_INPUT_TOKENS
-    try:
-        description = await model.describe()
-    except ModelError:
-        return settings.ollama.num_ctx
-    return description.window or description.context_length or settings.ollama.num_ctx
+def _template(path: Path | None) -> PromptTemplate:
+    return CHAIN_TEMPLATE if path is None else template_from_text(path.stem, path.read_text(encoding="utf-8"))
 
 
 def _chat_models(
@@ -387,17 +351,14 @@ def _chat_models(
     return models
 
 
-def _http(settings: Settings, metrics: Metrics, log: EventLog, started: asyncio.Event) -> HttpServer | None:
+def _http(
+    settings: Settings, metrics: Metrics, log: EventLog, model: SummaryModel, started: asyncio.Event
+) -> HttpServer | None:
     if not settings.server.http_listen:
         return None
-
-    async def log_reads() -> str:
-        await asyncio.to_thread(log.read_all, after=0, limit=1)
-        return ""
-
     host, _, port = settings.server.http_listen.rpartition(":")
-    routes = health_routes(started=started.is_set, ready={"log": log_reads}, details={}) | metrics_route(metrics)
-    return HttpServer(host.strip("[]"), int(port), routes=routes)
+    health = health_routes(started=started.is_set, ready=log_checks(log), details={"model": model_check(model)})
+    return HttpServer(host.strip("[]"), int(port), routes=health | metrics_route(metrics))
 
 
 def _facts(settings: Settings, log: EventLog) -> ServerFacts:
@@ -420,7 +381,8 @@ def _facts(settings: Settings, log: EventLog) -> ServerFacts:
 
 def _labels(settings: Settings) -> MetricLabels:
     return MetricLabels(
-        models=(*settings.summarizer.models, "extractive:default"),
+        # The first names get series of their own: the model that is wanted, and what stands in for it.
+        models=tuple(dict.fromkeys((settings.summarizer.models[0], "extractive:default", *settings.summarizer.models))),
         hosts=host_labels(settings.ollama),
         methods=tuple(METHOD_SCOPES),
         timed_methods=TIMED_METHODS,

@@ -41,5 +41,6 @@ class CommitReport:
         types = [event.type for commit in self._group for event in commit.events]
         traceparents = tuple({c.events[0].trace_context: None for c in self._group if c.events[0].trace_context})
         self._group = ()
-        self._metrics.commit(types, seconds=(ended_ns - self._began_ns) / 1e9)
+        sampled = next((t[3:35] for t in traceparents if t.endswith("-01")), "")
+        self._metrics.commit(types, seconds=(ended_ns - self._began_ns) / 1e9, trace_id=sampled)
         self._tracing.record_commit(BatchCommitted(self._began_ns, ended_ns, len(types), traceparents))

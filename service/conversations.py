@@ -266,6 +266,4 @@ def _sent(request: AppendRequest) -> SentMessages:
 
 
 def _placed(request: AppendRequest, known: dict[str, int], fresh: dict[str, Placed]) -> tuple[Placed, ...]:
-    return tuple(
-        fresh.get(m.id) or Placed(m.id, known[m.id], already_appended=True) for m in request.messages
-    )
+    return tuple(fresh.get(m.id) or Placed(m.id, known[m.id], already_appended=True) for m in request.messages)

@@ -126,7 +126,7 @@ class Projected:
 class ConversationTable(Protocol):
     """Rows by conversation. `project` is the append hook; the reads may run in any thread."""
 
-    def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
+    def project(self, _transaction: Any, committed: Sequence[Committed], /) -> None:
         """Fold the committed events and write the rows; an exception rolls the commit back."""
         ...
 
@@ -182,7 +182,7 @@ class MemoryConversationTable:
         self._view = view
         self._rows: dict[tuple[str, str], Row] = {}
 
-    def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
+    def project(self, _transaction: Any, committed: Sequence[Committed]) -> None:
         """See ConversationTable."""
         self._rows.update(_project(committed, self._view))
 

@@ -234,11 +234,16 @@ class SummarizerSettings(_Group):
         default=("ollama:qwen2.5:3b",),
         description="`provider:model` in order of preference; the next one serves when a model is missing.",
     )
+    prompt_file: Path | None = Field(
+        default=None,
+        description="A prompt of your own: system text, a line `--- user ---`, user text, with the placeholders "
+        "`{{meta}} {{previous}} {{transcript}} {{summary_tokens_max}}`. A bad one is refused at start.",
+    )
     temperature: float = Field(default=0.2, ge=0, le=2, description="Sampling temperature.")
     seed: int = Field(
         default=7, ge=0, le=2_147_483_647, description="First seed; a repair or a redone range takes others."
     )
-    deadline_s: Seconds = Field(default=120.0, description="All calls and retries of one pass, in seconds.")
+    deadline_s: Seconds = Field(default=120.0, description="One question to a model with its retries, in seconds.")
     retries: int = Field(default=1, ge=0, le=10, description="Retries of a transport error.")
     backoff_base_ms: int = Field(
         default=250, ge=1, le=60_000, description="First pause before a retry, in milliseconds."

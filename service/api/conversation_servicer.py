@@ -13,8 +13,8 @@ from service.api import wire
 from service.api.auth import current_caller
 from service.api.context import ContextQuery, context_of, over_limit
 from service.api.watch import Watching, watch
-from service.chat_models import ChatModels
 from service.changes import Changes
+from service.chat_models import ChatModels
 from service.codec.values import record_to_proto
 from service.conversations import AppendRequest, Conversations
 from service.domain.conversation import Conversation, lineage, record_named
@@ -73,7 +73,9 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         self._new_id = new_id
         self._token_key = token_key
 
-    async def AppendMessages(self, request: _pb.AppendMessagesRequest, context: Any) -> _pb.AppendMessagesResponse:  # noqa: N802  # the contract's name
+    async def AppendMessages(
+        self, request: _pb.AppendMessagesRequest, context: Any
+    ) -> _pb.AppendMessagesResponse:  # the contract's name
         key = _key(request.conversation_id)
         messages = wire.messages_of(
             request,
@@ -98,9 +100,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             state = await self._waited(key, state, wire.seconds(request.wait), context)
         return _pb.AppendMessagesResponse(
             messages=[
-                _pb.AppendedMessage(
-                    id=m.id, number=m.number, position=m.position, already_appended=m.already_appended
-                )
+                _pb.AppendedMessage(id=m.id, number=m.number, position=m.position, already_appended=m.already_appended)
                 for m in appended.messages
             ],
             message_version=appended.state.message_version,
@@ -108,7 +108,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             summarization=None if plan is None else _pass(state, plan.pass_id) or wire.pending_pass(plan, since_us),
         )
 
-    async def GetContext(self, request: _pb.GetContextRequest, context: Any) -> _pb.GetContextResponse:  # noqa: N802
+    async def GetContext(self, request: _pb.GetContextRequest, context: Any) -> _pb.GetContextResponse:
         key = _key(request.conversation_id)
         state = await self._conversations.state(key)
         if state.message_version < request.min_version:
@@ -130,13 +130,11 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         query = ContextQuery.of(request, default_role=policy.summary_role)
         return await context_of(self._conversations, key, state, query, policy)
 
-    async def GetConversation(  # noqa: N802
-        self, request: _pb.GetConversationRequest, context: Any
-    ) -> _pb.GetConversationResponse:
+    async def GetConversation(self, request: _pb.GetConversationRequest, context: Any) -> _pb.GetConversationResponse:
         state = await self._conversations.state(_key(request.conversation_id))
         return _pb.GetConversationResponse(conversation=self._view(state))
 
-    async def ListConversations(  # noqa: N802
+    async def ListConversations(
         self, request: _pb.ListConversationsRequest, context: Any
     ) -> _pb.ListConversationsResponse:
         namespace = current_caller().namespace
@@ -157,7 +155,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             next_page_token=token,
         )
 
-    async def UpdateConversation(  # noqa: N802
+    async def UpdateConversation(
         self, request: _pb.UpdateConversationRequest, context: Any
     ) -> _pb.UpdateConversationResponse:
         def command(state: Conversation) -> ChangeSettings:
@@ -175,7 +173,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             conversation=self._view(state), summarization=_current_pass(state) if triggered else None
         )
 
-    async def ReportUsage(self, request: _pb.ReportUsageRequest, context: Any) -> _pb.ReportUsageResponse:  # noqa: N802
+    async def ReportUsage(self, request: _pb.ReportUsageRequest, context: Any) -> _pb.ReportUsageResponse:
         state, _ = await self._conversations.execute(
             _key(request.conversation_id),
             lambda _: ReportUsage(
@@ -188,7 +186,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         )
         return _pb.ReportUsageResponse(usage=wire.usage_of(state))
 
-    async def SummarizeConversation(  # noqa: N802
+    async def SummarizeConversation(
         self, request: _pb.SummarizeConversationRequest, context: Any
     ) -> _pb.SummarizeConversationResponse:
         key = _key(request.conversation_id)
@@ -206,7 +204,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             summarization=_pass(state, plan.pass_id) or wire.pending_pass(plan, since_us)
         )
 
-    async def GetSummarization(  # noqa: N802
+    async def GetSummarization(
         self, request: _pb.GetSummarizationRequest, context: Any
     ) -> _pb.GetSummarizationResponse:
         state = await self._conversations.state(_key(request.conversation_id))
@@ -215,7 +213,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             raise PassNotFound(request.summarization_id)
         return _pb.GetSummarizationResponse(summarization=found)
 
-    async def ListSummarizations(  # noqa: N802
+    async def ListSummarizations(
         self, request: _pb.ListSummarizationsRequest, context: Any
     ) -> _pb.ListSummarizationsResponse:
         state = await self._conversations.state(_key(request.conversation_id))
@@ -226,16 +224,14 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             summarizations=[*first, *(wire.ended_pass(state.passes[i]) for i in places)], next_page_token=token
         )
 
-    async def ListSummaries(  # noqa: N802
-        self, request: _pb.ListSummariesRequest, context: Any
-    ) -> _pb.ListSummariesResponse:
+    async def ListSummaries(self, request: _pb.ListSummariesRequest, context: Any) -> _pb.ListSummariesResponse:
         state = await self._conversations.state(_key(request.conversation_id))
         places, token = self._page("summaries", request, len(state.records))
         return _pb.ListSummariesResponse(
             summaries=[record_to_proto(state.records[i]) for i in places], next_page_token=token
         )
 
-    async def GetSummary(self, request: _pb.GetSummaryRequest, context: Any) -> _pb.GetSummaryResponse:  # noqa: N802
+    async def GetSummary(self, request: _pb.GetSummaryRequest, context: Any) -> _pb.GetSummaryResponse:
         state = await self._conversations.state(_key(request.conversation_id))
         record = record_named(state, request.summary_id)
         if record is None:
@@ -243,7 +239,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         live = any(r.id == record.id for r in lineage(state))
         return _pb.GetSummaryResponse(summary=record_to_proto(record), live=live)
 
-    async def WatchConversation(  # noqa: N802
+    async def WatchConversation(
         self, request: _pb.WatchConversationRequest, context: Any
     ) -> AsyncIterator[_pb.WatchConversationResponse]:
         key = _key(request.conversation_id)

@@ -207,7 +207,9 @@ class _Call:
         assert self._entered is not None, "the span is open"
         self._entered.note(RpcEnded(code))
         seconds = time.perf_counter() - self._started_s
-        self._edge.count(self._method, code, seconds, self._entered.traceparent[3:35])
+        traceparent = self._entered.traceparent
+        trace_id = traceparent[3:35] if traceparent.endswith("-01") else ""
+        self._edge.count(self._method, code, seconds, trace_id)
 
     async def fail(self, error: BaseException) -> None:
         """End the call with the error's status; returns when the caller has gone or the handler aborted itself."""

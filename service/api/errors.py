@@ -1,10 +1,10 @@
 """Every error as a gRPC status with its reason: one table, read by one interceptor.
 
-    EdgeError
-    ├── InvalidRequest       fields that break a rule
-    ├── Unauthenticated      no credential, or one that is not known
-    ├── PermissionDenied     a credential without the scope
-    └── TooManyRequests      over a limit of the server; come back later
+EdgeError
+├── InvalidRequest       fields that break a rule
+├── Unauthenticated      no credential, or one that is not known
+├── PermissionDenied     a credential without the scope
+└── TooManyRequests      over a limit of the server; come back later
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
     domain.InvalidPageToken: _Row(
         _C.INVALID_ARGUMENT,
         _R.ERROR_REASON_INVALID_PAGE_TOKEN,
-        details=lambda e: (_bad((("page_token", "is not of this list"),)),),
+        details=lambda _: (_bad((("page_token", "is not of this list"),)),),
         text="the page token is not of this list",
     ),
     domain.ConversationNotFound: _Row(
@@ -208,9 +208,7 @@ def status_of(error: Exception) -> Status | None:
 
 def internal_status(error_id: str) -> Status:
     """A bug: an id that the server's log carries, and nothing else."""
-    return _status(
-        _C.INTERNAL, _R.ERROR_REASON_INTERNAL, f"internal error {error_id}", {"error_id": error_id}, ()
-    )
+    return _status(_C.INTERNAL, _R.ERROR_REASON_INTERNAL, f"internal error {error_id}", {"error_id": error_id}, ())
 
 
 def _status(

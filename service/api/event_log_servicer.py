@@ -34,7 +34,9 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         self._watching = watching
         self._log = watching.log
 
-    async def ReadEvents(self, request: _pb.ReadEventsRequest, context: Any) -> _pb.ReadEventsResponse:  # noqa: N802  # the contract's name
+    async def ReadEvents(
+        self, request: _pb.ReadEventsRequest, context: Any
+    ) -> _pb.ReadEventsResponse:  # the contract's name
         namespace = _namespace(request.conversation_id)
         limit = request.limit or READ_DEFAULT
         if request.conversation_id:
@@ -53,10 +55,10 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         return _pb.ReadEventsResponse(
             events=[event_to_proto(event, self._log.log_id) for event in events],
             next_after=cursor,
-            end=len(read) < limit and len(events) == len(read) or (request.backward and cursor == 1),
+            end=(len(read) < limit and len(events) == len(read)) or (request.backward and cursor == 1),
         )
 
-    async def SubscribeEvents(  # noqa: N802
+    async def SubscribeEvents(
         self, request: _pb.SubscribeEventsRequest, context: Any
     ) -> AsyncIterator[_pb.SubscribeEventsResponse]:
         namespace = _namespace(request.conversation_id)
@@ -80,7 +82,7 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
             for response in self._responses(item):
                 yield response
 
-    async def GetHead(self, request: _pb.GetHeadRequest, context: Any) -> _pb.GetHeadResponse:  # noqa: N802
+    async def GetHead(self, request: _pb.GetHeadRequest, context: Any) -> _pb.GetHeadResponse:
         return _pb.GetHeadResponse(log_id=self._log.log_id, position=self._log.head())
 
     def _responses(self, item: Item | Progress) -> list[_pb.SubscribeEventsResponse]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +48,9 @@ class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer)
         self._facts = facts
         self._backlog = backlog
 
-    async def GetServerInfo(self, request: _pb.GetServerInfoRequest, context: Any) -> _pb.GetServerInfoResponse:  # noqa: N802  # the contract's name
+    async def GetServerInfo(
+        self, request: _pb.GetServerInfoRequest, context: Any
+    ) -> _pb.GetServerInfoResponse:  # the contract's name
         return _pb.GetServerInfoResponse(
             version=self._facts.version,
             capabilities=CAPABILITIES,
@@ -58,15 +61,13 @@ class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer)
             start_time=timestamp(self._facts.started_us),
         )
 
-    async def WaitIdle(self, request: _pb.WaitIdleRequest, context: Any) -> _pb.WaitIdleResponse:  # noqa: N802
+    async def WaitIdle(self, request: _pb.WaitIdleRequest, context: Any) -> _pb.WaitIdleResponse:
         namespace = current_caller().namespace
         remaining = context.time_remaining()
         patience_s = IDLE_WITHOUT_DEADLINE_S if remaining is None else max(0.0, remaining - DEADLINE_MARGIN_S)
         if request.HasField("timeout"):
             patience_s = min(patience_s, seconds(request.timeout))
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._backlog.idle(namespace), patience_s)
-        except TimeoutError:
-            pass
         pending = self._backlog.of_namespace(namespace)
         return _pb.WaitIdleResponse(idle=pending == 0, pending=pending)

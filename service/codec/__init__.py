@@ -1,1 +1,1 @@
-"""Domain values and events as the protobuf messages of `abridged.v1`, and back: the stored form and the wire's share one."""
+"""Domain values and events as the protobuf messages of `abridged.v1`, and back: one form for wire and store."""

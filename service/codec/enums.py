@@ -54,9 +54,7 @@ PROVENANCES = EnumMap(Provenance, summary_pb2.Provenance, "PROVENANCE_")
 TRIGGERS = EnumMap(Trigger, conversation_pb2.Trigger, "TRIGGER_")
 ERROR_CLASSES = EnumMap(ErrorClass, conversation_pb2.ErrorClass, "ERROR_CLASS_")
 SKIP_REASONS = EnumMap(SkipReason, conversation_pb2.SkipReason, "SKIP_REASON_")
-CONTEXT_LENGTH_SOURCES = EnumMap(
-    ContextLengthSource, conversation_pb2.ContextLengthSource, "CONTEXT_LENGTH_SOURCE_"
-)
+CONTEXT_LENGTH_SOURCES = EnumMap(ContextLengthSource, conversation_pb2.ContextLengthSource, "CONTEXT_LENGTH_SOURCE_")
 DEPTH_LIMITS = EnumMap(DepthLimit, conversation_pb2.DepthLimit, "DEPTH_LIMIT_")
 FALLBACKS = EnumMap(Fallback, conversation_pb2.Fallback, "FALLBACK_")
 TOOL_OUTPUTS = EnumMap(ToolOutput, conversation_pb2.ToolOutput, "TOOL_OUTPUT_")

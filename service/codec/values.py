@@ -73,7 +73,7 @@ def timestamp_us(value: Timestamp) -> int:
 
 def message_to_proto(message: Message) -> message_pb2.Message:
     """The message as the contract has it."""
-    proto = message_pb2.Message(
+    return message_pb2.Message(
         id=message.id,
         role=ROLES.to_proto(message.role),
         content=message.content,
@@ -90,7 +90,6 @@ def message_to_proto(message: Message) -> message_pb2.Message:
         agent_id=message.agent_id,
         labels=dict(message.labels),
     )
-    return proto
 
 
 def canonical(message: Message) -> bytes:
@@ -139,9 +138,7 @@ def record_to_proto(record: SummaryRecord) -> summary_pb2.SummaryRecord:
         context=summary_pb2.SummaryContext(
             participants=context.participants,
             decisions=context.decisions,
-            action_items=[
-                summary_pb2.ActionItem(owner=i.owner, task=i.task, due=i.due) for i in context.action_items
-            ],
+            action_items=[summary_pb2.ActionItem(owner=i.owner, task=i.task, due=i.due) for i in context.action_items],
             unresolved=context.unresolved,
             domain_entities=context.domain_entities,
         ),

@@ -24,6 +24,7 @@ from service.domain.events import (
     SummarizationRequested,
     SummarizationSkipped,
     SummarizationStarted,
+    Trigger,
     UsageReported,
 )
 from service.domain.message import Role
@@ -73,8 +74,9 @@ class Conversation(NamedTuple):
     """What is known of a conversation after `event_version` events.
 
     A named tuple, because replacing fields of one costs a third of what it costs in a frozen dataclass, and a cold
-    start folds every event. `window` holds the messages in the window without the summary; `exact_tokens` and `estimated_tokens` are the sums of
-    their counts. `original_tokens` sums every message ever appended but system messages. Times are microseconds.
+    start folds every event. `window` holds the messages in the window without the summary; `exact_tokens` and
+    `estimated_tokens` are the sums of their counts. `original_tokens` sums every message ever appended but system
+    messages. Times are microseconds.
     """
 
     id: str = ""
@@ -218,7 +220,8 @@ def _applied(state: Conversation, event: _RareEvent, at_us: int) -> Conversation
         case ConversationOpened():
             return state._replace(id=event.conversation_id, settings=event.settings, created_us=at_us)
         case SettingsChanged():
-            return state._replace(settings=event.settings, irreducible_said_at=None, depth_limit_said=False)
+            state = _may_speak_again(state) if _bears_on_passes(state.settings, event.settings) else state
+            return state._replace(settings=event.settings)
         case UsageReported():
             return state._replace(
                 settings=replace(state.settings, calibration_factor=event.calibration_factor),
@@ -275,9 +278,9 @@ def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -
         failures_in_row=0,
         wait_until_version=0,
         wait_until_us=0,
-        irreducible_said_at=None,
-        depth_limit_said=False,
     )
+    if plan.trigger is not Trigger.REMAKE:
+        state = _may_speak_again(state)
     ended = EndedPass(
         plan, state.pending_since_us, at_us, record.attempts, record_id=record.id, fallback=event.fallback
     )
@@ -319,6 +322,15 @@ def _waiting(state: Conversation, wait_messages: int, wait_until_us: int) -> Con
         wait_until_version=state.message_version + wait_messages,
         wait_until_us=wait_until_us,
     )
+
+
+def _bears_on_passes(old: Settings, new: Settings) -> bool:
+    return replace(old, title=new.title, labels=new.labels) != new
+
+
+def _may_speak_again(state: Conversation) -> Conversation:
+    """What was said of a window that could not be compressed is said of another one now."""
+    return state._replace(irreducible_said_at=None, depth_limit_said=False)
 
 
 def _covers(ranges: tuple[MessageRange, ...], number: int) -> bool:

@@ -1,15 +1,14 @@
-"""Commands in, events out: every rule of when a conversation changes, and nothing else.
+"""Commands in, events out: what a conversation accepts, and what follows from it.
 
 `decide` is pure. The trigger of a pass is among the events that its cause yields, so it is in the same commit.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import assert_never
 
-from service.domain.chunks import calls_needed
-from service.domain.conversation import Conversation, evolve, lineage, live_coverage, merged
+from service.domain.conversation import Conversation, evolve
 from service.domain.errors import (
     ConversationNotFound,
     DepthLimitReached,
@@ -31,17 +30,17 @@ from service.domain.events import (
     SkipReason,
     SummarizationCompleted,
     SummarizationFailed,
-    SummarizationRequested,
     SummarizationSkipped,
     SummarizationStarted,
     Trigger,
     UsageReported,
 )
 from service.domain.message import Message
-from service.domain.policy import DepthLimit, Policy, summary_cap, wait_after_failures
+from service.domain.policy import Policy, wait_after_failures
 from service.domain.record import SummaryRecord
 from service.domain.tokens import TokenCount, TokenSource, calibrated_factor
-from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, compressible, counted_tokens
+from service.domain.triggers import followed_up, remade, requested, ruled
+from service.domain.window import compressible, counted_tokens
 
 __all__ = [
     "AppendMessages",
@@ -196,7 +195,7 @@ def decide(state: Conversation, command: Command, policy: Policy) -> list[Event]
         case FailPass():
             return _fail(state, command, policy)
         case EndWait():
-            return _ruled(state, policy, command.pass_id, command.now_us)
+            return ruled(state, policy, command.pass_id, command.now_us)
         case _:
             assert_never(command)
 
@@ -255,7 +254,7 @@ def _request_pass(state: Conversation, command: RequestPass, policy: Policy) -> 
     division = compressible(state, policy, tail_messages=policy.preserve_recent)
     if division is None:
         raise NothingToSummarize
-    event = _requested(state, policy, Trigger.FORCED, division, command.pass_id)
+    event = requested(state, policy, Trigger.FORCED, division, command.pass_id)
     if isinstance(event, SummarizationSkipped):
         raise DepthLimitReached
     return [event]
@@ -267,47 +266,36 @@ def _remake_fallback(state: Conversation, command: RemakeFallback, policy: Polic
         return []
     if state.waiting(command.now_us):
         return []
-    parent_id = live.parent_id if live.depth > 0 else ""
-    plan = PassPlan(
-        pass_id=command.pass_id,
-        trigger=Trigger.REMAKE,
-        covered=live.covered,
-        source=live.covered,
-        base_id=parent_id,
-        parent_id=live.parent_id,
-        depth=live.depth,
-        token_ratio=state.ratio,
-        message_version=state.message_version,
-        replaced_tokens=live.tokens_after,
-        summary_tokens_max=live.tokens_after,
-        policy=policy,
-        rebase=live.depth == 0 and live.parent_id != "",
-        replaces_id=live.id,
-    )
-    return [SummarizationRequested(plan)]
+    return [remade(state, live, policy, command.pass_id)]
 
 
 def _complete(state: Conversation, command: CompletePass, policy: Policy) -> list[Event]:
     plan = _require_pending(state, command.pass_id)
-    if not _saves_enough(plan, command.record):
-        return [_skipped_no_gain(state, command, policy)]
-    completed = SummarizationCompleted(command.pass_id, command.record, command.source, command.fallback)
+    record = command.record
+    assert (record.covered, record.depth, record.parent_id) == (plan.covered, plan.depth, plan.parent_id), (
+        "a record is made as its pass was planned"
+    )
+    completed = SummarizationCompleted(command.pass_id, record, command.source, command.fallback)
     after = evolve(state, completed, command.now_us)
-    if plan.trigger in (Trigger.FOLLOW_UP, Trigger.REMAKE) or not policy.enabled:
-        return [completed, *_ruled(after, policy, command.next_pass_id, command.now_us)]
-    if after.ratio >= policy.trigger_token_ratio:
-        division = compressible(after, policy, tail_messages=TAIL_MESSAGES_MIN)
-        if division is not None:
-            return [completed, _requested(after, policy, Trigger.FOLLOW_UP, division, command.next_pass_id)]
-    return [completed, *_ruled(after, policy, command.next_pass_id, command.now_us)]
+    if not _saves_enough(state, after, plan):
+        return [_skipped_no_gain(state, command, policy)]
+    if plan.trigger not in (Trigger.FOLLOW_UP, Trigger.REMAKE):
+        follow_up = followed_up(after, policy, command.next_pass_id)
+        if follow_up:
+            return [completed, *follow_up]
+    return [completed, *ruled(after, policy, command.next_pass_id, command.now_us)]
 
 
-def _saves_enough(plan: PassPlan, record: SummaryRecord) -> bool:
-    """Growth is impossible: a record is committed only when it costs clearly less than what it replaces."""
+def _saves_enough(before: Conversation, after: Conversation, plan: PassPlan) -> bool:
+    """Growth is impossible: a record is committed only when it costs clearly less than what it replaces.
+
+    Both sides are counted as the window counts them now; since the plan was made, a usage report may have changed that.
+    """
+    gained = before.window_tokens - after.window_tokens
     if plan.trigger is Trigger.REMAKE:
-        return record.tokens_after <= plan.replaced_tokens
-    gained = plan.replaced_tokens - record.tokens_after
-    return gained > 0 and gained >= plan.policy.min_gain * plan.replaced_tokens
+        return gained >= 0
+    replaced = before.window_tokens - counted_tokens(after.window, before.settings.calibration_factor)
+    return gained > 0 and gained >= plan.policy.min_gain * replaced
 
 
 def _skipped_no_gain(state: Conversation, command: CompletePass, policy: Policy) -> SummarizationSkipped:
@@ -342,105 +330,7 @@ def _with_trigger(state: Conversation, events: list[Event], policy: Policy, pass
     """`events`, and what the rules say once after all of them."""
     for event in events:
         state = evolve(state, event, now_us)
-    return [*events, *_ruled(state, policy, pass_id, now_us)]
-
-
-def _ruled(state: Conversation, policy: Policy, pass_id: str, now_us: int) -> list[Event]:
-    """The rules of profile CHAIN, in their order: at most one event."""
-    if not policy.enabled or state.pending or state.waiting(now_us):
-        return []
-    past_trigger = state.ratio >= policy.trigger_token_ratio
-    refresh_due = _refresh_due(state, policy)
-    if not past_trigger and not refresh_due:
-        return []
-    division = compressible(state, policy, tail_messages=policy.preserve_recent)
-    if division is None:
-        return [SummarizationSkipped(SkipReason.IRREDUCIBLE)] if past_trigger and _may_say(state, policy) else []
-    trigger = _trigger(state, policy, past_trigger=past_trigger, refresh_due=refresh_due)
-    if trigger is None:
-        return []
-    event = _requested(state, policy, trigger, division, pass_id)
-    if isinstance(event, SummarizationSkipped) and state.depth_limit_said:
-        return []
-    return [event]
-
-
-def _trigger(state: Conversation, policy: Policy, *, past_trigger: bool, refresh_due: bool) -> Trigger | None:
-    if state.ratio >= policy.emergency_token_ratio:
-        return Trigger.EMERGENCY
-    if state.chat_messages < policy.min_messages:
-        return None
-    if state.completed_passes and state.messages_since_pass < policy.cooldown_messages:
-        return None
-    if refresh_due:
-        return Trigger.PERIODIC
-    if not past_trigger:
-        return None
-    armed = (
-        not state.completed_passes
-        or state.lowest_ratio_since_pass < policy.reset_token_ratio
-        or state.messages_since_pass >= policy.rearm_messages
-    )
-    return Trigger.RATIO if armed else None
-
-
-def _refresh_due(state: Conversation, policy: Policy) -> bool:
-    return 0 < policy.force_refresh_after_messages <= state.messages_since_pass
-
-
-def _may_say(state: Conversation, policy: Policy) -> bool:
-    """Irreducible is said once, and again only after cooldown_messages more: never a loop."""
-    said_at = state.irreducible_said_at
-    return said_at is None or state.message_version - said_at >= max(1, policy.cooldown_messages)
-
-
-def _requested(
-    state: Conversation, policy: Policy, trigger: Trigger, division: WindowSplit, pass_id: str
-) -> SummarizationRequested | SummarizationSkipped:
-    """The pass, planned; or the news that the chain is as deep as it may be."""
-    live = state.live
-    depth = live.depth + 1 if live else 0
-    ranges = division.ranges
-    dropped_tokens = counted_tokens(division.dropped, state.settings.calibration_factor)
-    replaced_tokens = dropped_tokens + state.window_tokens - _window_without_summary(state)
-    plan = PassPlan(
-        pass_id=pass_id,
-        trigger=trigger,
-        covered=ranges,
-        source=ranges,
-        base_id=live.id if live else "",
-        parent_id=live.id if live else "",
-        depth=depth,
-        token_ratio=state.ratio,
-        message_version=state.message_version,
-        replaced_tokens=replaced_tokens,
-        summary_tokens_max=summary_cap(policy, budget=state.budget, dropped_tokens=dropped_tokens),
-        policy=policy,
-    )
-    if depth < policy.max_summary_chain_depth:
-        return SummarizationRequested(plan)
-    if policy.on_depth_limit is DepthLimit.HALT:
-        return SummarizationSkipped(SkipReason.DEPTH_LIMIT)
-    return SummarizationRequested(_rebased(state, plan))
-
-
-def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:
-    """The plan at depth 0, from all originals if few calls suffice, else from the newest depth-0 record and since.
-
-    The record stands for everything that has left the window, so nothing of the old chain is needed beside it.
-    """
-    ranges, policy = plan.covered, plan.policy
-    everything = merged([*live_coverage(state), *ranges])
-    plan = replace(plan, depth=0, rebase=True, covered=everything)
-    if calls_needed(state.original_tokens, chunk_tokens=policy.max_input_tokens) <= policy.rebase_calls_max:
-        return replace(plan, base_id="", source=everything)
-    root = lineage(state)[-1]
-    since = [r for record in lineage(state)[:-1] for r in record.covered]
-    return replace(plan, base_id=root.id, source=merged([*since, *ranges]))
-
-
-def _window_without_summary(state: Conversation) -> int:
-    return counted_tokens(state.window, state.settings.calibration_factor)
+    return [*events, *ruled(state, policy, pass_id, now_us)]
 
 
 def _require_pending(state: Conversation, pass_id: str) -> PassPlan:

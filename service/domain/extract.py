@@ -67,7 +67,7 @@ def extract(
     corpus = gathered(messages, previous=previous, merge=merge)
     best = ranked(corpus)
     carried = previous.context if previous is not None else RecordContext()
-    budget = int(tokens_max * (1 - _RENDERING_SHARE))
+    budget = int(tokens_max * (1 - _RENDERING_SHARE)) - _cost(LEAD, count_tokens)
 
     def fitting(texts: Iterable[str], share: float) -> tuple[str, ...]:
         return tuple(_fitting(texts, int(budget * share), count_tokens=count_tokens))

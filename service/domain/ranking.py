@@ -10,7 +10,7 @@ from typing import Final
 from service.domain.chat_markup import leftover_markup
 from service.domain.checks import is_placeholder
 from service.domain.passages import Corpus, Passage
-from service.domain.salience import RANKED_MAX, centroid_scores, overlap, support_scores
+from service.domain.salience import RANKED_MAX, centroid_scores, repetition, support_scores
 from service.domain.secrets import contains_secret
 
 __all__ = ["Scored", "diverse", "is_usable", "ranked"]
@@ -39,7 +39,7 @@ def ranked(corpus: Corpus) -> list[Scored]:
     rough = [
         Scored(passage, passage.weight * (score + _place_bonus(passage.source / last)))
         for passage, score in zip(corpus.passages, central, strict=True)
-        if passage.terms and is_usable(passage.text)
+        if _tells(passage) and is_usable(passage.text)
     ]
     rough.sort(key=lambda scored: -scored.score)
     head = rough[:RANKED_MAX]
@@ -55,6 +55,11 @@ def ranked(corpus: Corpus) -> list[Scored]:
 def _place_bonus(place: float) -> float:
     """What opens a conversation says what it is about; what ends it says where it stands. `place` is 0..1."""
     return 0.3 * max(1 - 8 * place, place**2)
+
+
+def _tells(passage: Passage) -> bool:
+    """Whether the sentence has more than one word of meaning, or a number."""
+    return len(passage.terms) > 1 or any(map(str.isdigit, passage.text))
 
 
 def is_usable(text: str) -> bool:
@@ -76,7 +81,7 @@ def diverse(best: Sequence[Scored], corpus: Corpus, *, skipped: set[str]) -> lis
         left[passage.source] -= 1
         chosen.append(passage)
         repeated = [
-            max(known, overlap(scored.passage.terms, passage.terms))
+            max(known, repetition(scored.passage.terms, passage.terms))
             for scored, known in zip(pool, repeated, strict=True)
         ]
     return chosen

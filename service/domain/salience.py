@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["RANKED_MAX", "Terms", "centroid_scores", "overlap", "support_scores", "terms_of"]
+__all__ = ["RANKED_MAX", "Terms", "centroid_scores", "overlap", "repetition", "support_scores", "terms_of"]
 
 Terms = frozenset[str]
 
@@ -89,6 +89,11 @@ def overlap(one: Terms, other: Terms) -> float:
     """How much of the shorter sentence the other repeats, 0..1; short ones count less."""
     shorter = min(len(one), len(other))
     return len(one & other) / (shorter + 1) if shorter else 0.0
+
+
+def repetition(candidate: Terms, taken: Terms) -> float:
+    """How much of the candidate was said already, 0..1."""
+    return len(candidate & taken) / len(candidate) if candidate else 1.0
 
 
 def _scaled(scores: list[float]) -> list[float]:

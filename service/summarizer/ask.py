@@ -1,4 +1,4 @@
-"""Asking a model for one draft: retries of transport errors, one informed repair of a bad answer, one deadline."""
+"""Asking a model for one draft: retries of transport errors within a deadline, one informed repair of a bad answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ OUTPUT_SLACK_TOKENS = 256
 class PassFailed(Exception):
     """A pass cannot make its record. Holds what the event says, and the bad answer for the debug log alone."""
 
-    def __init__(self, error_class: ErrorClass, *, retryable: bool, output: str = "", reasons: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, error_class: ErrorClass, *, retryable: bool, output: str = "", reasons: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(error_class.value)
         self.error_class = error_class
         self.retryable = retryable
@@ -51,11 +53,12 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AskerSettings:
-    """How models are asked."""
+    """How models are asked. `deadline_s` bounds one question with its retries, but not what a repair asks again."""
 
     temperature: float
     seed: int
     retry: RetryPolicy
+    deadline_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,6 @@ class Asker:
         observer: Observer,
         conversation_id: str,
         repair_attempts: int,
-        deadline_at_s: float,
         clock_s: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
         rng: Random,
@@ -89,15 +91,12 @@ class Asker:
         self._observer = observer
         self._conversation_id = conversation_id
         self._repair_attempts = repair_attempts
-        self._deadline_at_s = deadline_at_s
         self._clock_s = clock_s
         self._sleep = sleep
         self._rng = rng
         self.attempts = 0
 
-    async def ask(
-        self, prompt: Prompt, material: Material, source: Source, *, summary_tokens_max: int
-    ) -> Answer:
+    async def ask(self, prompt: Prompt, material: Material, source: Source, *, summary_tokens_max: int) -> Answer:
         """A draft that the checks accept; raises PassFailed. A bad answer goes back with its reasons, another seed."""
         reasons: tuple[str, ...] = ()
         output = ""
@@ -143,7 +142,7 @@ class Asker:
                 self._model,
                 request,
                 policy=self._settings.retry,
-                deadline_s=max(0.0, self._deadline_at_s - self._clock_s()),
+                deadline_s=self._settings.deadline_s,
                 rng=self._rng,
                 sleep=self._sleep,
                 clock=self._clock_s,
@@ -155,7 +154,7 @@ class Asker:
         self._observer.answered(completion)
         return completion
 
-    def _retried(self, details: RetryDetails) -> None:
+    def _retried(self, _details: RetryDetails) -> None:
         self._started()
 
     def _started(self) -> None:

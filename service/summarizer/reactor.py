@@ -7,7 +7,7 @@ interrupted anywhere runs again and ends once. Nothing here is ever waited for b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,10 +37,11 @@ from service.domain.record import MessageRange
 from service.projections import Attention
 from service.summarizer.ask import PassFailed
 from service.summarizer.backlog import Backlog
+from service.summarizer.pass_maker import PassMaker
 from service.summarizer.report import PassReport, Telemetry, output_hash
-from service.summarizer.summary_pass import PassInput, PassResult, SummaryPass
+from service.summarizer.summary_pass import PassInput, PassResult
 
-__all__ = ["PassMaker", "Reactor", "ReactorLimits"]
+__all__ = ["Reactor", "ReactorLimits"]
 
 CLAIMS_MAX = 3
 """A pass that was claimed so often and never ended takes the process down with it; it is failed instead."""
@@ -60,17 +61,6 @@ class ReactorLimits:
 
     concurrent_passes: int
     queue_max: int
-
-
-@dataclass(frozen=True, slots=True)
-class PassMaker:
-    """Makes the two summarizers of a pass. `available` asks whether the model could answer now."""
-
-    model_name: str
-    model: Callable[[PassReport], Awaitable[SummaryPass]]
-    fallback: Callable[[PassReport], SummaryPass]
-    available: Callable[[], Awaitable[bool]]
-    hash_key: bytes
 
 
 class Reactor:
@@ -136,7 +126,9 @@ class Reactor:
                 self._enqueue(key, state.pending_since_us)
             elif isinstance(event, SummarizationSkipped) and not event.pass_id:
                 reason = SkipReason(event.reason.value.upper())
-                self._telemetry.metrics.pass_ended(PassEnded(PassOutcome.SKIPPED, PassTrigger.RATIO, skip_reason=reason))
+                self._telemetry.metrics.pass_ended(
+                    PassEnded(PassOutcome.SKIPPED, PassTrigger.RATIO, skip_reason=reason)
+                )
                 _log.info("pass.skipped", conversation_id=key.name, skip_reason=event.reason.value)
         if state.pending is None:
             self._dequeue(key)
@@ -164,7 +156,7 @@ class Reactor:
                 await self._run(key)
             except PassSuperseded:
                 _log.info("pass.superseded", conversation_id=key.name)
-            except Exception as error:  # supervision boundary: one broken pass must not stop the others
+            except Exception as error:  # noqa: BLE001 - supervision: one broken pass must not stop the others
                 _log.error("pass.crashed", conversation_id=key.name, error_type=type(error).__name__, exc_info=True)
                 await self._give_up(key)
 
@@ -177,10 +169,8 @@ class Reactor:
         if state.claims >= CLAIMS_MAX:
             await self._give_up(key)
             return
-        state, _ = await self._conversations.execute(key, lambda _: StartPass(plan.pass_id))
-        report = PassReport(
-            self._telemetry, key, plan, model=self._maker.model_name, now_us=self._conversations.now_us
-        )
+        await self._committed(key, lambda _: StartPass(plan.pass_id))
+        report = PassReport(self._telemetry, key, plan, model=self._maker.model_name, now_us=self._conversations.now_us)
         trigger = await self._conversations.log.requested_by(key, plan.pass_id)
         with self._telemetry.tracing.span(report.started(trigger)) as span:
             try:
@@ -220,14 +210,15 @@ class Reactor:
         """The model's record, or that of the extractive summarizer where the policy wants one."""
         record_id = f"summary-{work.plan.pass_id}"
         try:
-            summary_pass = await self._maker.model(report)
+            summary_pass = await self._maker.by_model(report)
             return await summary_pass.run(work, record_id=record_id)
         except PassFailed as failure:
             if not await self._falls_back(key, work.plan):
                 raise
-            report.fell_back(failure, "extractive:default")
-            fallback = self._maker.fallback(report)
-            result = await fallback.run(work, record_id=record_id, attempts_before=failure.attempts)
+            report.fell_back(failure, self._maker.fallback_name)
+            result = await self._maker.by_extraction(report).run(
+                work, record_id=record_id, attempts_before=failure.attempts
+            )
             return replace(result, fallback=True, failure=failure)
 
     async def _falls_back(self, key: StreamId, plan: PassPlan) -> bool:
@@ -267,9 +258,9 @@ class Reactor:
         )
 
     async def _committed(
-        self, key: StreamId, command: Callable[[Conversation], CompletePass | FailPass]
+        self, key: StreamId, command: Callable[[Conversation], StartPass | CompletePass | FailPass]
     ) -> tuple[Conversation, list[Event]]:
-        """Commit the end of a pass, which was expensive: a busy or full log is waited for, a number of times."""
+        """Commit a step of a pass: a busy or full log is waited for, a number of times."""
         for attempt in range(COMMIT_ATTEMPTS_MAX):
             try:
                 return await self._conversations.execute(key, command)
@@ -311,7 +302,9 @@ class Reactor:
 
     def _end_wait(self, key: StreamId) -> None:
         self._waits.pop(key, None)
-        self._spawn(self._execute_quietly(key, lambda _: EndWait(self._conversations.new_id(), self._conversations.now_us())))
+        self._spawn(
+            self._execute_quietly(key, lambda _: EndWait(self._conversations.new_id(), self._conversations.now_us()))
+        )
 
     def _remake_one(self) -> None:
         """A model has just answered: make one fallback record anew. Its success leads to the next."""
@@ -338,7 +331,9 @@ class Reactor:
             self._probe_after_s = min(PROBE_MAX_S, 2 * self._probe_after_s)
         self._schedule_probe()
 
-    async def _execute_quietly(self, key: StreamId, command: Callable[[Conversation], EndWait | RemakeFallback]) -> None:
+    async def _execute_quietly(
+        self, key: StreamId, command: Callable[[Conversation], EndWait | RemakeFallback]
+    ) -> None:
         try:
             await self._conversations.execute(key, command)
         except (DomainError, EventLogError) as error:

@@ -149,9 +149,7 @@ class PassReport:
     def fell_back(self, failure: PassFailed, model: str) -> None:
         """A model failed, and another summarizer takes its place."""
         self._model = model
-        _log.warning(
-            "pass.fallback", **self._names(), error_class=failure.error_class.value, attempts=failure.attempts
-        )
+        _log.warning("pass.fallback", **self._names(), error_class=failure.error_class.value, attempts=failure.attempts)
         self._show(failure)
 
     def completed(self, span: Span, result: PassResult, after: Conversation) -> None:

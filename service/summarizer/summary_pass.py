@@ -51,7 +51,6 @@ class PassSettings:
     """How passes ask. `input_tokens_max` is what the model can hold of prompt and answer."""
 
     asking: AskerSettings
-    deadline_s: float
     input_tokens_max: int
     template: PromptTemplate = CHAIN_TEMPLATE
 
@@ -141,7 +140,6 @@ class SummaryPass:
             observer=self._observer,
             conversation_id=work.conversation_id,
             repair_attempts=work.plan.policy.repair_attempts,
-            deadline_at_s=self._clock_s() + self._settings.deadline_s,
             clock_s=self._clock_s,
             sleep=self._sleep,
             rng=self._rng,

@@ -13,11 +13,11 @@ from eventlog.memory import MemoryEventLog
 from eventlog.sqlite import SqliteEventLog
 
 __all__ = [
-    "A",
-    "B",
     "BACKENDS",
     "DURABLE",
     "OTHER",
+    "A",
+    "B",
     "Backend",
     "Clock",
     "Trial",

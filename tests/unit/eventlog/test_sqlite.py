@@ -30,7 +30,7 @@ from tests.support.event_logs import A, B, Clock, append, event
 
 
 @pytest.fixture
-def path(tmp_path) -> Path:
+def path(tmp_path):
     return tmp_path / "log.db"
 
 
@@ -79,7 +79,7 @@ def test_the_writing_connection_flushes_every_commit(path):
 
 def test_the_connection_inside_the_log_is_the_flushing_one(path):
     """The hook runs on the writer's connection, so that it can tell."""
-    found = []
+    found: list[object] = []
 
     def hook(connection, committed) -> None:
         found.extend((_setting(connection, "synchronous"), _setting(connection, "journal_mode")))
@@ -214,7 +214,7 @@ def test_a_full_disk_is_said_and_passes_by_itself(path):
         limit.clear()
 
     log = SqliteEventLog.open(path, clock_us=Clock(), hook=hook)
-    pages = log.read(lambda connection: connection.execute(text("PRAGMA page_count")).scalar())
+    pages = log.read(lambda connection: connection.execute(text("PRAGMA page_count")).scalar_one())
     limit.append(f"PRAGMA max_page_count = {pages + 40}")
     written = 0
     outcome = None
@@ -387,7 +387,8 @@ def test_a_held_snapshot_does_not_stop_appends_and_its_end_lets_the_log_shrink(l
         connection.execute(text("SELECT count(*) FROM events")).scalar()
         for number in range(80):
             log.submit(append(event(number, payload))).result()
-        return wal.stat().st_size
+        size: int = wal.stat().st_size
+        return size
 
     grown = log.read(hold)
     for number in range(80, 100):

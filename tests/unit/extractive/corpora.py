@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,18 +40,18 @@ PLANNING = said(
 
 
 def real_conversations() -> Iterator[tuple[str, tuple[Message, ...]]]:
-    """Conversations of the folder that ABRIDGED_DATA_DIR names; skips the test where it names none."""
-    folder = Path(os.environ.get("ABRIDGED_DATA_DIR", "/nonexistent"))
+    """Conversations of the folder that CONVERSATIONS_DIR names; skips the test where it names none."""
+    folder = Path(os.environ.get("CONVERSATIONS_DIR", "/nonexistent"))
     files = sorted(folder.glob("*.jsonl"))
     if not files:
-        pytest.skip("ABRIDGED_DATA_DIR names no folder with conversations")
+        pytest.skip("CONVERSATIONS_DIR names no folder with conversations")
     for file in files:
         for line in file.read_text(encoding="utf-8").splitlines():
             conversation = json.loads(line)
             yield conversation["conversation_id"], tuple(_loaded(entry) for entry in conversation["messages"])
 
 
-def _loaded(entry: dict) -> Message:  # type: ignore[type-arg]  (JSON)
+def _loaded(entry: dict[str, Any]) -> Message:
     calls = tuple(ToolCall(call["id"], call["name"], call["arguments"]) for call in entry.get("tool_calls") or ())
     return Message(
         entry["id"],

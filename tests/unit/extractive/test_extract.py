@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.domain.checks import check_record
+from service.domain.checks import Problem, check_record
 from service.domain.claims import evidence_of, survival, texts_of
 from service.domain.extract import Extract, extract
 from service.domain.message import Message, Role, ToolCall
@@ -43,7 +43,7 @@ def texts_by_field(extracted: Extract) -> dict[str, str]:
     }
 
 
-def problems_of(extracted: Extract, sources) -> tuple:
+def problems_of(extracted: Extract, sources) -> tuple[Problem, ...]:
     return check_record(texts_by_field(extracted), evidence_of(sources), instructions="", unsupported_max=0)
 
 
@@ -85,10 +85,12 @@ def test_an_answered_question_is_not_open() -> None:
 
 def test_names_are_kept_and_the_most_repeated_come_first() -> None:
     """Identifiers survive letter by letter."""
-    entities = extract_of(PLANNING).context.domain_entities
+    messages = said(
+        "user: Check ZX-1, ZX-2 and ZX-3 now.", "assistant: ZX-2 is broken.", "user: Then replace ZX-2 today."
+    )
 
-    assert entities[0] == "orders_2031"
-    assert {"OPS-4711", "etc/cron.d/import"} <= set(entities)
+    assert extract_of(messages).context.domain_entities[0] == "ZX-2"
+    assert {"OPS-4711", "etc/cron.d/import", "orders_2031"} <= set(extract_of(PLANNING).context.domain_entities)
 
 
 def test_who_speaks_takes_part_and_tools_do_not() -> None:
@@ -276,7 +278,7 @@ MESSAGES = st.builds(
 
 
 @given(st.lists(MESSAGES, min_size=1, max_size=8), st.integers(1, 800))
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 def test_every_extract_passes_every_check(messages: list[Message], tokens_max: int) -> None:
     """Whatever was said, the fallback can be committed; and so can the next one, made from it."""
     first = extract_of(messages, tokens_max=tokens_max)

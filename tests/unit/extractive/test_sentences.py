@@ -17,7 +17,7 @@ from service.domain.sentences import CLIP_CHARS_MAX, clipped, sentences
         ("We met at noon. Nobody came! Why was that?", ["We met at noon.", "Nobody came!", "Why was that?"]),
         ("Version 2.14.3 costs $1,200.50 today. It works.", ["Version 2.14.3 costs $1,200.50 today.", "It works."]),
         ("Ask Dr. Miller, e.g. by mail. Then wait.", ["Ask Dr. Miller, e.g. by mail.", "Then wait."]),
-        ("\u6211\u4eec\u51b3\u5b9a\u3002\u8bf7\u53d1\u7ed9\u6211\u3002", ["\u6211\u4eec\u51b3\u5b9a\u3002", "\u8bf7\u53d1\u7ed9\u6211\u3002"]),
+        ("我们决定。请发给我。", ["我们决定。", "请发给我。"]),
         ("- first point\n* second point\n3. third point", ["first point", "second point", "third point"]),
         ("Run this now please.\n```\nrm -rf build\n```\nThen tell me.", ["Run this now please.", "Then tell me."]),
         ("These are the steps:\nOpen the door slowly.", ["Open the door slowly."]),

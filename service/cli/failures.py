@@ -1,0 +1,73 @@
+"""How commands fail: one line that says what happened and one that says what to do, never a traceback.
+
+click.ClickException
+├── CommandFailed    exit code 1
+└── Misconfigured    exit code 2, as click's own usage errors
+"""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+import click
+
+from service.client import SidecarError
+from service.config import ConfigError
+
+__all__ = ["CommandFailed", "Misconfigured", "of_config_error", "of_sidecar_error"]
+
+_HINTS_BY_REASON = {
+    "CONVERSATION_NOT_FOUND": "check the id, and that the token is of the conversation's namespace",
+    "DEADLINE_EXCEEDED": "run the command again: ids make a repeat safe",
+    "INTERNAL": "the sidecar's log has the error id",
+    "LOG_FULL": "make room on the disk of the sidecar's log",
+    "PERMISSION_DENIED": "use a token that has the scope",
+    "SUMMARIZATION_DISABLED": "switch passes on with policy.enabled",
+    "TOO_MANY_REQUESTS": "run the command again later",
+    "UNAUTHENTICATED": "give the token with --token, ABRIDGED_CLIENT__TOKEN or ABRIDGED_CLIENT__TOKEN_FILE",
+    "WINDOW_TOO_LARGE": "allow more tokens, or --clip the largest messages",
+}
+_HINTS_BY_CODE = {
+    "DEADLINE_EXCEEDED": "run the command again: ids make a repeat safe",
+    "UNAVAILABLE": "start a sidecar with `abridged serve`, or say where it is with --address",
+    "UNIMPLEMENTED": "check --address, and the version with `abridged doctor`",
+}
+
+
+class CommandFailed(click.ClickException):
+    """The command could not do its work."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Write both lines to standard error."""
+        click.echo(f"abridged: {self.message}", file=file, err=file is None)
+        if self.hint:
+            click.echo(f"  {self.hint}", file=file, err=file is None)
+
+
+class Misconfigured(CommandFailed):
+    """Settings or arguments cannot be used."""
+
+    exit_code = 2
+
+
+def of_sidecar_error(error: SidecarError) -> CommandFailed:
+    """What a failed call means to whoever typed the command."""
+    hint = _HINTS_BY_REASON.get(error.reason, "") if error.reason else _HINTS_BY_CODE.get(error.code, "")
+    what = error.message
+    if error.violations:
+        what = "; ".join(f"{field} {description}" for field, description in error.violations)
+    if error_id := error.metadata.get("error_id"):
+        what = f"{what} (error id {error_id})"
+    return CommandFailed(f"{error.reason or error.code}: {what}", hint=hint)
+
+
+def of_config_error(error: ConfigError) -> Misconfigured:
+    """Everything that is wrong with the settings, one line each."""
+    lines = [str(problem) for problem in error.problems]
+    return Misconfigured("\n  ".join(["the settings cannot be used:", *lines]))

@@ -1,0 +1,102 @@
+"""The command `abridged`: what all commands share, and where each of them is.
+
+A command is imported when it is used: the sidecar must not load what only a terminal needs, nor the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import click
+
+from service.cli.options import sidecar_options
+
+__all__ = ["main"]
+
+
+def _append() -> click.Command:
+    from service.cli.append import append
+
+    return append
+
+
+def _chat() -> click.Command:
+    from service.cli.chat import chat
+
+    return chat
+
+
+def _config() -> click.Command:
+    from service.cli.config import config
+
+    return config
+
+
+def _context() -> click.Command:
+    from service.cli.context import context
+
+    return context
+
+
+def _demo() -> click.Command:
+    from service.cli.demo import demo
+
+    return demo
+
+
+def _doctor() -> click.Command:
+    from service.cli.doctor import doctor
+
+    return doctor
+
+
+def _serve() -> click.Command:
+    from service.cli.serve import serve
+
+    return serve
+
+
+def _summaries() -> click.Command:
+    from service.cli.summaries import summaries
+
+    return summaries
+
+
+def _watch() -> click.Command:
+    from service.cli.watch import watch
+
+    return watch
+
+
+COMMANDS: Mapping[str, Callable[[], click.Command]] = {
+    "serve": _serve,
+    "demo": _demo,
+    "chat": _chat,
+    "append": _append,
+    "context": _context,
+    "watch": _watch,
+    "summaries": _summaries,
+    "doctor": _doctor,
+    "config": _config,
+}
+"""In the order in which a newcomer needs them."""
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = COMMANDS.get(cmd_name)
+        return None if found is None else found()
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="abridged", message="%(prog)s %(version)s")
+@sidecar_options
+def main() -> None:
+    """Keep long LLM conversations inside the model's context window.
+
+    Settings come from --set, then ABRIDGED_* variables, then the file of --config, then defaults.
+    Exit codes: 0 done, 1 failed, 2 wrong usage or settings.
+    """

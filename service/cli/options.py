@@ -1,0 +1,85 @@
+"""The options that all commands share: settings, and where the sidecar is. They stand before or after a command's name.
+
+Only click is imported here, because `abridged --version` and the sidecar itself need no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+__all__ = ["Invocation", "settings_options", "sidecar_options"]
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """What was said: a settings file, and NAME=VALUE texts of which the last of a name counts."""
+
+    config_path: Path | None = None
+    assignments: tuple[str, ...] = ()
+
+
+def settings_options(command: Decorated) -> Decorated:
+    """`--config` and `--set`, which stand before or after the command's name."""
+    config = click.option(
+        "--config",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        expose_value=False,
+        callback=_take_config,
+        metavar="FILE",
+        help="Settings file (TOML).",
+    )
+    assignments = click.option(
+        "--set",
+        multiple=True,
+        expose_value=False,
+        callback=_take_assignments,
+        metavar="NAME=VALUE",
+        help="One setting, such as policy.trigger_token_ratio=0.75; repeatable.",
+    )
+    return config(assignments(command))
+
+
+def sidecar_options(command: Decorated) -> Decorated:
+    """`--address` and `--token` beside the options for settings."""
+    address = click.option(
+        "--address",
+        expose_value=False,
+        callback=_take_named("client.address"),
+        metavar="HOST:PORT",
+        help="The sidecar, host:port or unix:/path.",
+    )
+    token = click.option(
+        "--token", expose_value=False, callback=_take_named("client.token"), help="Token to present to it."
+    )
+    return address(token(settings_options(command)))
+
+
+def _current(context: click.Context) -> Invocation:
+    found = context.obj
+    return found if isinstance(found, Invocation) else Invocation()
+
+
+def _take_config(context: click.Context, _: click.Parameter, path: Path | None) -> None:
+    current = _current(context)
+    context.obj = replace(current, config_path=path) if path else current
+
+
+def _take_assignments(context: click.Context, _: click.Parameter, assignments: tuple[str, ...]) -> None:
+    current = _current(context)
+    context.obj = replace(current, assignments=(*current.assignments, *assignments))
+
+
+def _take_named(setting: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+    def take(context: click.Context, _: click.Parameter, value: str | None) -> None:
+        current = _current(context)
+        given = (f"{setting}={value}",) if value is not None else ()
+        context.obj = replace(current, assignments=(*current.assignments, *given))
+
+    return take

@@ -1,0 +1,65 @@
+"""Contract messages as JSON for machines: every field, in order, with numbers as numbers and enum values as words.
+
+Canonical protobuf JSON writes 64-bit numbers as text, which shells and jq cannot count with; none of ours comes near
+the 2^53 up to which JSON numbers are exact.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+__all__ = ["as_json", "as_plain", "word"]
+
+
+def as_json(message: Message, *, indent: int | None = None) -> str:
+    """One JSON object; on one line unless indented."""
+    return json.dumps(as_plain(message), ensure_ascii=False, indent=indent)
+
+
+def as_plain(message: Message) -> dict[str, Any]:
+    """The fields by name. What is absent and can be absent is left out; empty values are there."""
+    return {
+        field.name: _value(field, getattr(message, field.name))
+        for field in message.DESCRIPTOR.fields
+        if not field.has_presence or message.HasField(field.name)
+    }
+
+
+def word(message: Message, field: str) -> str:
+    """The value of an enum field without the enum's name before it: `COMPLETED`, not `SUMMARIZATION_STATE_COMPLETED`."""
+    return _enum_word(message.DESCRIPTOR.fields_by_name[field], getattr(message, field))
+
+
+def _value(field: FieldDescriptor, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if field.is_repeated:
+        return [_single(field, item) for item in value]
+    return _single(field, value)
+
+
+def _single(field: FieldDescriptor, value: Any) -> Any:
+    if isinstance(value, Timestamp | Duration):
+        return value.ToJsonString()
+    if isinstance(value, Message):
+        return as_plain(value)
+    if field.enum_type is not None:
+        return _enum_word(field, value)
+    if isinstance(value, bytes):
+        return value.hex()
+    return value
+
+
+def _enum_word(field: FieldDescriptor, number: int) -> str:
+    names = field.enum_type.values_by_number
+    if number not in names:
+        return str(number)
+    prefix = names[0].name.removesuffix("UNSPECIFIED")
+    return str(names[number].name.removeprefix(prefix))

@@ -1,0 +1,159 @@
+"""Plays chats of a file to the sidecar as their speakers would have: in order, a few messages a call.
+
+Invariant: a message that the sidecar refuses is told and left out, never the ones beside it; playing a file again
+appends only what is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from service.cli.chat_file import Fault, FileChat
+from service.cli.plain_json import word
+from service.client import Conversation, ConversationSettings, SidecarClient, SidecarError, Summarization
+from service.domain.message import Message
+
+__all__ = ["Outcome", "Playing", "play"]
+
+_PLACE = re.compile(r"messages\[(\d+)\]")
+IRREDUCIBLE = "IRREDUCIBLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Playing:
+    """How a file is played. `wait_s` is how long an append waits for the pass that it triggers."""
+
+    settings: ConversationSettings
+    prefix: str
+    batch: int
+    wait_s: float
+    trigger_token_ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a conversation stands after its last message. `held_by` says why a window over its trigger stays there."""
+
+    conversation_id: str
+    appended: int
+    known: int
+    faults: tuple[Fault, ...]
+    messages: int = 0
+    ratio: float = 0.0
+    depth: int = -1
+    passes: int = 0
+    records: int = 0
+    failed: int = 0
+    held_by: str = ""
+    is_over: bool = False
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the window is under its trigger, or nothing in it can be compressed."""
+        return not self.is_over or self.held_by == IRREDUCIBLE
+
+
+async def play(
+    client: SidecarClient, chat: FileChat, playing: Playing, *, on_messages: Callable[[int], None]
+) -> Outcome:
+    """Append the chat and say how it ended; `on_messages` hears how many messages are behind.
+
+    Raises SidecarError for what is not about the chat: the sidecar is gone, or the token is wrong.
+    """
+    conversation_id = f"{playing.prefix}{chat.conversation_id}"
+    faults = list(chat.faults)
+    appended = known = 0
+    for start in range(0, len(chat.messages), playing.batch):
+        batch = chat.messages[start : start + playing.batch]
+        try:
+            fresh, repeated = await _append(client, conversation_id, chat, batch, playing, faults)
+        except SidecarError as error:
+            if error.code != "INVALID_ARGUMENT":
+                raise
+            # The chat itself is refused, by its id or its settings: no message of it can be appended.
+            faults.append(Fault(chat.line, "", _told(error)))
+            return Outcome(conversation_id, appended, known, tuple(faults))
+        appended += fresh
+        known += repeated
+        on_messages(len(batch))
+    if not appended + known:
+        return Outcome(conversation_id, 0, 0, tuple(faults))
+    # Waits until no pass is pending; what it answers is not needed.
+    await client.context(conversation_id, wait_s=playing.wait_s)
+    state = await client.conversation(conversation_id)
+    passes = await client.summarizations(conversation_id)
+    return _outcome(state, passes, playing, appended=appended, known=known, faults=faults)
+
+
+async def _append(
+    client: SidecarClient,
+    conversation_id: str,
+    chat: FileChat,
+    batch: Sequence[Message],
+    playing: Playing,
+    faults: list[Fault],
+) -> tuple[int, int]:
+    """How many were appended and how many known before; each round without success leaves refused messages out."""
+    rest = list(batch)
+    while rest:
+        try:
+            answer = await client.append(conversation_id, rest, settings=playing.settings, wait_s=playing.wait_s)
+        except SidecarError as error:
+            refused = _refused(error, rest)
+            if not refused:
+                raise
+            faults.extend(Fault(chat.line, message_id, what) for message_id, what in refused.items())
+            rest = [message for message in rest if message.id not in refused]
+        else:
+            repeated = sum(message.already_appended for message in answer.messages)
+            return len(rest) - repeated, repeated
+    return 0, 0
+
+
+def _refused(error: SidecarError, batch: Sequence[Message]) -> dict[str, str]:
+    """The ids of the messages that the error is about, with what is wrong; none when it is about something else."""
+    if error.reason == "MESSAGE_ID_REUSED":
+        reused = set(error.metadata.get("message_ids", "").split(","))
+        return {message.id: "the id was used with other content" for message in batch if message.id in reused}
+    refused: dict[str, str] = {}
+    for field, description in error.violations:
+        found = _PLACE.match(field)
+        if found and int(found[1]) < len(batch):
+            refused.setdefault(batch[int(found[1])].id, f"{field[found.end() :].lstrip('.')} {description}".strip())
+    return refused
+
+
+def _told(error: SidecarError) -> str:
+    return "; ".join(f"{field} {description}" for field, description in error.violations) or error.message
+
+
+def _outcome(
+    state: Conversation,
+    passes: Sequence[Summarization],
+    playing: Playing,
+    *,
+    appended: int,
+    known: int,
+    faults: Sequence[Fault],
+) -> Outcome:
+    states = [word(summarization, "state") for summarization in passes]
+    override = state.settings.policy
+    trigger = (
+        override.trigger_token_ratio if override.HasField("trigger_token_ratio") else playing.trigger_token_ratio
+    )
+    return Outcome(
+        conversation_id=state.id,
+        appended=appended,
+        known=known,
+        faults=tuple(faults),
+        messages=state.message_version,
+        ratio=state.usage.ratio,
+        depth=state.depth,
+        passes=len(states),
+        records=states.count("COMPLETED"),
+        failed=states.count("FAILED"),
+        held_by=state.held_by,
+        is_over=state.usage.ratio >= trigger,
+    )

@@ -1,0 +1,43 @@
+"""Why a sidecar did not start or had to stop, in words for whoever started it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from eventlog.errors import EventLogError, LogLocked, LogUnsafe
+from observability.tracing import TracingMisconfigured
+from service.api.listeners import AddressTaken
+from service.cli.failures import CommandFailed, Misconfigured
+from service.models.ollama_address import AddressError
+from service.models.scripted import ScriptError
+from service.tokenizers.errors import TokenizerMissing
+
+__all__ = ["explained"]
+
+_SETTINGS = (AddressError, ScriptError, TokenizerMissing, TracingMisconfigured)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn what `service.bootstrap` may raise into CommandFailed, or Misconfigured where a setting is to blame."""
+    try:
+        yield
+    except _SETTINGS as error:
+        raise Misconfigured(str(error), hint="see `abridged config show`") from error
+    except LogLocked as error:
+        raise CommandFailed(str(error), hint="stop the other sidecar, or set log.path to another file") from error
+    except LogUnsafe as error:
+        raise CommandFailed(str(error), hint="set log.path to a local disk") from error
+    except EventLogError as error:
+        raise CommandFailed(
+            f"{error.__class__.__name__}: {error}", hint="see log.path in docs/operations.md"
+        ) from error
+    except AddressTaken as error:
+        raise CommandFailed(
+            str(error), hint="set server.listen to another address, or stop who listens there"
+        ) from error
+    except OSError as error:
+        raise CommandFailed(
+            f"cannot start: {error.strerror or error}", hint="check server.http_listen and log.path"
+        ) from error

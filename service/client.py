@@ -1,0 +1,330 @@
+"""A thin client for our own commands: one method a call, one error type, one retry policy.
+
+Invariant: whatever goes wrong on the wire leaves this module as a SidecarError. A call is repeated only where the
+contract makes that safe: every method here is idempotent, appends by the ids of their messages.
+
+    SidecarError   the sidecar refused, could not be reached, or did not answer in time
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_status import rpc_status
+
+from abridged.v1 import (
+    conversation_service_pb2,
+    conversation_service_pb2_grpc,
+    server_info_service_pb2,
+    server_info_service_pb2_grpc,
+)
+from abridged.v1.conversation_pb2 import Conversation, ConversationSettings, Summarization, TokenUsage
+from abridged.v1.conversation_service_pb2 import (
+    AppendMessagesResponse,
+    GetContextResponse,
+    PassProgress,
+    Rendering,
+    WatchConversationResponse,
+)
+from abridged.v1.event_log_service_pb2 import Event
+from abridged.v1.server_info_service_pb2 import GetServerInfoResponse
+from abridged.v1.summary_pb2 import SummaryRecord
+from service.codec.values import message_to_proto
+from service.domain.message import Message
+
+__all__ = [
+    "RENDERINGS",
+    "AppendMessagesResponse",
+    "Conversation",
+    "ConversationSettings",
+    "Event",
+    "GetContextResponse",
+    "GetServerInfoResponse",
+    "PassProgress",
+    "Patience",
+    "SidecarClient",
+    "SidecarError",
+    "Summarization",
+    "SummaryRecord",
+    "TokenUsage",
+    "WatchConversationResponse",
+]
+
+RECEIVE_BYTES_MAX = 256 << 20
+PAGE_SIZE = 100
+PAGES_MAX = 1_000
+HEALTH_S = 3.0
+
+RENDERINGS = ("anthropic", "ollama", "openai")
+"""Names of the JSON forms of a context."""
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
+    # Retries are this module's: the channel's own cannot read RetryInfo, and would multiply with ours.
+    ("grpc.enable_retries", 0),
+    # A sidecar is never behind the proxy that the environment names for the web.
+    ("grpc.enable_http_proxy", 0),
+    # Each command has one channel; sharing the process's connection pool would share another one's backoff.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+_CODES_TO_RETRY = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})
+
+_pb = conversation_service_pb2
+Response = TypeVar("Response")
+Response_co = TypeVar("Response_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often a call is made, and the pauses in between, which double: full jitter, or what the server asks for."""
+
+    attempts_max: int = 4
+    pause_base_s: float = 0.1
+    pause_max_s: float = 2.0
+
+    def pause_s(self, attempt: int, error: SidecarError, *, uniform: Callable[[float, float], float]) -> float | None:
+        """Seconds until the next attempt, None when there is none. `attempt` counts from 1."""
+        if not error.retryable or attempt >= self.attempts_max:
+            return None
+        if error.retry_after_s is not None:
+            return min(error.retry_after_s, self.pause_max_s) + uniform(0.0, self.pause_base_s)
+        return uniform(0.0, min(self.pause_max_s, self.pause_base_s * 2.0 ** (attempt - 1)))
+
+
+class SidecarError(Exception):
+    """A call failed.
+
+    `code` is the gRPC status, `reason` our reason, empty when no sidecar answered. `violations` has the fields of an
+    INVALID_ARGUMENT with what is wrong with each.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        reason: str,
+        message: str,
+        *,
+        metadata: Mapping[str, str],
+        violations: tuple[tuple[str, str], ...] = (),
+        retry_after_s: float | None = None,
+        retryable: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.metadata = metadata
+        self.violations = violations
+        self.retry_after_s = retry_after_s
+        self.retryable = retryable
+
+
+class _Call(Protocol[Response_co]):
+    def __call__(self, request: Any, /, *, timeout: float, metadata: Any) -> Awaitable[Response_co]: ...
+
+
+class _PagedRequest(Protocol):
+    page_token: str
+
+
+class _PagedResponse(Protocol):
+    next_page_token: str
+
+
+Page = TypeVar("Page", bound=_PagedResponse)
+
+
+class SidecarClient:
+    """Calls a sidecar at `host:port` or `unix:/path`. Use it as a context manager; it connects when first used.
+
+    `deadline_s` bounds each attempt of a call; a `wait_s` comes on top of it.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        token: str = "",
+        deadline_s: float = 30.0,
+        patience: Patience = Patience(),
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        uniform: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self.address = address
+        self._deadline_s = deadline_s
+        self._patience = patience
+        self._sleep = sleep
+        self._uniform = uniform
+        self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        self._conversations = conversation_service_pb2_grpc.ConversationServiceStub(self._channel)
+        self._server = server_info_service_pb2_grpc.ServerInfoServiceStub(self._channel)
+        self._health = health_pb2_grpc.HealthStub(self._channel)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._channel.close()
+
+    async def append(
+        self,
+        conversation_id: str,
+        messages: Sequence[Message],
+        *,
+        settings: ConversationSettings | None = None,
+        wait_s: float = 0.0,
+    ) -> AppendMessagesResponse:
+        """Append messages that have ids; `settings` count if the conversation is new. Waits for a pending pass."""
+        request = _pb.AppendMessagesRequest(
+            conversation_id=conversation_id,
+            messages=[message_to_proto(message) for message in messages],
+            settings=settings,
+            wait=_duration(wait_s),
+        )
+        return await self._unary(self._conversations.AppendMessages, request, wait_s=wait_s)
+
+    async def context(
+        self,
+        conversation_id: str,
+        *,
+        max_tokens: int = 0,
+        clip: bool = False,
+        original: bool = False,
+        rendering: str = "",
+        min_version: int = 0,
+        wait_s: float = 0.0,
+    ) -> GetContextResponse:
+        """The window. `rendering` is one of RENDERINGS, empty for none."""
+        view = _pb.CONTEXT_VIEW_ORIGINAL if original else _pb.CONTEXT_VIEW_COMPACTED
+        request = _pb.GetContextRequest(
+            conversation_id=conversation_id,
+            max_tokens=max_tokens,
+            clip=clip,
+            view=view,
+            rendering=Rendering.Value(f"RENDERING_{(rendering or 'unspecified').upper()}"),
+            min_version=min_version,
+            wait=_duration(wait_s),
+        )
+        return await self._unary(self._conversations.GetContext, request, wait_s=wait_s)
+
+    async def conversation(self, conversation_id: str) -> Conversation:
+        """State and settings."""
+        request = _pb.GetConversationRequest(conversation_id=conversation_id)
+        return (await self._unary(self._conversations.GetConversation, request)).conversation
+
+    async def summaries(self, conversation_id: str) -> list[SummaryRecord]:
+        """All records, newest first."""
+        request = _pb.ListSummariesRequest(conversation_id=conversation_id, page_size=PAGE_SIZE)
+        pages = self._pages(self._conversations.ListSummaries, request)
+        return [record async for page in pages for record in page.summaries]
+
+    async def summarizations(self, conversation_id: str) -> list[Summarization]:
+        """All passes, newest first."""
+        request = _pb.ListSummarizationsRequest(conversation_id=conversation_id, page_size=PAGE_SIZE)
+        pages = self._pages(self._conversations.ListSummarizations, request)
+        return [summarization async for page in pages for summarization in page.summarizations]
+
+    async def summarize(self, conversation_id: str, *, wait_s: float = 0.0) -> Summarization:
+        """Force a pass, or join the one under way."""
+        request = _pb.SummarizeConversationRequest(conversation_id=conversation_id, wait=_duration(wait_s))
+        return (await self._unary(self._conversations.SummarizeConversation, request, wait_s=wait_s)).summarization
+
+    async def report_usage(self, conversation_id: str, sent: GetContextResponse, *, prompt_tokens: int) -> TokenUsage:
+        """Tell what the chat model's API counted for the context `sent`."""
+        request = _pb.ReportUsageRequest(
+            conversation_id=conversation_id,
+            message_version=sent.message_version,
+            summary_id=sent.summary_id,
+            prompt_tokens=prompt_tokens,
+        )
+        return (await self._unary(self._conversations.ReportUsage, request)).usage
+
+    async def watch(self, conversation_id: str, *, after_version: int = 0) -> AsyncIterator[WatchConversationResponse]:
+        """Events and progress from a version on, until the sidecar stops."""
+        request = _pb.WatchConversationRequest(conversation_id=conversation_id, after_version=after_version)
+        call = self._conversations.WatchConversation(request, metadata=self._metadata)
+        try:
+            async for item in call:
+                yield item
+        except grpc.aio.AioRpcError as error:
+            raise _decoded(error, self.address) from error
+        finally:
+            call.cancel()
+
+    async def server_info(self) -> GetServerInfoResponse:
+        """What runs there."""
+        return await self._unary(self._server.GetServerInfo, server_info_service_pb2.GetServerInfoRequest())
+
+    async def is_serving(self) -> bool:
+        """Whether the sidecar says that it serves."""
+        answer = await self._unary(self._health.Check, health_pb2.HealthCheckRequest())
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+    async def _pages(self, call: _Call[Page], request: _PagedRequest) -> AsyncIterator[Page]:
+        for _ in range(PAGES_MAX):
+            page = await self._unary(call, request)
+            yield page
+            if not page.next_page_token:
+                return
+            request.page_token = page.next_page_token
+
+    async def _unary(self, call: _Call[Response], request: object, *, wait_s: float = 0.0) -> Response:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return await call(request, timeout=self._deadline_s + wait_s, metadata=self._metadata)
+            except grpc.aio.AioRpcError as error:
+                decoded = _decoded(error, self.address)
+                pause_s = self._patience.pause_s(attempt, decoded, uniform=self._uniform)
+                if pause_s is None:
+                    raise decoded from error
+            await self._sleep(pause_s)
+
+
+def _duration(seconds: float) -> Duration | None:
+    if not seconds:
+        return None
+    duration = Duration()
+    duration.FromNanoseconds(round(seconds * 1e9))
+    return duration
+
+
+def _decoded(error: grpc.aio.AioRpcError, address: str) -> SidecarError:
+    """The status with its details; a status without ours comes from the transport, and its text stays in the cause."""
+    code = error.code()
+    info, retry, bad = ErrorInfo(), RetryInfo(), BadRequest()
+    status = rpc_status.from_call(error)
+    for detail in status.details if status is not None else ():
+        for known in (info, retry, bad):
+            detail.Unpack(known)
+    from_sidecar = bool(info.reason)
+    return SidecarError(
+        code.name,
+        info.reason,
+        (error.details() or code.name) if from_sidecar else f"{address}: {_TRANSPORT.get(code, error.details())}",
+        metadata=dict(info.metadata),
+        violations=tuple((v.field, v.description) for v in bad.field_violations),
+        retry_after_s=retry.retry_delay.ToNanoseconds() / 1e9 if retry.HasField("retry_delay") else None,
+        retryable=code in _CODES_TO_RETRY,
+    )
+
+
+_TRANSPORT = {
+    grpc.StatusCode.UNAVAILABLE: "nobody answers",
+    grpc.StatusCode.DEADLINE_EXCEEDED: "no answer in time",
+    grpc.StatusCode.UNIMPLEMENTED: "what answers there is no sidecar, or one of another version",
+    grpc.StatusCode.CANCELLED: "the connection was closed",
+}

@@ -1,0 +1,146 @@
+"""What chats in tests are made of: settings, messages with a known cost, records that fit their pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from service.domain.conversation import Conversation
+from service.domain.decide import AppendMessages, CompletePass, CountedMessage, FailPass
+from service.domain.events import (
+    ConversationOpened,
+    ErrorClass,
+    Event,
+    MessageAppended,
+    PassPlan,
+    Settings,
+    SummarizationCompleted,
+    SummarizationRequested,
+)
+from service.domain.message import Message, Role, ToolCall
+from service.domain.record import MessageRange, Provenance, RecordContext, SummaryRecord
+from service.domain.tokens import TokenCount, TokenSource
+
+__all__ = [
+    "OPEN",
+    "SETTINGS",
+    "append",
+    "appended",
+    "calling",
+    "chat",
+    "complete",
+    "completed",
+    "fail",
+    "only_plan",
+    "ranges",
+    "record_for",
+    "result",
+    "said",
+    "spoken",
+]
+
+SETTINGS = Settings(model="ollama:chat", context_length=1_000)
+"""A budget of 1,000 tokens: a message of ten is a hundredth of it."""
+
+OPEN = ConversationOpened("c", SETTINGS)
+
+
+def said(number: int, role: Role = Role.USER, content: str | None = None) -> Message:
+    """Message `number` of a chat."""
+    return Message(f"m{number}", role, f"message {number}" if content is None else content)
+
+
+def calling(number: int, *ids: str, content: str = "") -> Message:
+    """An assistant message with tool calls of these ids."""
+    return Message(f"m{number}", Role.ASSISTANT, content, tool_calls=tuple(ToolCall(i, "search", "{}") for i in ids))
+
+
+def result(number: int, call_id: str, content: str = "found") -> Message:
+    """A tool's result."""
+    return Message(f"m{number}", Role.TOOL, content, tool_call_id=call_id)
+
+
+def appended(
+    number: int, tokens: int = 10, *, message: Message | None = None, source: TokenSource = TokenSource.CALLER
+) -> MessageAppended:
+    """The event of a message; user and assistant take turns unless `message` says otherwise."""
+    role = Role.USER if number % 2 else Role.ASSISTANT
+    return MessageAppended(number, message or said(number, role), tokens, source, "test")
+
+
+def chat(count: int, tokens: int = 10, *, first: int = 1) -> list[Event]:
+    """So many messages that take turns, of `tokens` each."""
+    return [appended(number, tokens) for number in range(first, first + count)]
+
+
+def spoken(messages: Iterable[Message], tokens: int = 10) -> list[MessageAppended]:
+    """The events of these messages, numbered from 1."""
+    return [appended(number, tokens, message=message) for number, message in enumerate(messages, 1)]
+
+
+def append(*events: Event, now_us: int = 0, settings: Settings = SETTINGS, pass_id: str = "p") -> AppendMessages:
+    """The command that leads to these events."""
+    messages = tuple(
+        CountedMessage(e.message, TokenCount(e.tokens, e.source), e.counter)
+        for e in events
+        if isinstance(e, MessageAppended)
+    )
+    return AppendMessages("c", messages, settings, pass_id, now_us)
+
+
+def only_plan(events: Iterable[Event]) -> PassPlan:
+    """The plan of the one pass that is requested among `events`."""
+    (plan,) = [event.plan for event in events if isinstance(event, SummarizationRequested)]
+    return plan
+
+
+def ranges(*bounds: tuple[int, int]) -> tuple[MessageRange, ...]:
+    """Message ranges."""
+    return tuple(MessageRange(first, last) for first, last in bounds)
+
+
+def record_for(plan: PassPlan, *, tokens: int = 50, record_id: str = "", summary: str = "A summary.") -> SummaryRecord:
+    """A record that is made as `plan` says."""
+    return SummaryRecord(
+        id=record_id or f"summary-{plan.pass_id}",
+        create_time_us=1,
+        depth=plan.depth,
+        parent_id=plan.parent_id,
+        summary=summary,
+        key_points=(),
+        context=RecordContext(),
+        covered=plan.covered,
+        tokens_before=plan.replaced_tokens,
+        tokens_after=tokens,
+        model="scripted:test",
+        prompt_name="chain",
+        prompt_version="1",
+        provenance=Provenance.REBASED if plan.rebase else Provenance.MODEL,
+        attempts=1,
+        latency_ms=5,
+    )
+
+
+def completed(plan: PassPlan, *, tokens: int = 50, fallback: bool = False) -> SummarizationCompleted:
+    """The event of a pass that ended well."""
+    return SummarizationCompleted(plan.pass_id, record_for(plan, tokens=tokens), TokenSource.CALLER, fallback)
+
+
+def complete(
+    state: Conversation,
+    *,
+    tokens: int = 50,
+    fallback: bool = False,
+    now_us: int = 0,
+    source: TokenSource = TokenSource.CALLER,
+) -> CompletePass:
+    """The command that ends the pending pass of `state` with a record of `tokens`."""
+    plan = state.pending
+    assert plan is not None
+    next_id = f"{plan.pass_id}+"
+    return CompletePass(plan.pass_id, record_for(plan, tokens=tokens), source, fallback, next_id, now_us)
+
+
+def fail(state: Conversation, *, now_us: int = 0, error_class: ErrorClass = ErrorClass.TRANSPORT) -> FailPass:
+    """The command that ends the pending pass of `state` without a record."""
+    assert state.pending is not None
+    return FailPass(state.pending.pass_id, error_class, attempts=1, retryable=True, now_us=now_us)

@@ -1,0 +1,57 @@
+"""`given(*events).when(command, policy).then(*events)`: the rules of the domain as sentences, without any I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from service.domain.conversation import Conversation, fold
+from service.domain.decide import Command, decide
+from service.domain.errors import DomainError
+from service.domain.events import Event
+from service.domain.policy import Policy
+
+__all__ = ["Given", "Outcome", "given"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command led to: events, or a refusal."""
+
+    before: Conversation
+    events: list[Event]
+    refusal: DomainError | None = None
+
+    @property
+    def after(self) -> Conversation:
+        """The state behind the events."""
+        return fold([(event, 0) for event in self.events], self.before)
+
+    def then(self, *expected: Event) -> Conversation:
+        """Exactly these events happened; answers the state behind them."""
+        assert self.refusal is None, f"refused: {self.refusal}"
+        assert self.events == list(expected)
+        return self.after
+
+    def then_refused(self, error: type[DomainError], **fields: object) -> None:
+        """The command was refused with this error and these of its fields."""
+        assert type(self.refusal) is error, f"{self.events or self.refusal}"
+        assert {name: getattr(self.refusal, name) for name in fields} == fields
+
+
+@dataclass(frozen=True)
+class Given:
+    """A history."""
+
+    state: Conversation
+
+    def when(self, command: Command, policy: Policy) -> Outcome:
+        """Decide `command` on it."""
+        try:
+            return Outcome(self.state, decide(self.state, command, policy))
+        except DomainError as refusal:
+            return Outcome(self.state, [], refusal)
+
+
+def given(*events: Event) -> Given:
+    """The history of `events`, all of the hour zero."""
+    return Given(fold([(event, 0) for event in events]))

@@ -1,0 +1,96 @@
+"""Awaiting appends: cancellation, errors, one wake-up a group."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from eventlog.async_append import AsyncAppender
+from eventlog.errors import WrongExpectedVersion
+from eventlog.log import NO_STREAM
+from eventlog.memory import MemoryEventLog
+from eventlog.sqlite import SqliteEventLog
+from tests.support.event_logs import A, Clock, append, event
+
+
+@pytest.fixture
+def log(tmp_path):
+    opened = SqliteEventLog.open(tmp_path / "log.db", clock_us=Clock())
+    yield opened
+    opened.close()
+
+
+async def test_an_awaited_append_is_on_disk(log):
+    """The result comes when the commit is done."""
+    result = await AsyncAppender(log).append(append(event(1)))
+
+    assert result.last_version == log.stream_version(A) == 1
+
+
+async def test_an_append_to_memory_can_be_awaited():
+    """A log that commits in the caller's thread is awaited alike."""
+    result = await AsyncAppender(MemoryEventLog(clock_us=Clock())).append(append(event(1)))
+
+    assert result.first_position == 1
+
+
+async def test_an_awaited_append_raises_its_typed_error(log):
+    """Refusals reach the awaiter as they are."""
+    appender = AsyncAppender(log)
+    await appender.append(append(event(1)))
+
+    with pytest.raises(WrongExpectedVersion):
+        await appender.append(append(event(2), expected=NO_STREAM))
+
+
+async def test_a_cancelled_awaiter_does_not_cancel_the_commit(log):
+    """A client that goes away leaves its append committed, and its neighbours answered."""
+    appender = AsyncAppender(log)
+    tasks = [asyncio.create_task(appender.append(append(event(number)))) for number in range(20)]
+    await asyncio.sleep(0)
+
+    for task in tasks[::2]:
+        task.cancel()
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert [isinstance(outcome, asyncio.CancelledError) for outcome in ended] == [True, False] * 10
+    retried = await asyncio.gather(*(appender.append(append(event(number))) for number in range(20)))
+    assert all(result.already_appended for result in retried)
+    assert log.head() == 20
+
+
+async def test_many_awaiters_share_wake_ups(log):
+    """The loop is woken once a group, not once an append."""
+    appender = AsyncAppender(log)
+    deliveries: list[int] = []
+    deliver = appender.deliver
+
+    class _Counting:
+        def deliver(self, outcomes) -> None:
+            deliveries.append(len(outcomes))
+            deliver(outcomes)
+
+    loop = asyncio.get_running_loop()
+    tickets = [loop.create_future() for _ in range(300)]
+    box = _Counting()
+    for number, ticket in enumerate(tickets):
+        log.post(append(event(number)), ticket, box)
+    await asyncio.gather(*tickets)
+
+    assert sum(deliveries) == 300
+    assert len(deliveries) < 100
+
+
+def test_a_loop_that_ended_first_does_not_stop_the_writer(tmp_path):
+    """Outcomes for a closed loop are dropped; the log goes on."""
+    log = SqliteEventLog.open(tmp_path / "log.db", clock_us=Clock())
+
+    async def leave() -> AsyncAppender:
+        return AsyncAppender(log)
+
+    orphan = asyncio.run(leave())
+    log.post(append(event(1)), None, orphan)
+
+    assert log.submit(append(event(2))).result().first_position == 2
+    log.close()

@@ -1,0 +1,31 @@
+"""The preset files load, and say what the designs that they are named for say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from service.config import load
+from service.domain.policy import DepthLimit, Fallback
+
+PRESETS = Path(__file__).parents[2] / "presets"
+
+
+def test_the_preset_of_s1_has_the_numbers_of_s1() -> None:
+    """Ratio 0.80, reset 0.70, 12 messages, 6 kept, depth 3 and then a halt, cooldown 4, no repair, no stand-in."""
+    settings = load({}, config_path=PRESETS / "s1.toml").settings
+
+    policy = settings.policy_for("ollama:qwen2.5:3b")
+    assert (policy.trigger_token_ratio, policy.reset_token_ratio) == (0.8, 0.7)
+    assert (policy.min_messages, policy.preserve_recent, policy.cooldown_messages) == (12, 6, 4)
+    assert (policy.max_summary_chain_depth, policy.on_depth_limit) == (3, DepthLimit.HALT)
+    assert (policy.repair_attempts, policy.fallback) == (0, Fallback.NEVER)
+    assert settings.summarizer.retries == 1
+
+
+def test_every_preset_loads() -> None:
+    """No preset has a setting that does not exist or a policy that cannot work."""
+    files = sorted(PRESETS.glob("*.toml"))
+
+    assert files
+    for file in files:
+        load({}, config_path=file).settings.policy_for("")
