@@ -104,10 +104,13 @@ def admit(
 ) -> Admitted:
     """Decide each append against the states in `streams`, which are moved on by what is admitted."""
     admitted = Admitted([], [], [], [])
+    # One call for the whole group: where randomness is a slow system call, it would cost as much as the rest.
+    salts = random_bytes(SALT_BYTES * sum(len(append.events) for append in appends))
     for append in appends:
         state = streams[append.stream]
+        own_salts, salts = salts[: SALT_BYTES * len(append.events)], salts[SALT_BYTES * len(append.events) :]
         try:
-            outcome = _admit_one(append, state, admitted, head, time_us, identity, random_bytes)
+            outcome = _admit_one(append, state, admitted, head, time_us, identity, own_salts)
         except EventLogError as error:
             admitted.outcomes.append(error)
             continue
@@ -124,7 +127,7 @@ def _admit_one(
     head: int,
     time_us: int,
     identity: LogIdentity,
-    random_bytes: Callable[[int], bytes],
+    salts: bytes,
 ) -> AppendResult:
     request_content = b""
     if append.request is not None:
@@ -141,7 +144,6 @@ def _admit_one(
     else:
         if not append.expected.accepts(state.version):
             raise WrongExpectedVersion(expected=str(append.expected), actual=state.version)
-        salts = random_bytes(SALT_BYTES * len(hashes))
         sealed = _seal(append, hashes, state, head, time_us, salts)
         events = tuple(row.event for row in sealed)
         result = AppendResult(events[0].position, events[-1].position, events[-1].version, events)

@@ -20,9 +20,13 @@ class AsyncAppender:
 
     async def append(self, append: Append) -> AppendResult:
         """Queue `append` and wait until it is on disk; raises what the log's `submit` would fail with."""
+        return await asyncio.shield(self.post(append))
+
+    def post(self, append: Append) -> asyncio.Future[AppendResult]:
+        """Queue `append`. The future is for callbacks that must run whether or not anybody waits; do not cancel it."""
         ticket: asyncio.Future[AppendResult] = self._loop.create_future()
         self._log.post(append, ticket, self)
-        return await ticket
+        return ticket
 
     def deliver(self, outcomes: Sequence[tuple[Any, Outcome]]) -> None:
         """Wake the loop once for all of them. A loop that was closed has nobody left to tell."""

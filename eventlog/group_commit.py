@@ -57,12 +57,14 @@ class GroupCommit:
         idle: Callable[[], None],
         failed: Callable[[Exception], None],
         idle_after_s: float = IDLE_AFTER_S,
+        gather_s: float = GATHER_S,
     ) -> None:
         self._commit = commit
         self._after = after
         self._idle = idle
         self._failed = failed
         self._idle_after_s = idle_after_s
+        self._gather_s = gather_s
         self._changed = threading.Condition(threading.Lock())
         self._queue: deque[_Posted] = deque()
         self._queued_events = 0
@@ -151,7 +153,7 @@ class GroupCommit:
             group.append(self._queue.popleft())
             self._queued_events -= len(first.append.events)
             self._queued_bytes -= first.size
-        self._not_before = time.monotonic() + GATHER_S if len(group) > 1 else 0.0
+        self._not_before = time.monotonic() + self._gather_s if len(group) > 1 else 0.0
         return group
 
     def _answer(self, group: Sequence[_Posted], outcomes: Sequence[Outcome]) -> None:

@@ -31,13 +31,16 @@ from eventlog.sql import (
 )
 from eventlog.sqlite_errors import translated
 
-__all__ = ["CHECKPOINT_PAGES", "WAL_BYTES_MAX", "SqliteWriter"]
+__all__ = ["CHECKPOINT_PAGES", "STREAMS_KEPT_MAX", "WAL_BYTES_MAX", "SqliteWriter"]
 
 CHECKPOINT_PAGES = 2_000
 """SQLite copies the write-ahead log back into the file at the first commit past this many pages (PASSIVE)."""
 
 WAL_BYTES_MAX = 48 << 20
 """Past this size the writer waits for readers to move on and cuts the write-ahead log to nothing."""
+
+WAL_LOOK_BYTES = 1 << 18
+"""Payload to write between two looks at its size: each look is a system call, and far fewer than commits do."""
 
 TRUNCATE_AGAIN_BYTES = 8 << 20
 """Payload to write before the next attempt when a reader was in the way: an attempt may wait CHECKPOINT_WAIT_MS."""
@@ -98,7 +101,7 @@ class SqliteWriter:
         self._fatal = fatal
         self._failed: EventLogError | None = None
         self._payload_bytes = 0
-        self._next_truncate = 0
+        self._next_look = 0
         self._tips: dict[StreamId, _Tip] = {}
         self._last_stream: int = driver.execute(_LAST_STREAM).fetchone()[0]
         self.head: int = driver.execute(_LAST_POSITION).fetchone()[0]
@@ -131,8 +134,11 @@ class SqliteWriter:
 
     def bound_wal(self) -> None:
         """Keep the write-ahead log under its limit; when a reader is in the way, try again some payload later."""
-        if self._payload_bytes >= self._next_truncate and self._wal.stat().st_size >= WAL_BYTES_MAX:
-            self._next_truncate = 0 if self.checkpoint() else self._payload_bytes + TRUNCATE_AGAIN_BYTES
+        if self._payload_bytes < self._next_look:
+            return
+        self._next_look = self._payload_bytes + WAL_LOOK_BYTES
+        if self._wal.stat().st_size >= WAL_BYTES_MAX and not self.checkpoint():
+            self._next_look = self._payload_bytes + TRUNCATE_AGAIN_BYTES
 
     def _transaction(self, appends: Sequence[Append]) -> Sequence[Outcome]:
         with self._connection.begin():
@@ -224,7 +230,7 @@ class SqliteWriter:
         if outcome is None:
             return error
         outcome.__cause__ = error
-        if isinstance(outcome, LogFailed | LogCorrupt) and self._failed is None:
+        if isinstance(outcome, LogFailed | LogCorrupt):
             self._failed = outcome
             self._fatal(outcome)
         return outcome

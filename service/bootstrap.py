@@ -103,17 +103,26 @@ def run(settings: Settings, environ: Mapping[str, str]) -> None:
         undo_logs()
 
 
+def _now_us() -> int:
+    return time.time_ns() // 1_000
+
+
 async def serve(
-    settings: Settings, environ: Mapping[str, str], *, stop: asyncio.Event, ready: Callable[[Running], None]
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    stop: asyncio.Event,
+    ready: Callable[[Running], None],
+    now_us: Callable[[], int] = _now_us,
 ) -> None:
-    """Serve until `stop` is set; `ready` hears when calls are taken.
+    """Serve until `stop` is set; `ready` hears when calls are taken. `now_us` is the clock of events and waits.
 
     Raises EventLogError when the log cannot be opened, AddressTaken when an address cannot be listened at, and
     TracingMisconfigured, AddressError, ScriptError, TokenizerMissing, or InvalidPolicy or OSError for a prompt file,
     when settings cannot be carried out.
     """
     async with AsyncExitStack() as resources:
-        sidecar = await _assembled(settings, environ, resources, stop)
+        sidecar = await _assembled(settings, environ, resources, stop, now_us)
         running = await sidecar.start()
         ready(running)
         _log.info("sidecar.ready", addresses=list(running.grpc_addresses), http_address=running.http_address)
@@ -169,7 +178,11 @@ class _Sidecar:
 
 
 async def _assembled(
-    settings: Settings, environ: Mapping[str, str], resources: AsyncExitStack, stop: asyncio.Event
+    settings: Settings,
+    environ: Mapping[str, str],
+    resources: AsyncExitStack,
+    stop: asyncio.Event,
+    now_us: Callable[[], int],
 ) -> _Sidecar:
     """Everything, wired; what must be closed is in `resources`, in the order in which it must be closed."""
     tracing = open_tracing(TracingSettings.from_environment(environ, service_version=VERSION))
@@ -178,7 +191,7 @@ async def _assembled(
     executor = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read")
     resources.callback(executor.shutdown, wait=False)
     asyncio.get_running_loop().set_default_executor(executor)
-    log, table = _open_log(settings, metrics, tracing, resources, stop)
+    log, table = _open_log(settings, metrics, tracing, resources, stop, now_us)
 
     counter = counter_named("bpe:o200k" if settings.tokens.counter == "bpe" else "estimate")
     providers = Providers(settings.ollama, metrics=metrics, counter=counter, clock_s=time.monotonic)
@@ -190,7 +203,7 @@ async def _assembled(
         ConversationLog(log, new_id=_new_id, traceparent=current_traceparent),
         policies=policies,
         counting=Counting(counter),
-        clock_us=_now_us,
+        clock_us=now_us,
         new_id=_new_id,
         on_changed=heard,
     )
@@ -199,7 +212,7 @@ async def _assembled(
     model = TracedModel(providers.preferred(settings.summarizer.models), tracing)
     reactor = Reactor(
         conversations,
-        maker=_maker(settings, model, providers.extractive(), counter),
+        maker=_maker(settings, model, providers.extractive(), counter, now_us),
         telemetry=telemetry,
         limits=ReactorLimits(settings.summarizer.concurrent_passes, settings.summarizer.queue_max),
     )
@@ -209,7 +222,7 @@ async def _assembled(
     stopping = asyncio.Event()
     wake_up = CommitWakeUp(log)
     resources.callback(wake_up.close)
-    watching = Watching(log, executor, wake_up, board, stopping, _now_us, time.monotonic, Timing())
+    watching = Watching(log, executor, wake_up, board, stopping, now_us, time.monotonic, Timing())
     servicers = Servicers(
         conversations=ConversationServicer(
             conversations=conversations,
@@ -228,7 +241,7 @@ async def _assembled(
             token_key=hashlib.blake2b(log.log_id.encode(), digest_size=32).digest(),
         ),
         event_log=EventLogServicer(watching),
-        server_info=ServerInfoServicer(_facts(settings, log), reactor.backlog),
+        server_info=ServerInfoServicer(_facts(settings, log, now_us), reactor.backlog),
     )
     edge = Edge(
         authenticator=Authenticator(
@@ -266,13 +279,18 @@ class _Heard:
 
 
 def _open_log(
-    settings: Settings, metrics: Metrics, tracing: Tracing, resources: AsyncExitStack, stop: asyncio.Event
+    settings: Settings,
+    metrics: Metrics,
+    tracing: Tracing,
+    resources: AsyncExitStack,
+    stop: asyncio.Event,
+    now_us: Callable[[], int],
 ) -> tuple[EventLog, ConversationTable]:
     loop = asyncio.get_running_loop()
     report = CommitReport(metrics, tracing, clock_ns=time.time_ns)
     if settings.log.backend == "memory":
         memory_table = MemoryConversationTable(_view)
-        memory = MemoryEventLog(clock_us=_now_us, hook=report.hook(memory_table.project))
+        memory = MemoryEventLog(clock_us=now_us, hook=report.hook(memory_table.project))
         resources.callback(memory.close)
         memory.on_commit(report.committed)
         return memory, memory_table
@@ -284,7 +302,7 @@ def _open_log(
     table = SqlConversationTable(_view)
     log = SqliteEventLog.open(
         settings.log.path,
-        clock_us=_now_us,
+        clock_us=now_us,
         hook=report.hook(table.project),
         prepare=table.prepare,
         on_fatal=fatal,
@@ -297,7 +315,9 @@ def _open_log(
     return log, table
 
 
-def _maker(settings: Settings, model: SummaryModel, extractive: SummaryModel, counter: TokenCounter) -> PassMaker:
+def _maker(
+    settings: Settings, model: SummaryModel, extractive: SummaryModel, counter: TokenCounter, now_us: Callable[[], int]
+) -> PassMaker:
     summarizer = settings.summarizer
     retry = RetryPolicy(attempts_max=summarizer.retries + 1, delay_base_s=summarizer.backoff_base_ms / 1_000)
     return PassMaker(
@@ -307,7 +327,7 @@ def _maker(settings: Settings, model: SummaryModel, extractive: SummaryModel, co
         template=_template(summarizer.prompt_file),
         window_default=settings.ollama.num_ctx,
         surroundings=Surroundings(
-            counter, time.monotonic, _now_us, asyncio.sleep, random.Random(), secrets.token_bytes(16)
+            counter, time.monotonic, now_us, asyncio.sleep, random.Random(), secrets.token_bytes(16)
         ),
     )
 
@@ -329,7 +349,7 @@ def _chat_models(
         try:
             await conversations.execute(
                 key,
-                lambda state: ChangeSettings(models.resolved(state.settings), _new_id(), _now_us()),
+                lambda state: ChangeSettings(models.resolved(state.settings), _new_id(), conversations.now_us()),
             )
         except DomainError as error:
             _log.warning("settings.not_updated", conversation_id=key.name, error_type=type(error).__name__)
@@ -361,7 +381,7 @@ def _http(
     return HttpServer(host.strip("[]"), int(port), routes=health | metrics_route(metrics))
 
 
-def _facts(settings: Settings, log: EventLog) -> ServerFacts:
+def _facts(settings: Settings, log: EventLog, now_us: Callable[[], int]) -> ServerFacts:
     server = settings.server
     return ServerFacts(
         version=VERSION,
@@ -375,7 +395,7 @@ def _facts(settings: Settings, log: EventLog) -> ServerFacts:
             streams_max=server.streams_max,
             queued_passes_max=settings.summarizer.queue_max,
         ),
-        started_us=_now_us(),
+        started_us=now_us(),
     )
 
 
@@ -392,10 +412,6 @@ def _labels(settings: Settings) -> MetricLabels:
 
 def _view(state: Conversation) -> bytes:
     return conversation_view(state).SerializeToString()
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1_000
 
 
 def _new_id() -> str:

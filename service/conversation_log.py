@@ -33,6 +33,9 @@ _NOWHERE = ExpectedVersion("exact", -1)
 """No stream is ever there: an append that expects it writes nothing, and yet says which of its events are known."""
 
 
+OnDisk = Callable[[Conversation], None]
+
+
 @dataclass(frozen=True, slots=True)
 class SentMessages:
     """What a client sent, as its idempotency is judged: content by message id, and the request's own key."""
@@ -55,10 +58,11 @@ class ConversationLog:
         return await asyncio.to_thread(lambda: fold(self._events(key)))
 
     async def commit(
-        self, key: StreamId, state: Conversation, events: Sequence[Event], sent: SentMessages
+        self, key: StreamId, state: Conversation, events: Sequence[Event], sent: SentMessages, *, on_disk: OnDisk
     ) -> tuple[Conversation, AppendResult]:
         """Write events that were decided on `state`; answers the state behind them, once they are on disk.
 
+        `on_disk` gets that state on the event loop before anybody else, also when the caller has gone in the meantime.
         Raises EventLogError; then nothing was written.
         """
         projected = Projected(state, events)
@@ -69,7 +73,9 @@ class ConversationLog:
             request=sent.request,
             projected=projected,
         )
-        result = await self._appender.append(append)
+        ticket = self._appender.post(append)
+        ticket.add_done_callback(lambda done: _told(done, projected, on_disk))
+        result = await asyncio.shield(ticket)
         return projected.after or state, result
 
     async def known(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> AppendResult:
@@ -146,13 +152,14 @@ class ConversationLog:
             after = page[-1].version
 
     def _new_event(self, key: StreamId, event: Event, sent: SentMessages) -> NewEvent:
-        type_name, schema_version, payload = encode(event)
+        content = sent.contents[event.message.id] if isinstance(event, MessageAppended) else None
+        type_name, schema_version, payload = encode(event, sent=content)
         return NewEvent(
             event_id=self._event_id(key, self._identity(event)),
             type=type_name,
             payload=payload,
             schema_version=schema_version,
-            content=sent.contents.get(event.message.id) if isinstance(event, MessageAppended) else None,
+            content=content,
             trace_context=self._traceparent(),
         )
 
@@ -173,3 +180,8 @@ class ConversationLog:
     def _event_id(self, key: StreamId, identity: str) -> bytes:
         parts = "\x00".join((self._log.log_id, key.namespace, key.name, identity))
         return hashlib.blake2b(parts.encode(), digest_size=16).digest()
+
+
+def _told(ticket: asyncio.Future[AppendResult], projected: Projected, on_disk: OnDisk) -> None:
+    if ticket.exception() is None and projected.after is not None and not ticket.result().already_appended:
+        on_disk(projected.after)

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from eventlog.errors import EventIdConflict, KnownEvents, RequestKeyConflict, WrongExpectedVersion
 from eventlog.event import StreamId
 from eventlog.log import AppendResult, RequestKey
-from service.codec.values import canonical
 from service.conversation_cache import ConversationCache
 from service.conversation_log import ConversationLog, SentMessages
 from service.counting import Counting
@@ -39,9 +37,13 @@ _NOTHING_SENT = SentMessages({})
 
 @dataclass(frozen=True, slots=True)
 class AppendRequest:
-    """Messages to append, each with an id of its own. `open_with` makes the settings of a new conversation."""
+    """Messages to append, each with an id of its own. `open_with` makes the settings of a new conversation.
+
+    `contents` has, by message id, what the client sent in its canonical form.
+    """
 
     messages: tuple[Message, ...]
+    contents: Mapping[str, bytes]
     open_with: Callable[[], Settings]
     request_id: str = ""
     expected_version: int | None = None
@@ -104,8 +106,7 @@ class Conversations:
         Raises MessageIdReused, RequestIdReused, WrongMessageVersion, InvalidPolicy, or an EventLogError.
         """
         counted = await self._counting.counted(request.messages)
-        sent = _sent(request)
-        return await asyncio.shield(self._append(key, request, counted, sent))
+        return await self._append(key, request, counted, _sent(request))
 
     async def execute(
         self, key: StreamId, command: Callable[[Conversation], Command]
@@ -114,19 +115,6 @@ class Conversations:
 
         Raises ConversationNotFound, what the decision raises, or an EventLogError.
         """
-        return await asyncio.shield(self._execute(key, command))
-
-    def new_id(self) -> str:
-        """An id for whatever a command makes."""
-        return self._new_id()
-
-    def now_us(self) -> int:
-        """Microseconds since the epoch."""
-        return self._clock_us()
-
-    async def _execute(
-        self, key: StreamId, command: Callable[[Conversation], Command]
-    ) -> tuple[Conversation, list[Event]]:
         async with self._exclusive(key):
             for attempts_left in reversed(range(ATTEMPTS_MAX)):
                 state = await self._current(key)
@@ -143,6 +131,14 @@ class Conversations:
                     if not attempts_left:
                         raise
             raise AssertionError("the last attempt returns or raises")
+
+    def new_id(self) -> str:
+        """An id for whatever a command makes."""
+        return self._new_id()
+
+    def now_us(self) -> int:
+        """Microseconds since the epoch."""
+        return self._clock_us()
 
     async def _append(
         self, key: StreamId, request: AppendRequest, counted: tuple[CountedMessage, ...], sent: SentMessages
@@ -217,11 +213,13 @@ class Conversations:
     async def _commit(
         self, key: StreamId, state: Conversation, events: Sequence[Event], sent: SentMessages
     ) -> tuple[Conversation, AppendResult]:
-        after, result = await self.log.commit(key, state, events, sent)
-        if not result.already_appended:
+        """Commit, and remember the state behind it even when the caller goes before it is on disk."""
+
+        def on_disk(after: Conversation) -> None:
             self._cache.put(key, after)
             self._on_changed(key, after, events)
-        return after, result
+
+        return await self.log.commit(key, state, events, sent, on_disk=on_disk)
 
     def _decided(self, state: Conversation, command: Command) -> list[Event]:
         """The events of a command, under the policy of the settings that it leaves behind."""
@@ -245,24 +243,21 @@ class Conversations:
                 self._cache.put(key, state)
         return state
 
-    @asynccontextmanager
-    async def _exclusive(self, key: StreamId) -> AsyncIterator[None]:
+    def _exclusive(self, key: StreamId) -> asyncio.Lock:
         lock = self._locks.get(key)
         if lock is None:
             lock = self._locks[key] = asyncio.Lock()
-        async with lock:
-            yield
+        return lock
 
 
 def _sent(request: AppendRequest) -> SentMessages:
-    contents = {m.id: canonical(m) for m in request.messages}
     if not request.request_id:
-        return SentMessages(contents)
+        return SentMessages(request.contents)
     digest = hashlib.blake2b(digest_size=32)
-    for content in contents.values():
+    for content in request.contents.values():
         digest.update(len(content).to_bytes(8, "big"))
         digest.update(content)
-    return SentMessages(contents, RequestKey(request.request_id, digest.digest()))
+    return SentMessages(request.contents, RequestKey(request.request_id, digest.digest()))
 
 
 def _placed(request: AppendRequest, known: dict[str, int], fresh: dict[str, Placed]) -> tuple[Placed, ...]:

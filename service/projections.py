@@ -29,6 +29,7 @@ from sqlalchemy.dialects.sqlite import insert
 
 from eventlog.event import StreamId
 from eventlog.log import Committed
+from eventlog.sql import chunks
 from service.domain.conversation import Conversation, evolve
 from service.domain.events import Event
 
@@ -218,7 +219,7 @@ class SqlConversationTable:
     def __init__(self, view: Callable[[Conversation], bytes]) -> None:
         self._view = view
         self._read: Read | None = None
-        self._upsert: str | None = None
+        self._upserts: dict[int, str] = {}
 
     @staticmethod
     def prepare(connection: Connection) -> None:
@@ -232,10 +233,11 @@ class SqlConversationTable:
     def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
         """See ConversationTable."""
         rows = _project(committed, self._view)
-        if self._upsert is None:
-            self._upsert = _upsert_statement(transaction)
-        parameters = [_parameters(row) for row in rows.values()]
-        transaction.exec_driver_sql(self._upsert, parameters if len(parameters) > 1 else parameters[0])
+        for part in chunks([_parameters(row) for row in rows.values()]):
+            statement = self._upserts.get(len(part))
+            if statement is None:
+                statement = self._upserts[len(part)] = _upsert_statement(transaction, len(part))
+            transaction.exec_driver_sql(statement, tuple(value for row in part for value in row))
 
     def page(self, query: ListQuery) -> list[Row]:
         """See ConversationTable."""
@@ -276,9 +278,12 @@ class SqlConversationTable:
         return rows
 
 
-def _upsert_statement(connection: Connection) -> str:
-    """The compiled upsert: the hot path runs it on the driver without compiling it again."""
-    statement = insert(_CONVERSATIONS)
+def _upsert_statement(connection: Connection, rows: int) -> str:
+    """The compiled upsert of so many rows: the hot path runs it on the driver without compiling it again.
+
+    One statement for all rows, since each statement hands the interpreter's lock over and waits to get it back.
+    """
+    statement = insert(_CONVERSATIONS).values([dict.fromkeys(_CONVERSATIONS.c.keys())] * rows)
     changed = {c.name: statement.excluded[c.name] for c in _CONVERSATIONS.c if not c.primary_key}
     return str(
         statement.on_conflict_do_update(index_elements=["namespace", "id"], set_=changed).compile(

@@ -12,6 +12,7 @@ from eventlog.event import StreamId
 from service.api import wire
 from service.api.auth import current_caller
 from service.api.context import ContextQuery, context_of, over_limit
+from service.api.errors import WaitTooShort
 from service.api.watch import Watching, watch
 from service.changes import Changes
 from service.chat_models import ChatModels
@@ -19,7 +20,7 @@ from service.codec.values import record_to_proto
 from service.conversations import AppendRequest, Conversations
 from service.domain.conversation import Conversation, lineage, record_named
 from service.domain.decide import ChangeSettings, ReportUsage, RequestPass
-from service.domain.errors import PassNotFound, SummaryNotFound, VersionNotReached, WaitedPassFailed
+from service.domain.errors import PassNotFound, SummaryNotFound, WaitedPassFailed
 from service.domain.events import SummarizationRequested
 from service.policies import Policies
 from service.projections import ConversationTable, ListQuery
@@ -73,23 +74,21 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         self._new_id = new_id
         self._token_key = token_key
 
-    async def AppendMessages(
-        self, request: _pb.AppendMessagesRequest, context: Any
-    ) -> _pb.AppendMessagesResponse:  # the contract's name
+    async def AppendMessages(self, request: _pb.AppendMessagesRequest, context: Any) -> _pb.AppendMessagesResponse:
         key = _key(request.conversation_id)
-        messages = wire.messages_of(
+        messages, contents = wire.messages_of(
             request,
             new_id=self._new_id,
             message_bytes_max=self._limits.message_bytes_max,
             batch_messages_max=self._limits.batch_messages_max,
             batch_bytes_max=self._limits.batch_bytes_max,
         )
-        settings = wire.requested(request.settings)
         appended = await self._conversations.append(
             key,
             AppendRequest(
                 messages=messages,
-                open_with=lambda: self._models.opening(settings),
+                contents=contents,
+                open_with=lambda: self._models.opening(wire.requested(request.settings)),
                 request_id=request.request_id,
                 expected_version=request.expected_version if request.HasField("expected_version") else None,
             ),
@@ -119,13 +118,11 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
                 timeout_s=_patience_s(context, WAIT_WITHOUT_DEADLINE_S),
             )
             if state.message_version < request.min_version:
-                raise VersionNotReached(wanted=request.min_version, actual=state.message_version)
+                raise WaitTooShort(wanted=request.min_version, actual=state.message_version)
         if state.pending is not None and request.HasField("wait"):
-            plan = state.pending
             state = await self._waited(key, state, wire.seconds(request.wait), context)
-            ended = _ended(state, plan.pass_id)
-            if request.abort_on_failure and ended is not None and ended.error_class is not None:
-                raise WaitedPassFailed(plan.pass_id, ended.error_class.value)
+        if request.abort_on_failure:
+            _require_no_failure(state)
         policy = self._policies.of(state.settings)
         query = ContextQuery.of(request, default_role=policy.summary_role)
         return await context_of(self._conversations, key, state, query, policy)
@@ -217,11 +214,13 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         self, request: _pb.ListSummarizationsRequest, context: Any
     ) -> _pb.ListSummarizationsResponse:
         state = await self._conversations.state(_key(request.conversation_id))
-        places, token = self._page("summarizations", request, len(state.passes))
-        pending = _current_pass(state)
-        first = [pending] if pending is not None and not request.page_token else []
+        # A pending pass has the place that it will have when it is over.
+        pending = [] if state.pending is None else [wire.pending_pass(state.pending, state.pending_since_us)]
+        over = len(state.passes)
+        places, token = self._page("summarizations", request, over + len(pending))
         return _pb.ListSummarizationsResponse(
-            summarizations=[*first, *(wire.ended_pass(state.passes[i]) for i in places)], next_page_token=token
+            summarizations=[wire.ended_pass(state.passes[i]) if i < over else pending[0] for i in places],
+            next_page_token=token,
         )
 
     async def ListSummaries(self, request: _pb.ListSummariesRequest, context: Any) -> _pb.ListSummariesResponse:
@@ -279,6 +278,15 @@ def _key(conversation_id: str) -> StreamId:
 def _patience_s(context: Any, without_deadline_s: float) -> float:
     remaining = context.time_remaining()
     return without_deadline_s if remaining is None else max(0.0, remaining - DEADLINE_MARGIN_S)
+
+
+def _require_no_failure(state: Conversation) -> None:
+    """Whether the pass fails before or during the wait is chance, so that either counts for the turn it was made for."""
+    ended = state.passes[-1] if state.passes else None
+    if ended is None or ended.error_class is None or state.pending is not None:
+        return
+    if ended.plan.message_version == state.message_version:
+        raise WaitedPassFailed(ended.plan.pass_id, ended.error_class.value)
 
 
 def _ended(state: Conversation, pass_id: str) -> Any:

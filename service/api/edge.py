@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import grpc
 import structlog
+from google.protobuf.message import Message
 from google.rpc.code_pb2 import Code
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
@@ -23,13 +24,13 @@ from observability.facts import RpcEnded, RpcStarted
 from observability.metrics import Metrics
 from observability.tracing import Span, Tracing
 from service.api.auth import Authenticator, set_caller
-from service.api.errors import STATUSES, TooManyRequests, internal_status, status_of
+from service.api.errors import TooManyRequests, UnknownMethod, internal_status, status_of
 from service.api.validation import Validation
 
 __all__ = ["METHOD_SCOPES", "Edge", "EdgeLimits"]
 
 OPEN_METHODS = frozenset({"grpc.health.v1.Health"})
-"""Services that need no credential: a health check has none."""
+"""Services that need no credential, since a health check has none, and that are answered under any load."""
 
 METHOD_SCOPES: Mapping[str, str] = {
     "abridged.v1.ConversationService/AppendMessages": "append",
@@ -98,14 +99,19 @@ class Edge(grpc.aio.ServerInterceptor):
         if wrapped is None:
             handler = await continuation(handler_call_details)
             if handler is None:
-                return handler
+                # Not remembered: names of methods that do not exist are without number.
+                return grpc.stream_unary_rpc_method_handler(self._unary(method, _unknown_method))
             wrapped = self._wrapped[method] = self._wrap(method, handler)
         return wrapped
 
     def _wrap(self, method: str, handler: _Handler) -> _Handler:
+        if handler.request_streaming:
+            return grpc.stream_stream_rpc_method_handler(
+                self._stream(method, handler.stream_stream),
+                request_deserializer=handler.request_deserializer,
+                response_serializer=handler.response_serializer,
+            )
         if handler.response_streaming:
-            if handler.request_streaming:
-                return handler
             return grpc.unary_stream_rpc_method_handler(
                 self._stream(method, handler.unary_stream),
                 request_deserializer=handler.request_deserializer,
@@ -124,9 +130,9 @@ class Edge(grpc.aio.ServerInterceptor):
             try:
                 with call.span:
                     try:
-                        if self.in_flight > self._limits.concurrent_rpcs_max:
+                        if self.in_flight > self._limits.concurrent_rpcs_max and not _is_open(method):
                             raise TooManyRequests("calls", retry_after_s=0.2)
-                        self._admit(method, request, context)
+                        self._admit(method, request, call.metadata)
                         response = await handle(request, context)
                     except BaseException as error:
                         await call.fail(error)
@@ -150,7 +156,7 @@ class Edge(grpc.aio.ServerInterceptor):
                     try:
                         if self.streams > self._limits.streams_max:
                             raise TooManyRequests("streams", retry_after_s=1.0)
-                        self._admit(method, request, context)
+                        self._admit(method, request, call.metadata)
                         async for response in handle(request, context):
                             yield response
                     except BaseException as error:
@@ -163,15 +169,16 @@ class Edge(grpc.aio.ServerInterceptor):
 
         return serve
 
-    def _admit(self, method: str, request: Any, context: Any) -> None:
-        if method.partition("/")[0] in OPEN_METHODS:
+    def _admit(self, method: str, request: Any, metadata: Mapping[str, str]) -> None:
+        if _is_open(method):
             return
-        caller = self._authenticator.caller(_metadata(context))
+        caller = self._authenticator.caller(metadata)
         scope = METHOD_SCOPES.get(method)
         if scope is not None:
             caller.require(scope)
         set_caller(caller)
-        self._validation.check(request)
+        if isinstance(request, Message):
+            self._validation.check(request)
 
     def open_span(self, method: str, traceparent: str) -> Any:
         """The span of a call."""
@@ -185,14 +192,15 @@ class Edge(grpc.aio.ServerInterceptor):
 class _Call:
     """One call: its span, and how it ends."""
 
-    __slots__ = ("_context", "_edge", "_entered", "_method", "_opened", "_started_s", "span")
+    __slots__ = ("_context", "_edge", "_entered", "_method", "_opened", "_started_s", "metadata", "span")
 
     def __init__(self, edge: Edge, method: str, context: Any) -> None:
         self._edge = edge
         self._method = method
         self._context = context
         self._started_s = time.perf_counter()
-        self._opened = edge.open_span(method, _metadata(context).get("traceparent", ""))
+        self.metadata = _metadata(context)
+        self._opened = edge.open_span(method, self.metadata.get("traceparent", ""))
         self.span = self
         self._entered: Span | None = None
 
@@ -227,15 +235,22 @@ class _Call:
                 "rpc.failed", method=self._method, error_id=error_id, error_type=type(error).__name__, exc_info=error
             )
         self.ended(Code.Name(status.code))
-        await self._abort(status, error)
+        await self._abort(status)
 
-    async def _abort(self, status: Status, error: BaseException) -> None:
+    async def _abort(self, status: Status) -> None:
         rich = rpc_status.to_status(status)
         trailing = list(rich.trailing_metadata)
-        row = STATUSES.get(type(error))  # type: ignore[arg-type]  # a bug's type is looked up in vain
-        if row is not None and row.code is grpc.StatusCode.UNAVAILABLE:
+        if rich.code is grpc.StatusCode.UNAVAILABLE:
             trailing.append(("grpc-retry-pushback-ms", "500"))
         await self._context.abort(rich.code, rich.details, trailing_metadata=tuple(trailing))
+
+
+async def _unknown_method(_requests: Any, _context: Any) -> Any:
+    raise UnknownMethod("there is no such method")
+
+
+def _is_open(method: str) -> bool:
+    return method.partition("/")[0] in OPEN_METHODS
 
 
 def _own_code(context: Any) -> str:

@@ -4,7 +4,9 @@ EdgeError
 ├── InvalidRequest       fields that break a rule
 ├── Unauthenticated      no credential, or one that is not known
 ├── PermissionDenied     a credential without the scope
-└── TooManyRequests      over a limit of the server; come back later
+├── TooManyRequests      over a limit of the server; come back later
+├── UnknownMethod        this version does not have the method
+└── WaitTooShort         the deadline came before what was waited for
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ __all__ = [
     "PermissionDenied",
     "TooManyRequests",
     "Unauthenticated",
+    "UnknownMethod",
+    "WaitTooShort",
     "internal_status",
     "status_of",
 ]
@@ -74,6 +78,19 @@ class TooManyRequests(EdgeError):
         self.retry_after_s = retry_after_s
 
 
+class UnknownMethod(EdgeError):
+    """This version does not have the method."""
+
+
+class WaitTooShort(EdgeError):
+    """The call's deadline came before the message version that it waits for."""
+
+    def __init__(self, *, wanted: int, actual: int) -> None:
+        super().__init__(f"version {wanted} was waited for, the conversation is at {actual}")
+        self.wanted = wanted
+        self.actual = actual
+
+
 @dataclass(frozen=True, slots=True)
 class _Row:
     code: grpc.StatusCode
@@ -92,6 +109,12 @@ STATUSES: Mapping[type[Exception], _Row] = {
     PermissionDenied: _Row(_C.PERMISSION_DENIED, _R.ERROR_REASON_PERMISSION_DENIED, lambda e: {"scope": e.scope}),
     TooManyRequests: _Row(
         _C.RESOURCE_EXHAUSTED, _R.ERROR_REASON_TOO_MANY_REQUESTS, details=lambda e: (_retry(e.retry_after_s),)
+    ),
+    UnknownMethod: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),
+    WaitTooShort: _Row(
+        _C.DEADLINE_EXCEEDED,
+        _R.ERROR_REASON_DEADLINE_EXCEEDED,
+        lambda e: {"wanted": e.wanted, "actual": e.actual},
     ),
     domain.InvalidPolicy: _Row(
         _C.INVALID_ARGUMENT,
@@ -186,6 +209,12 @@ STATUSES: Mapping[type[Exception], _Row] = {
         details=lambda _: (_retry(LOG_RETRY_S),),
         text="the server is stopping; the same ids make a retry safe",
     ),
+    log.LogFailed: _Row(
+        _C.UNAVAILABLE,
+        _R.ERROR_REASON_LOG_UNAVAILABLE,
+        details=lambda _: (_retry(FULL_RETRY_S),),
+        text="the log has failed and the server stops; the same ids make a retry safe",
+    ),
     log.LogFull: _Row(
         _C.RESOURCE_EXHAUSTED,
         _R.ERROR_REASON_LOG_FULL,
@@ -194,12 +223,12 @@ STATUSES: Mapping[type[Exception], _Row] = {
     ),
     log.LogCorrupt: _Row(_C.DATA_LOSS, _R.ERROR_REASON_LOG_CORRUPT, text="a stored event is not what was written"),
 }
-"""Exact types, most of them; an error whose type is not here is a bug and answered as INTERNAL."""
+"""A type stands for its subclasses too; an error whose type is not here is a bug and answered as INTERNAL."""
 
 
 def status_of(error: Exception) -> Status | None:
     """The status of an error that callers may see; None for one that they may not."""
-    row = STATUSES.get(type(error))
+    row = next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), None)
     if row is None:
         return None
     metadata = {name: str(value) for name, value in row.metadata(error).items()}

@@ -7,7 +7,9 @@ from typing import Any
 from google.protobuf.message import Message
 from protovalidate import Validator
 
+from abridged.v1.conversation_service_pb2 import AppendMessagesRequest
 from service.api.errors import InvalidRequest
+from service.api.plain_append import is_plain_append
 
 __all__ = ["Validation"]
 
@@ -20,6 +22,8 @@ class Validation:
 
     def check(self, request: Message) -> None:
         """Raise InvalidRequest that names every field which breaks a rule."""
+        if isinstance(request, AppendMessagesRequest) and is_plain_append(request):
+            return
         violations = self._validator.collect_violations(request)
         if violations:
             raise InvalidRequest(tuple((_path(v.proto), v.proto.message or v.proto.rule_id) for v in violations))

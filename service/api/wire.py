@@ -24,6 +24,7 @@ from service.codec.enums import (
     TRIGGERS,
 )
 from service.codec.values import (
+    canonical,
     message_from_proto,
     message_to_proto,
     overrides_from_proto,
@@ -69,8 +70,9 @@ def messages_of(
     message_bytes_max: int,
     batch_messages_max: int,
     batch_bytes_max: int,
-) -> tuple[Message, ...]:
-    """The messages, each with an id: the client's, or one derived from the request id, or a new one."""
+) -> tuple[tuple[Message, ...], dict[str, bytes]]:
+    """The messages, each with an id: the client's, or one derived from the request id, or a new one; and, by id, each
+    in the canonical form that a repeat is compared by."""
     if len(request.messages) > batch_messages_max:
         raise InvalidRequest((("messages", f"must contain at most {batch_messages_max} item(s)"),))
     sizes = [proto.ByteSize() for proto in request.messages]
@@ -80,14 +82,16 @@ def messages_of(
     if sum(sizes) > batch_bytes_max:
         raise TooLarge("messages", size=sum(sizes), limit=batch_bytes_max)
     result: list[Message] = []
+    contents: dict[str, bytes] = {}
     places: dict[str, int] = {}
     for place, proto in enumerate(request.messages):
         if not proto.id:
             proto.id = _derived_id(request.request_id, place) if request.request_id else f"msg-{new_id()}"
         if places.setdefault(proto.id, place) != place:
             raise InvalidRequest(((f"messages[{place}].id", f"is that of messages[{places[proto.id]}] too"),))
+        contents[proto.id] = canonical(proto)
         result.append(message_from_proto(proto))
-    return tuple(result)
+    return tuple(result), contents
 
 
 def requested(proto: conversation_pb2.ConversationSettings) -> Settings:

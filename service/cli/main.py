@@ -83,10 +83,10 @@ COMMANDS: Mapping[str, Callable[[], click.Command]] = {
 
 
 class _Commands(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         found = COMMANDS.get(cmd_name)
         return None if found is None else found()
 

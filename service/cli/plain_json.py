@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -33,11 +32,12 @@ def as_plain(message: Message) -> dict[str, Any]:
 
 
 def word(message: Message, field: str) -> str:
-    """The value of an enum field without the enum's name before it: `COMPLETED`, not `SUMMARIZATION_STATE_COMPLETED`."""
-    return _enum_word(message.DESCRIPTOR.fields_by_name[field], getattr(message, field))
+    """The value of an enum field, less its type's name: `COMPLETED` of `SUMMARIZATION_STATE_COMPLETED`."""
+    value: int = getattr(message, field)
+    return _enum_word(message.DESCRIPTOR.fields_by_name[field], value)
 
 
-def _value(field: FieldDescriptor, value: Any) -> Any:
+def _value(field: Any, value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     if field.is_repeated:
@@ -45,7 +45,7 @@ def _value(field: FieldDescriptor, value: Any) -> Any:
     return _single(field, value)
 
 
-def _single(field: FieldDescriptor, value: Any) -> Any:
+def _single(field: Any, value: Any) -> Any:
     if isinstance(value, Timestamp | Duration):
         return value.ToJsonString()
     if isinstance(value, Message):
@@ -57,7 +57,8 @@ def _single(field: FieldDescriptor, value: Any) -> Any:
     return value
 
 
-def _enum_word(field: FieldDescriptor, number: int) -> str:
+def _enum_word(field: Any, number: int) -> str:
+    assert field.enum_type is not None, "asked of enum fields only"
     names = field.enum_type.values_by_number
     if number not in names:
         return str(number)

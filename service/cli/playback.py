@@ -140,9 +140,7 @@ def _outcome(
 ) -> Outcome:
     states = [word(summarization, "state") for summarization in passes]
     override = state.settings.policy
-    trigger = (
-        override.trigger_token_ratio if override.HasField("trigger_token_ratio") else playing.trigger_token_ratio
-    )
+    trigger = override.trigger_token_ratio if override.HasField("trigger_token_ratio") else playing.trigger_token_ratio
     return Outcome(
         conversation_id=state.id,
         appended=appended,

@@ -1,4 +1,4 @@
-"""What may be written to a terminal, and how wide it is. Conversations hold anybody's text: it must not steer a terminal."""
+"""What may be written to a terminal: conversations hold anybody's text, and it must not steer the terminal."""
 
 from __future__ import annotations
 

@@ -46,11 +46,15 @@ class _Codec:
     schema_version: int = 1
 
 
-def encode(event: domain.Event) -> tuple[str, int, bytes]:
-    """Type name, schema version and payload."""
+def encode(event: domain.Event, *, sent: bytes | None = None) -> tuple[str, int, bytes]:
+    """Type name, schema version and payload. `sent` is a message's own bytes, which spare encoding it again."""
     name = type(event).__name__
     codec = _REGISTRY[name]
-    return name, codec.schema_version, codec.encode(event).SerializeToString(deterministic=True)
+    if sent is not None and isinstance(event, domain.MessageAppended):
+        proto: Proto = _appended_around(event, sent)
+    else:
+        proto = codec.encode(event)
+    return name, codec.schema_version, proto.SerializeToString(deterministic=True)
 
 
 def decode(type_name: str, schema_version: int, payload: bytes) -> domain.Event:
@@ -102,6 +106,17 @@ def _plan_from_proto(proto: event_pb2.PassPlan) -> domain.PassPlan:
         rebase=proto.rebase,
         replaces_id=proto.replaces_summary_id,
     )
+
+
+def _appended_around(event: domain.MessageAppended, sent: bytes) -> event_pb2.MessageAppended:
+    proto = event_pb2.MessageAppended(
+        number=event.number,
+        tokens=event.tokens,
+        token_source=TOKEN_SOURCES.to_proto(event.source),
+        counter=event.counter,
+    )
+    proto.message.MergeFromString(sent)
+    return proto
 
 
 def _appended_to_proto(event: domain.MessageAppended) -> event_pb2.MessageAppended:

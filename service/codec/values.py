@@ -73,28 +73,36 @@ def timestamp_us(value: Timestamp) -> int:
 
 def message_to_proto(message: Message) -> message_pb2.Message:
     """The message as the contract has it."""
-    return message_pb2.Message(
+    proto = message_pb2.Message(
         id=message.id,
         role=ROLES.to_proto(message.role),
         content=message.content,
         name=message.name,
-        tool_calls=[message_pb2.ToolCall(id=c.id, name=c.name, arguments=c.arguments) for c in message.tool_calls],
         tool_call_id=message.tool_call_id,
-        attachments=[
-            message_pb2.Attachment(uri=a.uri, media_type=a.media_type, token_count=a.token_count)
-            for a in message.attachments
-        ],
-        create_time=timestamp(message.create_time_us) if message.create_time_us else None,
         token_count=message.token_count,
         user_id=message.user_id,
         agent_id=message.agent_id,
-        labels=dict(message.labels),
     )
+    # Most messages have none of these, and to ask costs less than to write nothing.
+    if message.tool_calls:
+        proto.tool_calls.extend(
+            message_pb2.ToolCall(id=c.id, name=c.name, arguments=c.arguments) for c in message.tool_calls
+        )
+    if message.attachments:
+        proto.attachments.extend(
+            message_pb2.Attachment(uri=a.uri, media_type=a.media_type, token_count=a.token_count)
+            for a in message.attachments
+        )
+    if message.create_time_us:
+        proto.create_time.CopyFrom(timestamp(message.create_time_us))
+    if message.labels:
+        proto.labels.update(message.labels)
+    return proto
 
 
-def canonical(message: Message) -> bytes:
+def canonical(proto: message_pb2.Message) -> bytes:
     """What the client sent, in one form whatever its client: what a repeated message is compared by."""
-    return message_to_proto(message).SerializeToString(deterministic=True)
+    return proto.SerializeToString(deterministic=True)
 
 
 def message_from_proto(proto: message_pb2.Message) -> Message:
@@ -196,13 +204,12 @@ def record_from_proto(proto: summary_pb2.SummaryRecord) -> SummaryRecord:
 
 def overrides_from_proto(proto: conversation_pb2.PolicyOverrides) -> Mapping[str, Any]:
     """The fields that are set; an enum's UNSPECIFIED counts as not set."""
-    fields: dict[str, Any] = {}
-    for name in _POLICY_FIELDS:
-        if not _is_set(proto, name):
-            continue
-        value = getattr(proto, name)
-        fields[name] = _POLICY_ENUMS[name].to_domain(value) if name in _ENUM_FIELDS else value
-    return MappingProxyType(fields)
+    return MappingProxyType(
+        {
+            field.name: _POLICY_ENUMS[field.name].to_domain(value) if field.name in _ENUM_FIELDS else value
+            for field, value in proto.ListFields()
+        }
+    )
 
 
 def overrides_to_proto(overrides: Mapping[str, Any]) -> conversation_pb2.PolicyOverrides:
@@ -261,10 +268,6 @@ def settings_from_proto(proto: event_pb2.ResolvedSettings) -> Settings:
         title=requested.title,
         labels=MappingProxyType(dict(requested.labels)) if requested.labels else _NO_LABELS,
     )
-
-
-def _is_set(proto: conversation_pb2.PolicyOverrides, name: str) -> bool:
-    return getattr(proto, name) != 0 if name in _ENUM_FIELDS else proto.HasField(name)  # type: ignore[arg-type]  # name is a field
 
 
 assert set(_POLICY_FIELDS) == {f.name for f in fields(Policy)}, "the contract and the policy have the same fields"

@@ -90,7 +90,7 @@ _ERROR: Final = re.compile(
     re.IGNORECASE,
 )
 
-_SCHEMA_WORDS: Final = ('"properties"', '"additionalProperties"', '"$schema"', '"$defs"', '"maxItems"', '"maxLength"')
+_SCHEMA: Final = re.compile(r"\"(?:properties|\$defs|additionalProperties)\"\s{0,8}:\s{0,8}(?:\{|true|false)")
 
 _SHINGLE_WORDS: Final = 6
 _ECHO_SHARE_MAX: Final = 0.5
@@ -113,7 +113,7 @@ def is_refusal(text: str) -> bool:
 
 def echoes_instructions(text: str, instructions: str) -> bool:
     """Whether `text` repeats what it was told: JSON, the schema, or half of its word runs from the instructions."""
-    if any(word in text for word in _SCHEMA_WORDS) or _is_json(text):
+    if _SCHEMA.search(text) or _is_json(text):
         return True
     runs = _shingles(text)
     return bool(runs) and len(runs & _shingles(instructions)) > _ECHO_SHARE_MAX * len(runs)

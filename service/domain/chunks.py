@@ -13,7 +13,8 @@ MERGE_FAN_IN = 6
 CALLS_MAX = 256
 """The most calls that one pass may make, whatever its length."""
 
-_CHARS_PER_TOKEN_MIN = 1
+_SEPARATORS = ("\n\n", "\n", ". ", " ")
+"""Places to cut, best first."""
 
 
 def calls_needed(tokens: int, *, chunk_tokens: int) -> int:
@@ -43,42 +44,39 @@ def grouped(sizes: Sequence[int], *, limit: int) -> list[tuple[int, int]]:
 def cut_text(text: str, *, limit: int, count: Callable[[str], int]) -> list[str]:
     """`text` in pieces of at most `limit` tokens each, cut at paragraphs, else lines, else sentences, else anywhere.
 
-    The pieces joined are the text: nothing is dropped.
+    The pieces joined are the text: nothing is dropped. A single character over the limit is a piece of its own. Every
+    piece but the last is about as long as it may be, since each one costs a model call.
     """
-    if count(text) <= limit:
+    tokens = count(text)
+    if tokens <= limit:
         return [text]
-    for separator in ("\n\n", "\n", ". ", " "):
-        parts = _split_keeping(text, separator)
-        if len(parts) > 1:
-            pieces = [piece for part in parts for piece in _cut_further(part, separator, limit, count)]
-            return _joined(pieces, limit, count)
-    half = len(text) // 2
-    if half < _CHARS_PER_TOKEN_MIN:
-        return [text]
-    return cut_text(text[:half], limit=limit, count=count) + cut_text(text[half:], limit=limit, count=count)
+    chars_per_piece = max(1, len(text) * limit // tokens)
+    pieces: list[str] = []
+    start = 0
+    while start < len(text):
+        end = _end_of_piece(text, start, chars_per_piece, limit=limit, count=count)
+        pieces.append(text[start:end])
+        start = end
+    return pieces
 
 
-def _split_keeping(text: str, separator: str) -> list[str]:
-    parts = text.split(separator)
-    return [part + separator for part in parts[:-1] if part or separator] + ([parts[-1]] if parts[-1] else [])
+def _end_of_piece(text: str, start: int, chars: int, *, limit: int, count: Callable[[str], int]) -> int:
+    """Where the piece from `start` on ends: after about `chars` characters, or fewer where they are dense in tokens."""
+    while True:
+        end = min(len(text), start + chars)
+        if end < len(text):
+            end = _boundary(text, start, end)
+        if end - start <= 1 or (tokens := count(text[start:end])) <= limit:
+            return end
+        # A little under the proportion, so that an even text is not cut twice.
+        chars = max(1, int((end - start) * min(1, limit / tokens) * 0.95))
 
 
-def _cut_further(part: str, separator: str, limit: int, count: Callable[[str], int]) -> list[str]:
-    """A part that is still too long, without looking for the separator that ends it again."""
-    if count(part) <= limit:
-        return [part]
-    body = part.removesuffix(separator)
-    if body == part or not body:
-        half = max(1, len(part) // 2)
-        return [part] if len(part) < 2 else [
-            *_cut_further(part[:half], separator, limit, count),
-            *_cut_further(part[half:], separator, limit, count),
-        ]
-    pieces = cut_text(body, limit=limit, count=count)
-    return [*pieces[:-1], pieces[-1] + separator]
-
-
-def _joined(pieces: list[str], limit: int, count: Callable[[str], int]) -> list[str]:
-    """Neighbouring pieces put together again as long as they fit."""
-    groups = grouped([count(piece) for piece in pieces], limit=limit)
-    return ["".join(pieces[start:end]) for start, end in groups]
+def _boundary(text: str, start: int, end: int) -> int:
+    """The last good place to cut in the second half of `start` to `end`."""
+    middle = start + (end - start) // 2
+    for separator in _SEPARATORS:
+        at = text.rfind(separator, middle, end)
+        if at >= 0:
+            return at + len(separator)
+    return end

@@ -16,7 +16,7 @@ from service.domain import listings
 from service.domain.entities import ranked_entities
 from service.domain.message import Message
 from service.domain.passages import LEAD, Passage, gathered
-from service.domain.ranking import diverse, ranked
+from service.domain.ranking import diverse, is_usable, ranked
 from service.domain.record import DOMAIN_ENTITIES_MAX, KEY_POINTS_MAX, RecordContext, SummaryRecord
 
 __all__ = ["Extract", "extract"]
@@ -72,9 +72,8 @@ def extract(
     def fitting(texts: Iterable[str], share: float) -> tuple[str, ...]:
         return tuple(_fitting(texts, int(budget * share), count_tokens=count_tokens))
 
-    names = ranked_entities(
-        corpus.texts, carried=carried.domain_entities, spoken=corpus.spoken, count_max=DOMAIN_ENTITIES_MAX
-    )
+    kept = tuple(filter(is_usable, carried.domain_entities))
+    names = ranked_entities(corpus.texts, carried=kept, spoken=corpus.spoken, count_max=DOMAIN_ENTITIES_MAX)
     actions = listings.action_items(best, corpus, carried=carried.action_items)
     tasks = fitting((action.task for action in actions), _ACTIONS_SHARE)
     context = RecordContext(

@@ -46,7 +46,7 @@ def action_items(best: Sequence[Scored], corpus: Corpus, *, carried: Sequence[Ac
 def _distinct(actions: Iterable[ActionItem]) -> list[ActionItem]:
     kept: dict[str, ActionItem] = {}
     for action in actions:
-        if action.task and is_usable(action.task):
+        if is_usable(action.task) and is_usable(f"{action.task} {action.owner} {action.due}"):
             kept.setdefault(action.task.casefold(), action)
     return list(kept.values())
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from service.domain.chat_markup import leftover_markup
-from service.domain.checks import is_placeholder
+from service.domain.checks import echoes_instructions, is_placeholder
 from service.domain.passages import Corpus, Passage
 from service.domain.salience import RANKED_MAX, centroid_scores, repetition, support_scores
 from service.domain.secrets import contains_secret
@@ -39,7 +39,7 @@ def ranked(corpus: Corpus) -> list[Scored]:
     rough = [
         Scored(passage, passage.weight * (score + _place_bonus(passage.source / last)))
         for passage, score in zip(corpus.passages, central, strict=True)
-        if _tells(passage) and is_usable(passage.text)
+        if _tells(passage) and is_usable(passage.text) and is_usable(passage.line)
     ]
     rough.sort(key=lambda scored: -scored.score)
     head = rough[:RANKED_MAX]
@@ -64,7 +64,7 @@ def _tells(passage: Passage) -> bool:
 
 def is_usable(text: str) -> bool:
     """Whether a record may hold `text`."""
-    return not (is_placeholder(text) or leftover_markup(text) or contains_secret(text))
+    return not (is_placeholder(text) or leftover_markup(text) or contains_secret(text) or echoes_instructions(text, ""))
 
 
 def diverse(best: Sequence[Scored], corpus: Corpus, *, skipped: set[str]) -> list[Passage]:

@@ -89,22 +89,19 @@ def rendered_window(state: Conversation, role: SummaryRole) -> tuple[RenderedMes
     system = [m for m in state.window if m.message.role is Role.SYSTEM]
     chat = [m for m in state.window if m.message.role is not Role.SYSTEM]
     pairs = tool_pairs(chat)
-    rendered = [_rendered(m, factor) for m in system]
+    rendered = [_rendered(m, _unwrapped(m.message), factor) for m in system]
     if state.live:
         tokens = state.live.tokens_after
         if state.live_source is TokenSource.ESTIMATE:
             tokens = calibrated_tokens(tokens, factor)
         rendered.append(RenderedMessage(summary_message(state.live, role), 0, tokens, tag=summary_tag(state.live)))
-    rendered.extend(replace(_rendered(m, factor), message=_paired(m, pairs)) for m in chat)
+    rendered.extend(_rendered(m, _paired(m, pairs), factor) for m in chat)
     return tuple(rendered)
 
 
 def rendered_originals(messages: Iterable[MessageAppended], factor: float) -> tuple[RenderedMessage, ...]:
     """Every message as it came."""
-    return tuple(
-        RenderedMessage(m.message, m.number, m.tokens if m.source is not TokenSource.ESTIMATE else calibrated_tokens(m.tokens, factor))
-        for m in messages
-    )
+    return tuple(_rendered(m, m.message, factor) for m in messages)
 
 
 def clipped(messages: Sequence[RenderedMessage], *, limit: int) -> tuple[RenderedMessage, ...]:
@@ -126,11 +123,11 @@ def clipped(messages: Sequence[RenderedMessage], *, limit: int) -> tuple[Rendere
     return tuple(result)
 
 
-def _rendered(appended: MessageAppended, factor: float) -> RenderedMessage:
+def _rendered(appended: MessageAppended, message: Message, factor: float) -> RenderedMessage:
     tokens = appended.tokens
     if appended.source is TokenSource.ESTIMATE:
         tokens = calibrated_tokens(tokens, factor)
-    return RenderedMessage(_unwrapped(appended.message), appended.number, tokens)
+    return RenderedMessage(message, appended.number, tokens)
 
 
 def _unwrapped(message: Message) -> Message:

@@ -1,6 +1,7 @@
 """Text into sentences of any script, and sentences into lines of a bounded length; linear in the text.
 
-Code blocks hold no sentences, and what ends in a colon only announces one. A text without punctuation is cut at white space, so no sentence is unbounded.
+Code blocks hold no sentences, and what ends in a colon only announces one. A text without punctuation is cut at white
+space, so no sentence is unbounded.
 """
 
 from __future__ import annotations

@@ -74,10 +74,10 @@ class CircuitBreaker:
 
     def failed(self) -> None:
         """The host did not do its work."""
-        half_open = self.state is BreakerState.HALF_OPEN
         self._trial_running = False
         self._failures += 1
-        if half_open or self._failures >= self._policy.failures_max:
+        # A failed trial opens again at once: the count that opened the circuit is still there.
+        if self._failures >= self._policy.failures_max:
             self._opened_at = self._clock()
             self._move(BreakerState.OPEN)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import httpx
@@ -102,8 +102,7 @@ class OllamaHost:
 
         The stall clock runs between lines, not bytes, so that a dripping server stalls too.
         """
-        lines = self._lines(path, body, model=model)
-        try:
+        async with aclosing(self._lines(path, body, model=model)) as lines:
             async with deadline.limit(self._settings.first_byte_s, self.label, "no first byte"):
                 line = await anext(lines, None)
             while line is not None:
@@ -113,8 +112,6 @@ class OllamaHost:
                     break
                 async with deadline.limit(self._settings.stall_s, self.label, "stalled: no further line"):
                     line = await anext(lines, None)
-        finally:
-            await lines.aclose()
 
     async def close(self) -> None:
         """Close all connections. Calling it twice is allowed."""

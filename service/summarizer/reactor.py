@@ -38,6 +38,7 @@ from service.projections import Attention
 from service.summarizer.ask import PassFailed
 from service.summarizer.backlog import Backlog
 from service.summarizer.pass_maker import PassMaker
+from service.summarizer.progress import Progress, Stage
 from service.summarizer.report import PassReport, Telemetry, output_hash
 from service.summarizer.summary_pass import PassInput, PassResult
 
@@ -123,6 +124,7 @@ class Reactor:
         """Hear of a commit: a new pass is queued, a wait is timed, a skip is counted."""
         for event in events:
             if isinstance(event, SummarizationRequested):
+                self._tell_requested(key, event.plan.pass_id)
                 self._enqueue(key, state.pending_since_us)
             elif isinstance(event, SummarizationSkipped) and not event.pass_id:
                 reason = SkipReason(event.reason.value.upper())
@@ -132,7 +134,7 @@ class Reactor:
                 _log.info("pass.skipped", conversation_id=key.name, skip_reason=event.reason.value)
         if state.pending is None:
             self._dequeue(key)
-        if state.failures_in_row and state.pending is None:
+        if state.pending is None and state.waiting(self._conversations.now_us()):
             self._schedule_end_of_wait(key, state.wait_until_us)
         elif (handle := self._waits.pop(key, None)) is not None:
             handle.cancel()
@@ -156,6 +158,10 @@ class Reactor:
                 await self._run(key)
             except PassSuperseded:
                 _log.info("pass.superseded", conversation_id=key.name)
+            except EventLogError as error:
+                _log.warning("pass.postponed", conversation_id=key.name, error_type=type(error).__name__)
+                await asyncio.sleep(COMMIT_PAUSE_MAX_S)
+                self._queue.put_nowait(key)
             except Exception as error:  # noqa: BLE001 - supervision: one broken pass must not stop the others
                 _log.error("pass.crashed", conversation_id=key.name, error_type=type(error).__name__, exc_info=True)
                 await self._give_up(key)
@@ -166,17 +172,22 @@ class Reactor:
         if plan is None:
             self._dequeue(key)
             return
-        if state.claims >= CLAIMS_MAX:
-            await self._give_up(key)
-            return
-        await self._committed(key, lambda _: StartPass(plan.pass_id))
+        claimed_too_often = state.claims >= CLAIMS_MAX
+        if not claimed_too_often:
+            await self._committed(key, lambda _: StartPass(plan.pass_id))
         report = PassReport(self._telemetry, key, plan, model=self._maker.model_name, now_us=self._conversations.now_us)
         trigger = await self._conversations.log.requested_by(key, plan.pass_id)
         with self._telemetry.tracing.span(report.started(trigger)) as span:
             try:
-                await self._make(key, plan, report, span)
-            except (asyncio.CancelledError, PassSuperseded):
+                if claimed_too_often:
+                    await self._fail(key, plan, report, span, PassFailed(ErrorClass.INTERNAL, retryable=False))
+                else:
+                    await self._make(key, plan, report, span)
+            except (asyncio.CancelledError, PassSuperseded, EventLogError):
                 report.cancelled(span)
+                raise
+            except Exception:
+                report.failed(span, PassFailed(ErrorClass.INTERNAL, retryable=False))
                 raise
 
     async def _make(self, key: StreamId, plan: PassPlan, report: PassReport, span: Span) -> None:
@@ -184,8 +195,7 @@ class Reactor:
         try:
             result = await self._result(key, work, report)
         except PassFailed as failure:
-            await self._fail(key, plan, failure)
-            report.failed(span, failure)
+            await self._fail(key, plan, report, span, failure)
             return
         after, events = await self._committed(
             key,
@@ -243,7 +253,11 @@ class Reactor:
         previous = record_named(state, plan.base_id) if plan.base_id else None
         return PassInput(key.name, plan, chat, previous)
 
-    async def _fail(self, key: StreamId, plan: PassPlan, failure: PassFailed) -> None:
+    async def _fail(self, key: StreamId, plan: PassPlan, report: PassReport, span: Span, failure: PassFailed) -> None:
+        await self._commit_failure(key, plan, failure)
+        report.failed(span, failure)
+
+    async def _commit_failure(self, key: StreamId, plan: PassPlan, failure: PassFailed) -> None:
         await self._committed(
             key,
             lambda _: FailPass(
@@ -272,13 +286,16 @@ class Reactor:
         raise AssertionError("the last attempt returns or raises")
 
     async def _give_up(self, key: StreamId) -> None:
-        """Fail whatever is pending, so that no bug keeps a conversation pending for ever."""
+        """Fail whatever is pending after a bug, so that none keeps a conversation pending for ever."""
         try:
             state = await self._conversations.state(key)
             if state.pending is not None:
-                await self._fail(key, state.pending, PassFailed(ErrorClass.INTERNAL, retryable=False))
+                await self._commit_failure(key, state.pending, PassFailed(ErrorClass.INTERNAL, retryable=False))
         except (DomainError, EventLogError) as error:
             _log.error("pass.not_ended", conversation_id=key.name, error_type=type(error).__name__)
+
+    def _tell_requested(self, key: StreamId, pass_id: str) -> None:
+        self._telemetry.board.tell(key, Progress(pass_id, Stage.REQUESTED, self._conversations.now_us()))
 
     def _enqueue(self, key: StreamId, since_us: int) -> None:
         self.backlog.add(key, since_us)
@@ -286,8 +303,9 @@ class Reactor:
         self._queue.put_nowait(key)
 
     def _dequeue(self, key: StreamId) -> None:
-        self.backlog.remove(key)
-        self._count_pending()
+        if key in self.backlog:
+            self.backlog.remove(key)
+            self._count_pending()
 
     def _count_pending(self) -> None:
         self._telemetry.metrics.passes_pending(len(self.backlog), oldest_timestamp_s=self.backlog.oldest_us / 1e6)
@@ -302,19 +320,33 @@ class Reactor:
 
     def _end_wait(self, key: StreamId) -> None:
         self._waits.pop(key, None)
-        self._spawn(
-            self._execute_quietly(key, lambda _: EndWait(self._conversations.new_id(), self._conversations.now_us()))
+        self._spawn(self._wait_ended(key))
+
+    async def _wait_ended(self, key: StreamId) -> None:
+        state = await self._execute_quietly(
+            key, lambda _: EndWait(self._conversations.new_id(), self._conversations.now_us())
         )
+        now_us = self._conversations.now_us()
+        if state is None:
+            self._schedule_end_of_wait(key, now_us + int(COMMIT_PAUSE_MAX_S * 1e6))
+        elif state.pending is None and state.waiting(now_us):
+            # The timer runs by another clock than the wait, which may have a moment left.
+            self._schedule_end_of_wait(key, state.wait_until_us)
 
     def _remake_one(self) -> None:
         """A model has just answered: make one fallback record anew. Its success leads to the next."""
         if self._fallbacks and not self._stopping:
             key = self._fallbacks.pop()
-            self._spawn(
-                self._execute_quietly(
-                    key, lambda _: RemakeFallback(self._conversations.new_id(), self._conversations.now_us())
-                )
-            )
+            self._spawn(self._remake(key))
+
+    async def _remake(self, key: StreamId) -> None:
+        state = await self._execute_quietly(
+            key, lambda _: RemakeFallback(self._conversations.new_id(), self._conversations.now_us())
+        )
+        if state is None or state.live_is_fallback:
+            # Not now, or not yet: it stays one of those that are still to be remade.
+            self._fallbacks.add(key)
+            self._schedule_probe()
 
     def _schedule_probe(self) -> None:
         if self._fallbacks and self._probe is None and not self._stopping:
@@ -333,11 +365,14 @@ class Reactor:
 
     async def _execute_quietly(
         self, key: StreamId, command: Callable[[Conversation], EndWait | RemakeFallback]
-    ) -> None:
+    ) -> Conversation | None:
+        """The state behind the command; None when it could not be committed."""
         try:
-            await self._conversations.execute(key, command)
+            state, _ = await self._conversations.execute(key, command)
         except (DomainError, EventLogError) as error:
             _log.warning("pass.not_requested", conversation_id=key.name, error_type=type(error).__name__)
+            return None
+        return state
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from service.domain.chat_markup import strip_chat_markup
 from service.domain.checks import check_record
-from service.domain.claims import Evidence, evidence_of, survival, unsupported
-from service.domain.envelope import unwrap_envelope
+from service.domain.claims import Evidence, evidence_of, survival, texts_of, unsupported
 from service.domain.message import Message
 from service.domain.record import RecordQuality, SummaryRecord
 from service.domain.render import summary_text
@@ -34,7 +33,7 @@ class Source:
         cls, messages: Iterable[Message], *, texts: Iterable[str], previous: SummaryRecord | None, instructions: str
     ) -> Source:
         """The source of one call."""
-        parts = [*(_message_text(m) for m in messages), *texts]
+        parts = [*(text for m in messages for text in texts_of(m)), *texts]
         before = [summary_text(previous)] if previous else []
         return cls("\n".join(parts), evidence_of([*parts, *before]), instructions)
 
@@ -123,8 +122,3 @@ def _item_text(item: DraftItem) -> str:
 
 def _text_of(draft: Draft) -> str:
     return "\n".join([draft.summary, *_items(draft)])
-
-
-def _message_text(message: Message) -> str:
-    calls = (f"{call.name} {call.arguments}" for call in message.tool_calls)
-    return "\n".join([message.name, unwrap_envelope(message.content), *calls])

@@ -1,7 +1,7 @@
 """Counts of a real byte-pair vocabulary, from the extra `bpe`; loaded with the first count, not before.
 
-The library counts only texts below a million characters and 200,000 tokens, so a long text is counted in pieces. Text is always
-counted as text: what looks like a special token is what somebody typed.
+The library counts only texts below a million characters and 200,000 tokens, so a long text is counted in pieces. Text
+is always counted as text: what looks like a special token is what somebody typed.
 """
 
 from __future__ import annotations

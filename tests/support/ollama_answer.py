@@ -94,6 +94,8 @@ class OllamaAnswer:
                 await self._reply.write(packet)
                 packet = b""
             await asyncio.sleep(self._behaviour.chunk_delay_s)
+        if self._behaviour.lingers:
+            await asyncio.Event().wait()
         await self._reply.finish()
 
     def _line(self, piece: Piece, count: int) -> dict[str, Any]:

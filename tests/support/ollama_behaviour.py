@@ -54,6 +54,7 @@ class Behaviour:
     silent_cut: bool = False
     tells_prompt_count: bool = True
     endless: bool = False
+    lingers: bool = False
 
 
 NORMAL = Behaviour()
@@ -82,6 +83,7 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
     "silent-cut": Behaviour(silent_cut=True),
     "no-count": Behaviour(tells_prompt_count=False),
     "endless": Behaviour(endless=True),
+    "lingering": Behaviour(lingers=True),
     "busy": Behaviour(refusal=json_error(503, "server busy, please try again.  maximum pending requests exceeded")),
     "busy-once": Behaviour(
         requests=1, refusal=json_error(503, "server busy, please try again.  maximum pending requests exceeded")

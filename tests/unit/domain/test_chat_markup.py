@@ -44,6 +44,11 @@ def test_marks_alone_can_be_stripped_and_thoughts_kept() -> None:
     assert strip_marks("I typed <think> and then left") == "I typed   and then left"
 
 
+def test_a_mark_inside_a_mark_hides_nothing() -> None:
+    """Taking the inner one out leaves another, which goes too."""
+    assert not leftover_markup(strip_marks("<|a<|b<|c|>d|>e|>"))
+
+
 @given(
     st.lists(
         st.sampled_from(["<|", "|>", "<|im_end|>", "[INST]", "<think>", "</think>", "s>", "<", "/", " a "]), max_size=20

@@ -111,6 +111,7 @@ def test_the_schema_or_the_instructions_given_back_are_refused() -> None:
     assert echoes_instructions('{"summary": "x"}', "")
     assert codes({"summary": INSTRUCTIONS}) == [ProblemCode.ECHO]
     assert not echoes_instructions(GOOD["summary"], INSTRUCTIONS)
+    assert not echoes_instructions('The user renamed "properties" to "fields" in the schema.', INSTRUCTIONS)
 
 
 def test_marks_of_templates_are_found_in_every_field() -> None:

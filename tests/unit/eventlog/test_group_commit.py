@@ -47,13 +47,15 @@ class _Box:
 class _Writer:
     """A commit that stops at a gate, so that a test decides what queues up behind it."""
 
-    def __init__(self) -> None:
+    def __init__(self, gather_s: float = 0.0) -> None:
         self.groups: list[int] = []
         self.gate = threading.Event()
         self.entered = threading.Event()
         self.failures: list[Exception] = []
         self.error: Exception | None = None
-        self.queue = GroupCommit(self.commit, after=lambda: None, idle=lambda: None, failed=self.failures.append)
+        self.queue = GroupCommit(
+            self.commit, after=lambda: None, idle=lambda: None, failed=self.failures.append, gather_s=gather_s
+        )
 
     def commit(self, appends: Sequence[Append]) -> list[AppendResult]:
         self.groups.append(len(appends))
@@ -90,6 +92,35 @@ def test_what_comes_during_a_commit_is_the_next_group(writer: _Writer):
 
     assert writer.groups == [1, 20]
     assert box.tickets == ["first", *range(20)]
+
+
+def test_a_group_of_several_holds_the_next_one_back():
+    """Under concurrent load a moment's wait makes groups fewer and larger; closing ends the wait."""
+    writer, box = _Writer(gather_s=3_600.0), _Box()
+    _hold(writer, box)
+    for number in range(2):
+        writer.queue.post(append(event(number)), 1, number, box)
+    writer.gate.set()
+    box.wait_for(3)
+
+    for number in range(3):
+        writer.queue.post(append(event(number)), 1, number, box)
+    writer.queue.close()
+
+    assert writer.groups == [1, 2, 3]
+
+
+def test_a_lone_caller_is_never_held_back():
+    """Without company there is nothing to gather."""
+    writer, box = _Writer(gather_s=3_600.0), _Box()
+    writer.gate.set()
+
+    for number in range(1, 6):
+        writer.queue.post(append(event(number)), 1, number, box)
+        box.wait_for(number)
+    writer.queue.close()
+
+    assert writer.groups == [1] * 5
 
 
 def test_a_mailbox_gets_one_delivery_for_each_group(writer: _Writer):

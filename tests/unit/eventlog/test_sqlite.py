@@ -23,9 +23,10 @@ from eventlog.errors import (
     LogUnavailable,
     LogUnsafe,
 )
+from eventlog.event import StreamId
 from eventlog.sqlite import SqliteEventLog
 from eventlog.sqlite_engine import reader_engine, writer_engine
-from eventlog.sqlite_writer import WAL_BYTES_MAX
+from eventlog.sqlite_writer import STREAMS_KEPT_MAX, WAL_BYTES_MAX
 from tests.support.event_logs import A, B, Clock, append, event
 
 
@@ -180,6 +181,33 @@ def test_closing_leaves_one_file_with_everything_in_it(path):
     connection.close()
 
 
+def test_closing_empties_the_write_ahead_log_though_others_have_the_file_open(path):
+    """A backup program that looks on does not keep the log in two files."""
+    log = SqliteEventLog.open(path, clock_us=Clock())
+    log.submit(append(event(1))).result()
+    onlooker = sqlite3.connect(path)
+    assert onlooker.execute("SELECT count(*) FROM events").fetchone() == (1,)
+
+    log.close()
+
+    assert path.with_name("log.db-wal").stat().st_size == 0
+    onlooker.close()
+
+
+def test_more_streams_than_are_remembered_go_on_where_they_were(log):
+    """What the writer remembers of streams is bounded, and forgetting changes no answer."""
+    futures = [
+        log.submit(append(event(1), to=StreamId("many", str(number)))) for number in range(STREAMS_KEPT_MAX + 50)
+    ]
+    assert futures[-1].result().first_position == STREAMS_KEPT_MAX + 50
+
+    again = log.submit(append(event(2), to=StreamId("many", "0"))).result()
+
+    assert again.last_version == 2
+    assert len(log._writer._tips) == STREAMS_KEPT_MAX
+    assert verify_stream(log, StreamId("many", "0")).version == 2
+
+
 def _use_in_child(log: SqliteEventLog, answers) -> None:
     answers.put(type(log.submit(append(event(1))).exception(5)))
     try:
@@ -192,6 +220,8 @@ def _use_in_child(log: SqliteEventLog, answers) -> None:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_child_is_refused(log, path):
     """A connection must not cross a fork; the parent is not harmed by a child that tries, nor by its close."""
+    log.submit(append(event(0))).result()
+    wal_bytes = path.with_name("log.db-wal").stat().st_size
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
     child = context.Process(target=_use_in_child, args=(log, answers))
@@ -201,7 +231,8 @@ def test_a_forked_child_is_refused(log, path):
 
     assert child.exitcode == 0
     assert [answers.get(), answers.get()] == [LogForked, LogForked]
-    assert log.submit(append(event(1))).result().first_position == 1
+    assert path.with_name("log.db-wal").stat().st_size == wal_bytes > 0
+    assert log.submit(append(event(1))).result().first_position == 2
 
 
 def test_a_full_disk_is_said_and_passes_by_itself(path):
@@ -238,9 +269,12 @@ def test_a_failing_disk_stops_the_log_and_says_so_once(path):
     """After an I/O error nothing is acknowledged any more, whatever the next attempt would say."""
     heard: list[Exception] = []
     broken = [True]
+    queued = threading.Event()
 
     def hook(connection, committed) -> None:
+        assert queued.wait(10)
         if broken:
+            broken.clear()
             error = sqlite3.OperationalError("disk I/O error")
             error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
             error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
@@ -248,11 +282,12 @@ def test_a_failing_disk_stops_the_log_and_says_so_once(path):
 
     log = SqliteEventLog.open(path, clock_us=Clock(), hook=hook, on_fatal=heard.append)
 
-    first = log.submit(append(event(1))).exception()
-    broken.clear()
-    second = log.submit(append(event(2))).exception()
+    futures = [log.submit(append(event(number))) for number in range(2_000)]
+    queued.set()
+    outcomes = {type(future.exception(20)) for future in futures}
+    later = log.submit(append(event(9_999))).exception(20)
 
-    assert (type(first), type(second)) == (LogFailed, LogFailed)
+    assert (outcomes, type(later)) == ({LogFailed}, LogFailed)
     assert [type(error) for error in heard] == [LogFailed]
     log.close()
 

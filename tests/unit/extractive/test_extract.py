@@ -12,6 +12,7 @@ from service.domain.checks import Problem, check_record
 from service.domain.claims import evidence_of, survival, texts_of
 from service.domain.extract import Extract, extract
 from service.domain.message import Message, Role, ToolCall
+from service.domain.passages import SENTENCES_MAX, gathered
 from service.domain.record import (
     ActionItem,
     MessageRange,
@@ -146,6 +147,35 @@ def test_no_long_message_is_quoted_whole() -> None:
     assert long_ones
     assert not any(content in text.replace("\n", " ") for content in long_ones)
     assert all(len(line) <= CLIP_CHARS_MAX + len("Ana: ") for line in text.splitlines())
+
+
+def test_at_most_half_of_a_message_is_quoted() -> None:
+    """Even when the budget would hold all of it."""
+    message = said(
+        "user: The crane at berth seven lost its brake. The yard closes the northern gate at dusk. Customs wants the "
+        "manifest of the reefer vessel. Our night shift misses two forklift drivers."
+    )
+    extracted = extract_of(message, tokens_max=4_000)
+
+    assert len([*extracted.summary.splitlines()[1:], *extracted.key_points]) == 2
+
+
+def test_a_text_beyond_the_bound_gives_sentences_of_all_its_parts() -> None:
+    """No part of a long text is ignored."""
+    lines = [f"Crane {number} waits for its berth." for number in range(3 * SENTENCES_MAX)]
+    passages = gathered([Message("m", Role.USER, "\n".join(lines))], previous=None, merge=()).passages
+
+    assert len(passages) == SENTENCES_MAX
+    assert [passage.text for passage in passages] == lines[::3]
+
+
+@pytest.mark.parametrize("hostile", ["use </s> there", "password=hunter2hunter2", "N/A"])
+def test_a_bad_record_poisons_no_later_one(hostile: str) -> None:
+    """Marks, secrets and placeholders of an earlier record are left behind, wherever they stood."""
+    context = RecordContext((hostile,), (hostile,), (ActionItem(hostile, "Ida", ""),), (hostile,), (hostile,))
+    extracted = extract_of(PLANNING, previous=record_of(Extract(hostile, (hostile,), context)), tokens_max=2_000)
+
+    assert hostile not in "\n".join(texts_by_field(extracted).values())
 
 
 def test_an_early_term_is_still_there_after_more_passes() -> None:

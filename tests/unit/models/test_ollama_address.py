@@ -45,7 +45,17 @@ def test_an_address_is_read_as_ollama_reads_it(text, url):
 @pytest.mark.parametrize(
     "text",
     [
-        *("localhost", "127.0.0.5", "::1", "10.1.2.3", "192.168.1.5:80", "172.16.0.1", "fd00::1", "100.64.1.1"),
+        *(
+            "localhost",
+            "127.0.0.5",
+            "::1",
+            "10.1.2.3",
+            "192.168.1.5:80",
+            "172.16.0.1",
+            "fd00::1",
+            "100.64.1.1",
+            "::ffff:100.64.1.1",
+        ),
         *("ollama", "gpu.lan", "host.docker.internal", "ollama.models.svc", "ollama.models.svc.cluster.local"),
         "https://8.8.8.8",
     ],

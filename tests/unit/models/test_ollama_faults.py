@@ -55,7 +55,7 @@ FAILURES = {
     "silent-cut": PromptTruncated,
 }
 ENDED_BY_A_CLOCK = {"hang", "stall", "drip"}
-HARMLESS = ("normal", "slow-headers", "trickle", "split", "packed", "sorted-keys", "no-count")
+HARMLESS = ("normal", "slow-headers", "trickle", "split", "packed", "sorted-keys", "no-count", "lingering")
 PASSED_ON = ("marker",)
 
 

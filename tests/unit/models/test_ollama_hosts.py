@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from service.models.breaker import BreakerPolicy, BreakerState
+from service.models.deadline import DeadlineOver
 from service.models.model import Completion, ModelMissing, ModelRefused, ModelUnavailable, SummaryModel
 from service.models.ollama_errors import CircuitOpen, HostRefused, QueueFull
 from tests.support.ollama_behaviour import BEHAVIOURS
@@ -62,6 +66,20 @@ async def test_a_host_that_fails_before_the_first_byte_is_passed_over(fault):
     assert completion.text
     assert calls.facts[-1].error_class == ""
     assert calls.facts[-1].host.endswith(str(good.port))
+
+
+async def test_a_call_whose_time_is_over_asks_no_other_host():
+    """There is no time left to answer in."""
+    calls = Calls()
+    async with (
+        FakeOllama(behaviour=BEHAVIOURS["hang"]) as first,
+        FakeOllama(behaviour=BEHAVIOURS["hang"]) as second,
+        model_over(first, second, on_call=calls) as model,
+    ):
+        with pytest.raises(DeadlineOver):
+            await ask(model, deadline_s=0.3)
+
+    assert len(calls.facts) == 1
 
 
 @pytest.mark.parametrize("fault", ["error-midway", "eof", "abort", "stall", "garbage"])
@@ -173,11 +191,11 @@ async def test_cancelled_calls_and_short_deadlines_do_not_open_the_breaker():
     ):
         for number in range(1, 4):
             call = asyncio.create_task(ask(model))
-            await server.until(asked_times(number))
+            await server.until(asked_times(2 * number - 1))
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
-            with pytest.raises(ModelUnavailable):
-                await ask(model, deadline_s=0.0)
+            with pytest.raises(DeadlineOver):
+                await ask(model, deadline_s=0.3)
 
     assert states == []
 
@@ -196,6 +214,36 @@ async def test_an_open_breaker_lets_the_other_host_answer():
 
     assert len(bad.asked()) == 2
     assert len(good.asked()) == 3
+
+
+ASK_IN_A_PROCESS = """
+import asyncio, sys
+from tests.support.ollama_model import model_over, record_request
+from tests.support.ollama_server import FakeOllama
+
+class There:
+    url = sys.argv[1]
+
+async def ask():
+    async with model_over(There()) as model:
+        await model.complete(record_request(), deadline_s=20.0, on_progress=lambda chars: None)
+
+asyncio.run(ask())
+"""
+
+
+async def test_proxies_of_the_environment_are_not_used():
+    """A proxy variable, meant for other programs, must not carry prompts away or break calls to loopback."""
+    root = Path(__file__).parents[3]
+    async with FakeOllama() as server, FakeOllama() as proxy:
+        environment = {**os.environ, "HTTP_PROXY": proxy.url, "ALL_PROXY": proxy.url, "NO_PROXY": ""}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", ASK_IN_A_PROCESS, server.url, cwd=root, env=environment
+        )
+        assert await process.wait() == 0
+
+    assert len(server.asked()) == 1
+    assert proxy.requests == []
 
 
 async def test_one_call_at_a_time_goes_to_a_host():

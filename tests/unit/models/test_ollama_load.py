@@ -71,6 +71,7 @@ async def test_calls_that_wait_share_one_load():
         await asyncio.gather(*calls)
 
     assert server.loads_begun == 1
+    assert [request.json["messages"] for request in server.requests if request.path == "/api/chat"].count([]) == 1
 
 
 async def test_calls_never_make_the_server_load_again():

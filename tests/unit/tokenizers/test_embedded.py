@@ -45,9 +45,10 @@ def test_over_a_million_characters_are_counted(vocabulary: str, character: str) 
     assert EmbeddedCounter(vocabulary).count(character * 1_000_001) > 0
 
 
-def test_counting_in_pieces_changes_nothing_where_there_are_words(o200k: EmbeddedCounter) -> None:
+@pytest.mark.parametrize("end", [" ", "\n"])
+def test_counting_in_pieces_changes_nothing_where_there_are_words(o200k: EmbeddedCounter, end: str) -> None:
     """Pieces end where the vocabulary cuts too."""
-    sentence = "The quick brown fox, as they say, jumps over 13 lazy dogs.\n"
+    sentence = f"The quick brown fox, as they say, jumps over 13 lazy dogs.{end}"
     whole = bpe_openai.get_encoding("o200k_base").encode_ordinary(sentence * 5_000)
 
     assert o200k.count(sentence * 5_000) == len(whole)

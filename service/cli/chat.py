@@ -1,0 +1,211 @@
+"""`abridged chat`: talk to a model of Ollama in the terminal, with the sidecar keeping the context."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import textwrap
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+
+import click
+
+from service.cli.failures import CommandFailed, Misconfigured, of_sidecar_error
+from service.cli.figures import pass_line, record_line, usage_line
+from service.cli.options import Invocation, sidecar_options
+from service.cli.sidecar import client_for, configuration
+from service.cli.terminal import is_interactive, printable
+from service.client import ConversationSettings, SidecarClient, SidecarError
+from service.domain.message import Message, Role
+from service.models.model import ModelError, ModelMissing
+from service.models.ollama_address import AddressError, parse_address
+from service.models.ollama_chat import ChatAnswer, OllamaChat
+from service.models.ollama_host import open_hosts
+from service.models.ollama_settings import OllamaSettings
+from service.settings import OllamaSettings as OllamaGroup
+from service.settings import Settings
+
+__all__ = ["chat"]
+
+PASS_WAIT_S = 120.0
+ANSWER_SHARE = 8
+"""An eighth of the context is kept for the answer."""
+HELP = "/ratio  /summaries  /resummarize  /quit"
+
+
+@click.command(short_help="Chat with a model of Ollama, through the sidecar.")
+@click.option("--model", default="", help="The chat model; the first Ollama model of summarizer.models else.")
+@click.option("--conversation", default="", help="Goes on with this conversation; a new one else.")
+@sidecar_options
+@click.pass_obj
+def chat(invocation: Invocation, *, model: str, conversation: str) -> None:
+    """Chat in the terminal: every turn goes through the sidecar, and its ratio and passes are shown.
+
+    Commands: /ratio, /summaries, /resummarize (forces a pass), /quit.
+    """
+    settings = configuration(invocation).settings
+    name = _chat_model(settings, model)
+    conversation = conversation or f"chat-{uuid.uuid4().hex[:12]}"
+    with asyncio.Runner() as runner:
+        try:
+            talk = runner.run(_Chat.begun(settings, name, conversation))
+        except SidecarError as error:
+            raise of_sidecar_error(error) from error
+        try:
+            _talk(runner, talk)
+        finally:
+            runner.run(talk.close())
+
+
+def _talk(runner: asyncio.Runner, chat: _Chat) -> None:
+    """Turn by turn, until /quit, the end of the input, or Ctrl-C while nothing is being answered."""
+    while (line := _read_line()) is not None:
+        text = line.strip()
+        if text == "/quit":
+            return
+        if not text:
+            continue
+        try:
+            runner.run(chat.take(text))
+        except KeyboardInterrupt:
+            click.echo("\n(interrupted; your message is kept)")
+        except SidecarError as error:
+            of_sidecar_error(error).show()
+        except ModelError as error:
+            click.echo(f"\nabridged: {error}; your message is kept, say something to try again", err=True)
+
+
+class _Chat:
+    """One conversation with one model."""
+
+    def __init__(self, client: SidecarClient, model: OllamaChat, conversation: str, resources: AsyncExitStack) -> None:
+        self._resources = resources
+        self._client = client
+        self._model = model
+        self._conversation = conversation
+        self._summary_id = ""
+        self._commands: Mapping[str, Callable[[], Awaitable[None]]] = {
+            "/ratio": self._ratio,
+            "/summaries": self._summaries,
+            "/resummarize": self._resummarize,
+        }
+        self._settings = ConversationSettings(
+            model=f"ollama:{model.model}",
+            context_length=model.num_ctx,
+            reserved_output_tokens=model.num_ctx // ANSWER_SHARE,
+        )
+
+    @classmethod
+    async def begun(cls, settings: Settings, name: str, conversation: str) -> _Chat:
+        """Connect to both sides. Raises SidecarError and CommandFailed."""
+        async with AsyncExitStack() as resources:
+            client = await resources.enter_async_context(client_for(settings.client))
+            await client.server_info()
+            model = _model(settings.ollama, name)
+            resources.push_async_callback(model.close)
+            await _open(model)
+            click.echo(f"{conversation} with {name}, context length {model.num_ctx:,}. {HELP}")
+            return cls(client, model, conversation, resources.pop_all())
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._resources.aclose()
+
+    async def take(self, text: str) -> None:
+        """A command, or a turn."""
+        if text.startswith("/"):
+            await self._commands.get(text, _unknown)()
+        else:
+            await self._turn(text)
+
+    async def _turn(self, text: str) -> None:
+        await self._append(Role.USER, text)
+        context = await self._client.context(self._conversation, rendering="ollama", wait_s=PASS_WAIT_S)
+        if context.summary_id != self._summary_id:
+            self._summary_id = context.summary_id
+            records = await self._client.summaries(self._conversation)
+            click.echo(f"({record_line(records[0])})")
+        answer: ChatAnswer = await self._model.answer(
+            json.loads(context.rendered_json)["messages"],
+            on_text=lambda piece: click.echo(printable(piece), nl=False),
+        )
+        click.echo()
+        if answer.prompt_tokens:
+            await self._client.report_usage(self._conversation, context, prompt_tokens=answer.prompt_tokens)
+        await self._append(Role.ASSISTANT, answer.text)
+
+    async def _append(self, role: Role, text: str) -> None:
+        message = Message(id=f"msg-{uuid.uuid4().hex}", role=role, content=text)
+        answer = await self._client.append(self._conversation, [message], settings=self._settings)
+        if role is Role.ASSISTANT:
+            click.echo(f"({usage_line(answer.usage)})")
+        if answer.HasField("summarization"):
+            click.echo(f"({pass_line(answer.summarization)})")
+
+    async def _ratio(self) -> None:
+        state = await self._client.conversation(self._conversation)
+        click.echo(usage_line(state.usage))
+        click.echo(
+            f"{state.window_messages} of {state.message_version} messages verbatim, {state.summary_count} records"
+        )
+        if state.held_by:
+            click.echo(f"over its trigger, held by {state.held_by}")
+
+    async def _summaries(self) -> None:
+        for record in await self._client.summaries(self._conversation):
+            click.echo(record_line(record))
+            click.echo(textwrap.indent(printable(record.summary), "  "))
+
+    async def _resummarize(self) -> None:
+        click.echo(pass_line(await self._client.summarize(self._conversation, wait_s=PASS_WAIT_S)))
+        await self._ratio()
+
+
+async def _unknown() -> None:
+    click.echo(f"commands: {HELP}")
+
+
+def _read_line() -> str | None:
+    """A line, None at the end."""
+    try:
+        return input("> ") if is_interactive() else sys.stdin.readline() or None
+    except (EOFError, KeyboardInterrupt):
+        click.echo()
+        return None
+
+
+def _chat_model(settings: Settings, asked: str) -> str:
+    if asked:
+        return asked.removeprefix("ollama:")
+    for model in settings.summarizer.models:
+        if model.startswith("ollama:"):
+            return model.removeprefix("ollama:")
+    raise click.UsageError("summarizer.models has no model of Ollama; name one with --model")
+
+
+def _model(group: OllamaGroup, model: str) -> OllamaChat:
+    settings = OllamaSettings(
+        connect_s=group.connect_timeout_s,
+        first_byte_s=group.first_byte_timeout_s,
+        stall_s=group.stall_timeout_s,
+        num_ctx=group.num_ctx,
+        bearer_token=group.api_key.get_secret_value() if group.api_key else "",
+    )
+    try:
+        address = parse_address(group.hosts[0], allow_insecure=group.allow_insecure_hosts)
+    except AddressError as error:
+        raise Misconfigured(f"ollama.hosts: {error}") from error
+    (host,) = open_hosts([address], settings, clock=time.monotonic)
+    return OllamaChat(model, host, settings, clock=time.monotonic)
+
+
+async def _open(model: OllamaChat) -> None:
+    try:
+        await model.open()
+    except ModelMissing as error:
+        raise CommandFailed(str(error), hint=f"fetch it with `ollama pull {model.model}`") from error
+    except ModelError as error:
+        raise CommandFailed(str(error), hint="start Ollama, or say where it is with OLLAMA_HOST") from error

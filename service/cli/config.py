@@ -1,0 +1,44 @@
+"""`abridged config`: whether the settings can be used, and where each of them comes from."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from service.cli.options import Invocation, settings_options
+from service.cli.sidecar import configuration
+
+__all__ = ["config"]
+
+
+@click.group(short_help="Check and show the settings.")
+def config() -> None:
+    """Check and show the settings, as `abridged serve` would read them here and now."""
+
+
+@config.command()
+@settings_options
+@click.pass_obj
+def check(invocation: Invocation) -> None:
+    """Say everything that is wrong with the settings; exit code 2 when something is."""
+    found = configuration(invocation)
+    given = sum(origin.kind != "default" for origin in found.origins.values())
+    click.echo(f"ok: {len(found.origins)} settings, {given} of them not the default")
+
+
+@config.command()
+@click.option("--origin", is_flag=True, help="Say where each value comes from.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@settings_options
+@click.pass_obj
+def show(invocation: Invocation, *, origin: bool, as_json: bool) -> None:
+    """Print every setting, without secrets."""
+    rows = configuration(invocation).shown()
+    if as_json:
+        entries = {name: {"value": json.loads(value), "origin": str(source)} for name, value, source in rows}
+        click.echo(json.dumps(entries, ensure_ascii=False, indent=2))
+        return
+    name_width = max(len(name) for name, _, _ in rows)
+    for name, value, source in rows:
+        click.echo(f"{name:<{name_width}} = {value}{f'   # {source}' if origin else ''}")

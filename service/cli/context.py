@@ -1,0 +1,78 @@
+"""`abridged context`: what should be sent to the chat model now."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from service.cli.figures import short, usage_line
+from service.cli.options import Invocation, sidecar_options
+from service.cli.plain_json import as_json, word
+from service.cli.sidecar import call
+from service.cli.terminal import excerpt, width
+from service.client import RENDERINGS, GetContextResponse
+
+__all__ = ["context", "context_lines"]
+
+
+@click.command(short_help="Show what to send to the chat model.")
+@click.argument("conversation")
+@click.option("--render", type=click.Choice(RENDERINGS), help="Print the JSON that such a chat API takes.")
+@click.option("--max-tokens", type=click.IntRange(0), default=0, help="Fail when the window costs more.")
+@click.option("--clip", is_flag=True, help="Excerpt the largest messages instead of failing.")
+@click.option("--original", is_flag=True, help="All messages as they came, nothing summarized.")
+@click.option("--wait", "wait_s", type=click.FloatRange(0, 3600), default=0.0, metavar="SECONDS", help="For a pass.")
+@click.option("--json", "as_json_", is_flag=True, help="The whole answer as JSON.")
+@sidecar_options
+@click.pass_obj
+def context(
+    invocation: Invocation,
+    conversation: str,
+    *,
+    render: str | None,
+    max_tokens: int,
+    clip: bool,
+    original: bool,
+    wait_s: float,
+    as_json_: bool,
+) -> None:
+    """Show the window of CONVERSATION: summary, then recent messages verbatim."""
+    if clip and not max_tokens:
+        raise click.UsageError("--clip needs --max-tokens")
+    answer = call(
+        invocation,
+        lambda client: client.context(
+            conversation,
+            max_tokens=max_tokens,
+            clip=clip,
+            original=original,
+            rendering=render or "",
+            wait_s=wait_s,
+        ),
+    )
+    if as_json_:
+        click.echo(as_json(answer))
+    elif render:
+        click.echo(json.dumps(json.loads(answer.rendered_json), ensure_ascii=False, indent=2))
+    else:
+        for line in context_lines(answer, columns=width()):
+            click.echo(line)
+
+
+def context_lines(answer: GetContextResponse, *, columns: int) -> list[str]:
+    """A line for each message: number, tokens, role and its beginning; then what the window costs."""
+    lines = []
+    for entry in answer.messages:
+        message = entry.message
+        marks = [word(message, "role").lower(), message.name, entry.tag, "clipped" if entry.clipped else ""]
+        head = f"{entry.number or '':>5} {entry.tokens:>6}  {' '.join(excerpt(m, chars_max=40) for m in marks if m)}: "
+        calls = " ".join(f"{tool_call.name}(…)" for tool_call in message.tool_calls)
+        lines.append(head + excerpt(f"{message.content} {calls}", chars_max=max(20, columns - len(head))))
+    lines.append(usage_line(answer.usage))
+    if answer.over_limit:
+        held_by = word(answer, "over_limit_reason") if answer.over_limit_reason else ""
+        lines.append(f"over its budget{': ' if held_by else ''}{held_by}")
+    if answer.pending_summarization_id:
+        lines.append(f"pass {short(answer.pending_summarization_id)} is pending")
+    return lines

@@ -1,0 +1,52 @@
+"""Usage, passes and records as single lines of text, the same wherever they are shown."""
+
+from __future__ import annotations
+
+from service.cli.plain_json import word
+from service.client import Summarization, SummaryRecord, TokenUsage
+
+__all__ = ["bar", "pass_line", "ranges", "record_line", "short", "usage_line"]
+
+
+def bar(ratio: float, *, cells: int) -> str:
+    """A ratio as a bar; over 1 it is full."""
+    filled = min(cells, max(0, round(ratio * cells)))
+    return f"[{'#' * filled}{'.' * (cells - filled)}]"
+
+
+def usage_line(usage: TokenUsage) -> str:
+    """How full the window is."""
+    used = usage.window_tokens + usage.overhead_tokens
+    return f"ratio {usage.ratio:.2f} {bar(usage.ratio, cells=20)} {used:,} of {usage.budget_tokens:,} tokens"
+
+
+def pass_line(summarization: Summarization) -> str:
+    """Where a pass is, and why it ended so."""
+    parts = [
+        f"pass {short(summarization.id)}",
+        word(summarization, "state").lower(),
+        f"trigger {word(summarization, 'trigger').lower()} at {summarization.token_ratio:.2f}",
+        f"messages {ranges(summarization)}",
+    ]
+    if summarization.error_class:
+        parts.append(f"{word(summarization, 'error_class')}{', retryable' if summarization.retryable else ''}")
+    if summarization.skip_reason:
+        parts.append(word(summarization, "skip_reason"))
+    return ", ".join(parts)
+
+
+def record_line(record: SummaryRecord) -> str:
+    """What a record stands for, and what it saved."""
+    saved = f"{record.tokens_before:,} -> {record.tokens_after:,} tokens"
+    made = f"{word(record, 'provenance').lower()}, {record.model}"
+    return f"record {short(record.id)}: depth {record.depth}, messages {ranges(record)}, {saved}, {made}"
+
+
+def short(identifier: str) -> str:
+    """Enough of an id to tell it from its neighbours."""
+    return identifier.rpartition("-")[2][:8]
+
+
+def ranges(covering: Summarization | SummaryRecord) -> str:
+    """The covered messages, as `2-14, 17`."""
+    return ", ".join(str(r.first) if r.first == r.last else f"{r.first}-{r.last}" for r in covering.covered)

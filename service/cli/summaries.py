@@ -1,0 +1,37 @@
+"""`abridged summaries`: the records of a conversation."""
+
+from __future__ import annotations
+
+import textwrap
+
+import click
+
+from service.cli.figures import record_line
+from service.cli.options import Invocation, sidecar_options
+from service.cli.plain_json import as_json
+from service.cli.sidecar import call
+from service.cli.terminal import printable
+
+__all__ = ["summaries"]
+
+
+@click.command(short_help="Show the records of a conversation.")
+@click.argument("conversation")
+@click.option("--json", "as_json_", is_flag=True, help="JSON lines, a record a line.")
+@sidecar_options
+@click.pass_obj
+def summaries(invocation: Invocation, conversation: str, *, as_json_: bool) -> None:
+    """Show the summary records of CONVERSATION, newest first."""
+    records = call(invocation, lambda client: client.summaries(conversation))
+    if as_json_:
+        for record in records:
+            click.echo(as_json(record))
+        return
+    if not records:
+        click.echo("no records yet")
+    for record in records:
+        click.echo(record_line(record))
+        click.echo(textwrap.indent(printable(record.summary), "  "))
+        for point in record.key_points:
+            click.echo(f"  - {printable(point)}")
+        click.echo()

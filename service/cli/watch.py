@@ -1,0 +1,121 @@
+"""`abridged watch`: what happens to a conversation, while it happens."""
+
+from __future__ import annotations
+
+import json
+from typing import assert_never
+
+import click
+
+from service.cli.figures import short
+from service.cli.options import Invocation, sidecar_options
+from service.cli.plain_json import as_plain, word
+from service.cli.sidecar import call
+from service.cli.terminal import excerpt, width
+from service.client import Event, PassProgress, SidecarClient, WatchConversationResponse, payload_of
+from service.codec.events import UnknownEvent, decode
+from service.domain.events import (
+    ConversationOpened,
+    MessageAppended,
+    SettingsChanged,
+    SummarizationCompleted,
+    SummarizationFailed,
+    SummarizationRequested,
+    SummarizationSkipped,
+    SummarizationStarted,
+    UsageReported,
+)
+from service.domain.events import Event as DomainEvent
+
+__all__ = ["event_text", "fact_line", "json_line", "progress_text", "watch"]
+
+
+@click.command(short_help="Follow what happens to a conversation.")
+@click.argument("conversation")
+@click.option("--after", type=click.IntRange(0), default=0, help="Begin after this event version.")
+@click.option("--follow/--no-follow", default=True, help="Stay for what comes, or end when caught up.")
+@click.option("--json", "as_json_", is_flag=True, help="JSON lines, one a fact.")
+@sidecar_options
+@click.pass_obj
+def watch(invocation: Invocation, conversation: str, *, after: int, follow: bool, as_json_: bool) -> None:
+    """Follow CONVERSATION: its events, and the progress of its passes, until Ctrl-C."""
+
+    async def work(client: SidecarClient) -> None:
+        async for item in client.watch(conversation, after_version=after):
+            line = json_line(item) if as_json_ else fact_line(item, columns=width())
+            if line:
+                click.echo(line)
+            if item.HasField("caught_up") and not follow:
+                return
+
+    try:
+        call(invocation, work)
+    except KeyboardInterrupt:
+        # How a person ends it, and no failure.
+        return
+
+
+def fact_line(item: WatchConversationResponse, *, columns: int) -> str:
+    """An item of the stream in a line; empty for a heartbeat."""
+    if item.HasField("event"):
+        return f"{item.event.version:>6} {event_text(item.event, chars_max=columns - 7)}"
+    if item.HasField("progress"):
+        return f"     ~ {progress_text(item.progress)}"
+    return "     = caught up" if item.HasField("caught_up") else ""
+
+
+def json_line(item: WatchConversationResponse) -> str:
+    """An item of the stream as JSON, its event's payload as an object too."""
+    plain = as_plain(item)
+    payload = payload_of(item.event) if item.HasField("event") else None
+    if payload is not None:
+        plain["event"]["payload"] = as_plain(payload)
+    return json.dumps(plain, ensure_ascii=False)
+
+
+def progress_text(progress: PassProgress) -> str:
+    """What a running pass does."""
+    parts = [f"pass {short(progress.summarization_id)} {word(progress, 'stage').lower()}", progress.model]
+    if progress.attempt > 1:
+        parts.append(f"attempt {progress.attempt}")
+    if progress.calls_total > 1:
+        parts.append(f"call {progress.calls_done} of {progress.calls_total}")
+    if progress.output_chars:
+        parts.append(f"{progress.output_chars} characters")
+    return ", ".join(part for part in parts if part)
+
+
+def event_text(event: Event, *, chars_max: int) -> str:
+    """What an event says, in a line."""
+    try:
+        return _told(decode(event.type, event.schema_version, event.payload), chars_max=chars_max)
+    except UnknownEvent:
+        return f"{event.type} (version {event.schema_version}, newer than this program)"
+
+
+def _told(event: DomainEvent, *, chars_max: int) -> str:
+    match event:
+        case ConversationOpened():
+            return f"opened: context length {event.settings.context_length:,} ({event.settings.context_length_source})"
+        case SettingsChanged():
+            return f"settings changed: context length {event.settings.context_length:,}"
+        case MessageAppended():
+            head = f"message {event.number} {event.message.role} {event.message.name}".rstrip()
+            return excerpt(f"{head} ({event.tokens} tokens): {event.message.content}", chars_max=chars_max)
+        case UsageReported():
+            return f"usage reported: {event.prompt_tokens:,} tokens, estimates now times {event.calibration_factor:.3f}"
+        case SummarizationRequested():
+            plan = event.plan
+            return f"pass {short(plan.pass_id)} requested: {plan.trigger} at {plan.token_ratio:.2f}, depth {plan.depth}"
+        case SummarizationStarted():
+            return f"pass {short(event.pass_id)} started"
+        case SummarizationCompleted():
+            record = event.record
+            saved = f"{record.tokens_before:,} -> {record.tokens_after:,} tokens"
+            return f"pass {short(event.pass_id)} completed: record {short(record.id)}, depth {record.depth}, {saved}"
+        case SummarizationFailed():
+            return f"pass {short(event.pass_id)} failed: {event.error_class} after {event.attempts} attempt(s)"
+        case SummarizationSkipped():
+            return f"pass {short(event.pass_id) or '-'} skipped: {event.reason}"
+        case _:
+            assert_never(event)

@@ -1,0 +1,283 @@
+"""GetContext: which window, in which form, and what happens when it does not fit."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from abridged.v1 import conversation_pb2 as conversation
+from abridged.v1 import conversation_service_pb2 as api
+from abridged.v1 import message_pb2
+from tests.support.answers import gated
+from tests.support.ollama_server import FakeOllama
+from tests.support.refusal import refused
+from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, call, on_ollama, said, script, sidecar, tool_result
+
+
+async def compacted(s: Sidecar) -> Chat:
+    """A chat whose first messages are summarized, with a system message, a tool call and its results in the tail."""
+    chat = s.chat(policy={"min_range_tokens": 1, "preserve_recent": 4, "trigger_token_ratio": 1, "min_messages": 1_000})
+    await chat.append(
+        said(1, "You are terse.", role=message_pb2.ROLE_SYSTEM),
+        *(said(n, tokens=120) for n in range(2, 9)),
+        said(9, "Where are the orders?"),
+        call(10, "x", "y"),
+        tool_result(11, "x", '{"payload": {"result": "three rows"}, "sig": "aaa.bbb.ccc"}'),
+        tool_result(12, "y"),
+    )
+    await chat.summarize()
+    return chat
+
+
+async def test_the_window_is_system_messages_then_summary_then_tail(tmp_path):
+    """The summary is tagged with its depth and costs what the window says."""
+    async with sidecar(tmp_path) as s:
+        chat = await compacted(s)
+
+        window = await chat.context()
+
+        assert [m.message.id for m in window.messages] == ["m1", window.summary_id, "m9", "m10", "m11", "m12"]
+        summary = window.messages[1]
+        assert (summary.tag, summary.number, summary.message.role) == ("summary-depth:0", 0, message_pb2.ROLE_SYSTEM)
+        assert sum(m.tokens for m in window.messages) == window.usage.window_tokens
+        assert window.compacted
+        assert window.depth == 0
+        assert window.message_version == 12
+        assert not window.over_limit
+
+
+async def test_a_signed_envelope_is_unwrapped_and_the_log_keeps_what_came(tmp_path):
+    """Signatures are noise to a model; the original view is what was sent."""
+    async with sidecar(tmp_path) as s:
+        chat = await compacted(s)
+
+        window = await chat.context()
+        original = await chat.context(view=api.CONTEXT_VIEW_ORIGINAL)
+
+        assert window.messages[4].message.content == "three rows"
+        assert "aaa.bbb.ccc" in original.messages[10].message.content
+
+
+async def test_the_original_view_has_every_message_and_no_summary(tmp_path):
+    """Nothing is lost: the window shrinks, the log does not."""
+    async with sidecar(tmp_path) as s:
+        chat = await compacted(s)
+
+        original = await chat.context(view=api.CONTEXT_VIEW_ORIGINAL)
+
+        assert [m.message.id for m in original.messages] == [f"m{n}" for n in range(1, 13)]
+        assert not original.compacted
+        assert original.summary_id == ""
+        assert original.usage.window_tokens == sum(m.tokens for m in original.messages)
+        assert original.usage.window_tokens > (await chat.context()).usage.window_tokens
+
+
+async def test_the_summary_takes_the_role_that_is_asked_for(tmp_path):
+    """A `system` summary would give injected text an operator's rank; whoever minds asks for `user`."""
+    async with sidecar(tmp_path) as s:
+        chat = await compacted(s)
+
+        window = await chat.context(summary_role=conversation.SUMMARY_ROLE_USER)
+
+        assert window.messages[1].message.role == message_pb2.ROLE_USER
+
+
+async def test_the_openai_rendering_is_what_chat_completions_take(tmp_path):
+    """Roles, calls with arguments as text, results that name their call."""
+    async with sidecar(tmp_path) as s:
+        chat = await compacted(s)
+
+        body = json.loads((await chat.context(rendering=api.RENDERING_OPENAI)).rendered_json)
+
+        assert list(body) == ["messages"]
+        assert [m["role"] for m in body["messages"]] == ["system", "system", "user", "assistant", "tool", "tool"]
+        assert [c["function"]["arguments"] for c in body["messages"][3]["tool_calls"]] == ['{"q": "orders"}'] * 2
+        assert {c["type"] for c in body["messages"][3]["tool_calls"]} == {"function"}
+        assert [m["tool_call_id"] for m in body["messages"][4:]] == ["x", "y"]
+
+
+async def test_the_anthropic_rendering_is_what_the_messages_api_takes(tmp_path):
+    """System text apart, turns alternate, the first is the user's, results follow their calls as blocks."""
+    async with sidecar(tmp_path) as s:
+        chat = await compacted(s)
+
+        body = json.loads((await chat.context(rendering=api.RENDERING_ANTHROPIC)).rendered_json)
+
+        assert body["system"].startswith("You are terse.")
+        assert "<conversation_summary>" in body["system"]
+        roles = [m["role"] for m in body["messages"]]
+        assert roles == ["user", "assistant", "user"]
+        uses = [b for b in body["messages"][1]["content"] if b["type"] == "tool_use"]
+        assert [(u["id"], u["input"]) for u in uses] == [("x", {"q": "orders"}), ("y", {"q": "orders"})]
+        assert [b["tool_use_id"] for b in body["messages"][2]["content"]] == ["x", "y"]
+
+
+async def test_the_ollama_rendering_is_what_its_chat_api_takes(tmp_path):
+    """Arguments are objects, results name their tool."""
+    async with sidecar(tmp_path) as s:
+        chat = await compacted(s)
+
+        body = json.loads((await chat.context(rendering=api.RENDERING_OLLAMA)).rendered_json)
+
+        assert [c["function"]["arguments"] for c in body["messages"][3]["tool_calls"]] == [{"q": "orders"}] * 2
+        assert [m["tool_name"] for m in body["messages"][4:]] == ["search", "search"]
+
+
+@pytest.mark.parametrize("rendering", [api.RENDERING_OPENAI, api.RENDERING_ANTHROPIC, api.RENDERING_OLLAMA])
+async def test_every_rendering_is_json_whatever_the_text(tmp_path, rendering):
+    """Control characters, quotes, broken arguments and other scripts included."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        broken = message_pb2.ToolCall(id="c", name="f", arguments='{"a": ')
+        await chat.append(
+            said(1, 'a "quote" \\ \n\t\x00\x1f \N{OLD PERSIAN SIGN A} ]]>'),
+            message_pb2.Message(id="m2", role=message_pb2.ROLE_ASSISTANT, tool_calls=[broken]),
+            tool_result(3, "c", ""),
+        )
+
+        body = json.loads((await chat.context(rendering=rendering)).rendered_json)
+
+        assert len(body["messages"]) == 3
+        assert "\x00" in json.dumps(body, ensure_ascii=False).encode().decode("unicode_escape", "ignore")
+
+
+async def test_what_does_not_fit_is_refused_with_both_numbers(tmp_path):
+    """Nothing is dropped silently."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.talk(5, tokens=100)
+
+        async with refused("FAILED_PRECONDITION", "WINDOW_TOO_LARGE") as refusal:
+            await chat.context(max_tokens=499)
+
+        assert refusal.metadata == {"tokens": "500", "limit": "499"}
+        assert len((await chat.context(max_tokens=500)).messages) == 5
+
+
+async def test_clip_excerpts_the_largest_message_and_names_it(tmp_path):
+    """Both ends stay, the rest of the window is untouched, and the answer says what it costs then."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(context_length=100_000)
+        await chat.append(said(1), said(2, "HEAD " + "middle words " * 800 + "TAIL"), said(3))
+        whole = (await chat.context()).usage.window_tokens
+
+        window = await chat.context(max_tokens=400, clip=True)
+
+        assert [m.clipped for m in window.messages] == [False, True, False]
+        excerpt = window.messages[1].message.content
+        assert excerpt.startswith("HEAD")
+        assert excerpt.endswith("TAIL")
+        assert "characters left out" in excerpt
+        assert sum(m.tokens for m in window.messages) == window.usage.window_tokens <= 400 < whole
+
+
+async def test_a_clip_that_cannot_reach_the_limit_is_refused(tmp_path):
+    """Many small messages cannot be excerpted into nothing."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.talk(8)
+
+        async with refused("FAILED_PRECONDITION", "WINDOW_TOO_LARGE"):
+            await chat.context(max_tokens=20, clip=True)
+
+
+async def test_min_version_waits_for_a_write_that_is_under_way(tmp_path):
+    """Read your writes: the answer includes the version that is asked for."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(said(1))
+        asked = asyncio.ensure_future(chat.context(min_version=2))
+        await chat.context(min_version=1)
+        assert not asked.done()
+
+        await chat.append(said(2))
+
+        assert (await asked).message_version == 2
+
+
+async def test_min_version_that_never_comes_ends_with_the_deadline(tmp_path):
+    """With both versions, and before the client would give up by itself."""
+    async with sidecar(tmp_path) as s:
+        await s.chat().append(said(1))
+        request = api.GetContextRequest(conversation_id="c1", min_version=2)
+
+        async with refused("DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED") as refusal:
+            await s.conversations.GetContext(request, timeout=0.4)
+
+        assert refusal.metadata == {"wanted": "2", "actual": "1"}
+
+
+async def test_wait_answers_the_window_after_the_pass(tmp_path):
+    """S1: completed before the next prompt is built."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.talk(14)
+
+        window = await chat.context(wait_s=PATIENCE_S)
+
+        assert window.compacted
+        assert window.pending_summarization_id == ""
+
+
+async def test_wait_that_is_too_short_answers_the_window_as_it_is(tmp_path):
+    """A pass that hangs costs the caller what it was ready to wait, and no message."""
+    async with sidecar(tmp_path, script(tmp_path, {"hang": True})) as s:
+        chat = s.chat()
+        await chat.talk(14)
+
+        window = await chat.context(wait_s=0.1)
+
+        assert len(window.messages) == 14
+        assert window.pending_summarization_id != ""
+
+
+async def test_a_failed_pass_serves_the_originals_unless_the_caller_wants_it_to_fail(tmp_path):
+    """abort_on_failure is S1's switch, per call; it counts for the turn whose pass failed."""
+    gate = asyncio.Event()
+    async with FakeOllama(responder=gated(gate, "not JSON")) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        chat = s.chat()
+        await chat.talk(14)
+        tolerant = asyncio.ensure_future(chat.context(wait_s=PATIENCE_S))
+        strict = asyncio.ensure_future(chat.context(wait_s=PATIENCE_S, abort_on_failure=True))
+        gate.set()
+
+        async with refused("FAILED_PRECONDITION", "SUMMARIZATION_FAILED") as refusal:
+            await strict
+        assert len((await tolerant).messages) == 14
+        assert refusal.metadata == {"summarization_id": (await chat.passes())[0].id, "error_class": "INVALID"}
+        async with refused("FAILED_PRECONDITION", "SUMMARIZATION_FAILED"):
+            await chat.context(wait_s=PATIENCE_S, abort_on_failure=True)
+        await chat.append(said(15, tokens=10))
+        assert len((await chat.context(wait_s=PATIENCE_S, abort_on_failure=True)).messages) == 15
+
+
+async def test_an_overfull_window_says_why_nothing_is_done(tmp_path):
+    """Disabled, pending, waiting after a failure, irreducible: the reason comes with the window."""
+    async with sidecar(tmp_path, script(tmp_path, {"hang": True})) as s:
+        off, pending, stuck = s.chat("off", policy={"enabled": False}), s.chat("pending"), s.chat("stuck")
+        await off.talk(20)
+        await pending.talk(20)
+        await stuck.append(said(1, tokens=2_500))
+
+        reasons = [(await chat.context()).over_limit_reason for chat in (off, pending, stuck)]
+
+        assert reasons == [
+            api.OVER_LIMIT_DISABLED,
+            api.OVER_LIMIT_PASS_PENDING,
+            api.OVER_LIMIT_IRREDUCIBLE,
+        ]
+
+
+async def test_the_window_only_grows_at_its_end_between_passes(tmp_path):
+    """Providers' prompt caches hold: what was sent before is a prefix, byte for byte."""
+    async with sidecar(tmp_path) as s:
+        chat = await compacted(s)
+        before = json.loads((await chat.context(rendering=api.RENDERING_OPENAI)).rendered_json)["messages"]
+
+        await chat.append(said(13, tokens=10), said(14, tokens=10))
+        after = json.loads((await chat.context(rendering=api.RENDERING_OPENAI)).rendered_json)["messages"]
+
+        assert after[: len(before)] == before
+        assert len(after) == len(before) + 2

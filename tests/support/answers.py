@@ -1,0 +1,46 @@
+"""What a fake Ollama says in tests of whole passes: texts in turn, records, and answers that wait for a gate."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from tests.support.ollama_responder import Ask, Piece, Responder
+
+__all__ = ["gated", "hanging", "record", "saying"]
+
+
+def record(summary: str = "The user and the assistant settled how the importer reads orders.", **fields: Any) -> str:
+    """A record as a model would answer it."""
+    lists = ("key_points", "participants", "decisions", "action_items", "unresolved", "domain_entities")
+    return json.dumps({"summary": summary, **{name: [] for name in lists}, **fields})
+
+
+def saying(*texts: str, done_reason: str = "stop") -> Responder:
+    """One text a call; the last one repeats."""
+    left = list(texts)
+
+    async def respond(_: Ask) -> AsyncIterator[Piece]:
+        yield Piece(content=left.pop(0) if len(left) > 1 else left[0])
+        yield Piece(done_reason=done_reason)
+
+    return respond
+
+
+def gated(gate: asyncio.Event, *texts: str) -> Responder:
+    """As `saying`, but nothing is said before the gate is open."""
+    answer = saying(*(texts or (record(),)))
+
+    async def respond(ask: Ask) -> AsyncIterator[Piece]:
+        await gate.wait()
+        async for piece in answer(ask):
+            yield piece
+
+    return respond
+
+
+def hanging() -> Responder:
+    """Never says anything."""
+    return gated(asyncio.Event())

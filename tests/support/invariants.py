@@ -1,0 +1,221 @@
+"""What holds after every step of every chat. Each function raises Violation with what is wrong; none shares code with
+the domain's rules, so that a mistake there does not hide itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from service.domain.conversation import Conversation, evolve, lineage
+from service.domain.decide import CompletePass, FailPass, StartPass
+from service.domain.events import (
+    MessageAppended,
+    SettingsChanged,
+    SkipReason,
+    SummarizationCompleted,
+    SummarizationFailed,
+    SummarizationRequested,
+    SummarizationSkipped,
+    Trigger,
+)
+from service.domain.message import Message, Role
+from service.domain.policy import DepthLimit
+from service.domain.render import RenderedMessage
+from service.domain.tokens import TokenSource
+from service.domain.window import compressible
+from tests.support.simulation import Step
+
+__all__ = [
+    "Violation",
+    "calls_are_answered",
+    "coverage_is_exact",
+    "depth_is_bounded",
+    "every_end_is_final",
+    "no_record_grows_the_window",
+    "one_pass_at_a_time",
+    "order_is_fixed",
+    "over_budget_has_a_reason",
+    "passes_are_bounded",
+    "prefix_is_stable",
+    "said_once",
+    "sums_are_exact",
+    "tail_is_verbatim",
+    "two_passes_a_trigger",
+]
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+
+def one_pass_at_a_time(step: Step) -> None:
+    """A pass is requested only when none is pending, and a command requests at most one."""
+    state, requested = step.before, 0
+    for event in step.events:
+        if isinstance(event, SummarizationRequested):
+            requested += 1
+            _require(state.pending is None, "a pass was requested while one was pending")
+        state = evolve(state, event, step.now_us)
+    _require(requested <= 1, "one command requested two passes")
+
+
+def two_passes_a_trigger(step: Step) -> None:
+    """A follow-up comes right after the record that it follows, and nothing follows it but what newer messages cause."""
+    ended = step.before.pending
+    for previous, event in zip((None, *step.events), step.events, strict=False):
+        if not isinstance(event, SummarizationRequested):
+            continue
+        if event.plan.trigger is Trigger.FOLLOW_UP:
+            follows = isinstance(previous, SummarizationCompleted) and ended is not None
+            _require(follows, "a follow-up followed no record")
+            _require(ended is not None and ended.trigger is not Trigger.FOLLOW_UP, "a follow-up followed a follow-up")
+        elif ended is not None and ended.trigger is Trigger.FOLLOW_UP:
+            _require(step.before.message_version > ended.message_version, "a third pass came without a new message")
+
+
+def no_record_grows_the_window(step: Step) -> None:
+    """A record makes the window smaller; a remade one at least does not make it larger."""
+    state = step.before
+    for event in step.events:
+        after = evolve(state, event, step.now_us)
+        if isinstance(event, SummarizationCompleted):
+            assert state.pending is not None
+            most = state.window_tokens - (state.pending.trigger is not Trigger.REMAKE)
+            _require(after.window_tokens <= most, "a record made the window larger")
+        state = after
+
+
+def over_budget_has_a_reason(step: Step) -> None:
+    """A window in an emergency is being compressed, or there is a reason why it is not."""
+    state, policy = step.after, step.policy
+    if not state.is_open or state.ratio < max(1.0, policy.emergency_token_ratio):
+        return
+    depth = state.live.depth + 1 if state.live else 0
+    halted = policy.on_depth_limit is DepthLimit.HALT and depth >= policy.max_summary_chain_depth
+    excused = (
+        state.pending is not None
+        or not policy.enabled
+        or halted
+        or state.waiting(step.now_us)
+        or compressible(state, policy, tail_messages=policy.preserve_recent) is None
+    )
+    _require(excused, "a window over its budget was left alone")
+
+
+def coverage_is_exact(state: Conversation) -> None:
+    """Every message is in the window or in the range of a live record, and never in both."""
+    inside = [m.number for m in state.window]
+    covered = {n for record in lineage(state) for r in record.covered for n in range(r.first, r.last + 1)}
+    _require(inside == sorted(set(inside)), "the window is not in order")
+    _require(not covered & set(inside), "a message is both covered and in the window")
+    _require(covered | set(inside) == set(range(1, state.message_version + 1)), "a message is neither here nor there")
+
+
+def tail_is_verbatim(state: Conversation, originals: Mapping[int, Message]) -> None:
+    """The two newest messages and the newest of the user are in the window, as they came."""
+    chat = [n for n, m in sorted(originals.items()) if m.role is not Role.SYSTEM]
+    users = [n for n in chat if originals[n].role is Role.USER]
+    inside = {m.number: m.message for m in state.window}
+    for number in {*chat[-2:], *users[-1:]}:
+        _require(number in inside, "a message of the tail has left the window")
+    for number, message in inside.items():
+        _require(message is originals[number], "a message of the window is not as it came")
+
+
+def calls_are_answered(rendered: Sequence[RenderedMessage], originals: Mapping[int, Message]) -> None:
+    """A rendered result follows its rendered call, and a call without result stands behind the newest user message."""
+    waiting: dict[str, int] = {}
+    for m in rendered:
+        if m.number and originals[m.number].role is Role.USER:
+            _require(not waiting, "a call that nobody answered stands before a user message")
+        elif m.message.role is Role.ASSISTANT:
+            for call in m.message.tool_calls:
+                waiting[call.id] = waiting.get(call.id, 0) + 1
+        elif m.message.role is Role.TOOL:
+            left = waiting.pop(m.message.tool_call_id, 0) - 1
+            _require(left >= 0, "a result follows no call of its id")
+            if left:
+                waiting[m.message.tool_call_id] = left
+
+
+def order_is_fixed(state: Conversation, rendered: Sequence[RenderedMessage]) -> None:
+    """System messages, then the summary, then the others, each in order and none left out."""
+    places = [0 if m.number and m.message.role is Role.SYSTEM else 1 if m.tag else 2 for m in rendered]
+    keys = list(zip(places, (m.number for m in rendered), strict=True))
+    _require(keys == sorted(keys), "the window is not rendered in order")
+    _require(places.count(1) == (state.live is not None), "the summary is not rendered once")
+    _require({m.number for m in rendered if m.number} == {m.number for m in state.window}, "the rendering lacks one")
+
+
+def prefix_is_stable(step: Step, before: Sequence[RenderedMessage], after: Sequence[RenderedMessage]) -> None:
+    """Between passes the rendered window only grows at its end.
+
+    Two things change it by their nature: a system message, which goes to the front, and a user message, which settles
+    that a call before it will not be answered.
+    """
+    if any(isinstance(event, SummarizationCompleted) for event in step.events) or not step.before.is_open:
+        return
+    new = [event.message for event in step.events if isinstance(event, MessageAppended)]
+    if any(m.role is Role.SYSTEM for m in new):
+        return
+    user_spoke = any(m.role is Role.USER for m in new)
+    for old, now in zip(before, after[: len(before)], strict=True):
+        settled = user_spoke and len(now.message.tool_calls) < len(old.message.tool_calls)
+        _require(old.message == now.message or settled, "a message that was sent is rendered in another way")
+
+
+def said_once(steps: Iterable[Step]) -> None:
+    """IRREDUCIBLE and DEPTH_LIMIT are said once for a window, IRREDUCIBLE again only after the cooldown."""
+    irreducible_at: int | None = None
+    depth_limit_said = False
+    for step in steps:
+        state = step.before
+        for event in step.events:
+            if isinstance(event, SummarizationCompleted | SettingsChanged):
+                irreducible_at, depth_limit_said = None, False
+            elif isinstance(event, SummarizationSkipped) and event.reason is SkipReason.IRREDUCIBLE:
+                since = None if irreducible_at is None else state.message_version - irreducible_at
+                _require(since is None or since >= max(1, step.policy.cooldown_messages), "IRREDUCIBLE was said again")
+                irreducible_at = state.message_version
+            elif isinstance(event, SummarizationSkipped) and event.reason is SkipReason.DEPTH_LIMIT:
+                _require(not depth_limit_said, "DEPTH_LIMIT was said again")
+                depth_limit_said = True
+            state = evolve(state, event, step.now_us)
+
+
+def depth_is_bounded(step: Step) -> None:
+    """No pass is planned beyond the depth that the policy allows."""
+    for event in step.events:
+        if isinstance(event, SummarizationRequested) and event.plan.trigger is not Trigger.REMAKE:
+            _require(event.plan.depth < event.plan.policy.max_summary_chain_depth, "a chain is deeper than allowed")
+
+
+def every_end_is_final(step: Step) -> None:
+    """A failed pass, and one that saved too little, leave no pass pending and a wait behind."""
+    for event in step.events:
+        no_gain = isinstance(event, SummarizationSkipped) and event.reason is SkipReason.NO_GAIN
+        if no_gain or isinstance(event, SummarizationFailed):
+            _require(step.after.pending is None and step.after.waiting(step.now_us), "a failure was not waited after")
+
+
+def passes_are_bounded(steps: Iterable[Step]) -> None:
+    """Every pass has a cause of its own: at most two for each command that is not the end of a pass."""
+    steps = list(steps)
+    causes = sum(not isinstance(s.command, StartPass | CompletePass | FailPass) for s in steps)
+    passes = sum(isinstance(e, SummarizationRequested) for s in steps for e in s.events)
+    _require(passes <= 2 * causes, "there are more passes than causes")
+
+
+def sums_are_exact(state: Conversation) -> None:
+    """The sums that the fold keeps are those of the messages in the window."""
+    exact = sum(m.tokens for m in state.window if m.source is not TokenSource.ESTIMATE)
+    estimated = sum(m.tokens for m in state.window if m.source is TokenSource.ESTIMATE)
+    chat = sum(m.message.role is not Role.SYSTEM for m in state.window)
+    kept = (state.exact_tokens, state.estimated_tokens, state.chat_messages)
+    _require(kept == (exact, estimated, chat), "the kept sums are wrong")
+    _require(state.lowest_ratio_since_pass <= state.ratio, "the lowest ratio is above the ratio")
+
+
+def _require(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise Violation(sentence)

@@ -1,0 +1,230 @@
+"""Random chats against the pure domain: every command there is, in any order, with a clock of its own.
+
+A seed is a chat: policy, context length, messages, failures and waits all come from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from service.domain.conversation import Conversation, evolve, initial_state
+from service.domain.decide import (
+    AppendMessages,
+    ChangeSettings,
+    Command,
+    CompletePass,
+    CountedMessage,
+    EndWait,
+    FailPass,
+    RemakeFallback,
+    ReportUsage,
+    RequestPass,
+    StartPass,
+    decide,
+)
+from service.domain.errors import DomainError, InvalidPolicy
+from service.domain.events import ErrorClass, Event, Settings
+from service.domain.message import Message, Role, ToolCall
+from service.domain.policy import DepthLimit, Fallback, Policy, ToolOutput, overridden, validated
+from service.domain.tokens import TokenCount, TokenSource
+from tests.support.chats import record_for
+
+__all__ = ["SimulatedChat", "Step"]
+
+STEPS = 30
+DRAIN_MAX = 4
+"""Passes that may follow the last command: the pending one, its follow-up, and one for what came during them."""
+
+_SECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command and what it did. `policy` is the one in force behind it."""
+
+    before: Conversation
+    command: Command
+    events: tuple[Event, ...]
+    after: Conversation
+    policy: Policy
+    now_us: int
+
+
+class SimulatedChat:
+    """The chat of one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = Random(seed)
+        self._base = _random_policy(self._rng)
+        self._context_length = self._rng.choice([512, 1_024, 2_048, 4_096, 8_192, 32_768])
+        self._sources = self._rng.choice([[TokenSource.ESTIMATE], [TokenSource.CALLER], list(TokenSource)])
+        self._settings = self._random_settings()
+        self._now_us = 0
+        self._passes = 0
+        self.state = initial_state()
+        self.log: list[tuple[Event, int]] = []
+
+    def steps(self) -> Iterator[Step]:
+        """Every step that was taken, then those until no pass is pending."""
+        for _ in range(STEPS):
+            yield from self._waited(self._rng.choice([0, 1, 10, 60, 1_000]))
+            yield from self._taken(self._random_command())
+        for _ in range(DRAIN_MAX):
+            if self.state.pending is None:
+                return
+            yield from self._taken(self._complete(tokens=1))
+
+    @property
+    def _policy(self) -> Policy:
+        return overridden(self._base, self._settings.policy)
+
+    def _waited(self, seconds: int) -> Iterator[Step]:
+        """Let time pass; a wait that ends on the way is ended by its command, as a timer would."""
+        until_us = self._now_us + seconds * _SECOND
+        state = self.state
+        if state.pending is None and state.waiting(self._now_us) and state.wait_until_us <= until_us:
+            self._now_us = state.wait_until_us
+            yield from self._taken(EndWait(self._pass_id(), self._now_us))
+        self._now_us = max(self._now_us, until_us)
+
+    def _taken(self, command: Command) -> Iterator[Step]:
+        before = self.state
+        policy = self._policy
+        if isinstance(command, ChangeSettings):
+            policy = overridden(self._base, command.settings.policy)
+        try:
+            events = decide(before, command, policy)
+        except DomainError:
+            return
+        if isinstance(command, ChangeSettings):
+            self._settings = command.settings
+        for event in events:
+            self.state = evolve(self.state, event, self._now_us)
+            self.log.append((event, self._now_us))
+        yield Step(before, command, tuple(events), self.state, policy, self._now_us)
+
+    def _random_command(self) -> Command:
+        state, rng = self.state, self._rng
+        if not state.is_open or rng.random() < 0.55:
+            return self._append()
+        if state.pending is not None and rng.random() < 0.75:
+            return self._end_of_pass()
+        return rng.choice([self._change, self._report, self._force, self._remake])()
+
+    def _end_of_pass(self) -> Command:
+        plan, rng = self.state.pending, self._rng
+        assert plan is not None
+        chance = rng.random()
+        if chance < 0.15:
+            return StartPass(plan.pass_id)
+        if chance < 0.35:
+            error_class = rng.choice(list(ErrorClass))
+            return FailPass(plan.pass_id, error_class, rng.randrange(4), rng.random() < 0.5, self._now_us)
+        most = max(2, plan.replaced_tokens)
+        tokens = rng.choice([rng.randrange(1, most), min(most, plan.summary_tokens_max), rng.randrange(1, 2 * most)])
+        return self._complete(tokens=max(1, tokens))
+
+    def _complete(self, *, tokens: int) -> CompletePass:
+        plan = self.state.pending
+        assert plan is not None
+        record = record_for(plan, tokens=tokens, summary="What was said. " * min(8, 1 + tokens // 16))
+        source = self._rng.choice(self._sources)
+        return CompletePass(plan.pass_id, record, source, self._rng.random() < 0.2, self._pass_id(), self._now_us)
+
+    def _append(self) -> AppendMessages:
+        count = self._rng.choice([1, 1, 1, 2, 2, 5, 12])
+        first = self.state.message_version + 1
+        messages = tuple(self._counted(self._random_message(first + i)) for i in range(count))
+        return AppendMessages("c", messages, self._settings, self._pass_id(), self._now_us)
+
+    def _random_message(self, number: int) -> Message:
+        rng = self._rng
+        chance = rng.random()
+        ids = [f"call{i}" for i in range(4)]
+        if chance < 0.03:
+            return Message(f"m{number}", Role.SYSTEM, f"rule {number}")
+        if chance < 0.15:
+            calls = tuple(ToolCall(i, "search", '{"q":1}') for i in rng.choices(ids, k=rng.choice([1, 1, 2, 3])))
+            return Message(f"m{number}", Role.ASSISTANT, rng.choice(["", f"I search {number}."]), tool_calls=calls)
+        if chance < 0.30:
+            return Message(f"m{number}", Role.TOOL, f"found {number}", tool_call_id=rng.choice(ids))
+        role = Role.USER if rng.random() < 0.5 else Role.ASSISTANT
+        return Message(f"m{number}", role, "" if rng.random() < 0.1 else f"said {number}")
+
+    def _counted(self, message: Message) -> CountedMessage:
+        rng = self._rng
+        share = rng.choice([0.0, 0.005, 0.02, 0.05, 0.05, 0.1, 0.3, 1.5 if rng.random() < 0.1 else 0.01])
+        tokens = 4 + int(share * rng.random() * self._context_length)
+        return CountedMessage(message, TokenCount(tokens, rng.choice(self._sources)), "simulated")
+
+    def _change(self) -> ChangeSettings:
+        rng = self._rng
+        factor = self.state.settings.calibration_factor
+        if rng.random() < 0.2:
+            return self._changed(replace(self.state.settings, title=f"Title {rng.randrange(5)}"))
+        return self._changed(replace(self._random_settings(), calibration_factor=factor))
+
+    def _changed(self, settings: Settings) -> ChangeSettings:
+        return ChangeSettings(settings, self._pass_id(), self._now_us)
+
+    def _report(self) -> ReportUsage:
+        state, rng = self.state, self._rng
+        tokens = max(1, int(state.window_tokens * rng.uniform(0.4, 2.5)))
+        version = rng.choice([state.message_version, rng.randrange(state.message_version + 2)])
+        return ReportUsage(version, state.live.id if state.live else "", tokens, self._pass_id(), self._now_us)
+
+    def _force(self) -> RequestPass:
+        return RequestPass(self._pass_id(), self._now_us)
+
+    def _remake(self) -> RemakeFallback:
+        return RemakeFallback(self._pass_id(), self._now_us)
+
+    def _pass_id(self) -> str:
+        self._passes += 1
+        return f"p{self._passes}"
+
+    def _random_settings(self) -> Settings:
+        rng = self._rng
+        length = rng.choice([self._context_length] * 4 + [self._context_length // 2, self._context_length * 2])
+        overrides: dict[str, Any] = {} if rng.random() < 0.7 else {"enabled": rng.random() < 0.7}
+        if rng.random() < 0.2:
+            overrides |= {"preserve_recent": rng.randrange(2, 12), "cooldown_messages": rng.randrange(8)}
+        return Settings(
+            model="ollama:simulated",
+            context_length=length,
+            reserved_output_tokens=rng.choice([0, 0, length // 8]),
+            overhead_tokens=rng.choice([0, 0, 50, length // 10]),
+            policy=overrides,
+        )
+
+
+def _random_policy(rng: Random) -> Policy:
+    """A policy that is possible; impossible ones are drawn again."""
+    while True:
+        trigger = rng.uniform(0.5, 1.0)
+        policy = Policy(
+            trigger_token_ratio=trigger,
+            reset_token_ratio=trigger * rng.uniform(0.6, 0.99),
+            emergency_token_ratio=rng.choice([trigger, 1.0, 1.2]),
+            min_messages=rng.choice([0, 4, 12, 20]),
+            preserve_recent=rng.choice([2, 3, 6, 15]),
+            tail_token_ratio=rng.uniform(0.05, 0.6),
+            cooldown_messages=rng.choice([0, 1, 4, 10]),
+            rearm_messages=rng.choice([0, 1, 4, 10]),
+            min_range_tokens=rng.choice([1, 32, 256]),
+            min_gain=rng.choice([0.0, 0.2, 0.5]),
+            max_summary_chain_depth=rng.choice([1, 2, 3, 5]),
+            on_depth_limit=rng.choice(list(DepthLimit)),
+            rebase_calls_max=rng.choice([1, 8]),
+            force_refresh_after_messages=rng.choice([0, 0, 0, 5, 30]),
+            max_input_tokens=rng.choice([1_000, 8_000]),
+            fallback=rng.choice(list(Fallback)),
+            tool_output=rng.choice(list(ToolOutput)),
+        )
+        try:
+            return validated(policy)
+        except InvalidPolicy:
+            continue

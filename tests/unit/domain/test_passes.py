@@ -1,0 +1,294 @@
+"""How a pass ends: a record that saves enough, one that does not, a failure, and what stands in for a model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from service.domain.conversation import lineage, live_coverage, record_named
+from service.domain.decide import (
+    AppendMessages,
+    ChangeSettings,
+    CompletePass,
+    EndWait,
+    FailPass,
+    RemakeFallback,
+    ReportUsage,
+    RequestPass,
+    StartPass,
+)
+from service.domain.errors import (
+    ConversationNotFound,
+    InvalidPolicy,
+    PassSuperseded,
+    VersionNotReached,
+    WrongMessageVersion,
+)
+from service.domain.events import (
+    ErrorClass,
+    SkipReason,
+    SummarizationFailed,
+    SummarizationRequested,
+    SummarizationSkipped,
+    SummarizationStarted,
+    Trigger,
+    UsageReported,
+)
+from service.domain.policy import Policy
+from service.domain.tokens import TokenSource
+from tests.support.chats import (
+    OPEN,
+    SETTINGS,
+    append,
+    appended,
+    chat,
+    complete,
+    completed,
+    fail,
+    only_plan,
+    ranges,
+    record_for,
+)
+from tests.support.given import Given, given
+
+POLICY = Policy()
+SECOND = 1_000_000
+
+
+def pending(policy=POLICY, *, source=TokenSource.CALLER):
+    """The state with the first pass of a chat of eighty messages."""
+    messages = [appended(n, source=source) for n in range(1, 80)]
+    return given(OPEN, *messages).when(append(appended(80, source=source)), policy).after
+
+
+def with_fallback():
+    state = pending()
+    return Given(state).when(complete(state, tokens=60, fallback=True), POLICY).after
+
+
+def test_a_record_takes_the_place_of_what_it_covers():
+    """Window, sums, chain and the last summarization are those of the record."""
+    state = pending()
+    after = Given(state).when(complete(state), POLICY).then(completed(state.pending))
+
+    assert [m.number for m in after.window] == list(range(75, 81))
+    assert (after.window_tokens, after.live.id, after.pending) == (110, "summary-p", None)
+    last = after.last_summarization
+    assert (last.depth, last.message_count, last.token_ratio) == (0, 80, 0.8)
+    assert (after.messages_since_pass, after.completed_passes, after.lowest_ratio_since_pass) == (0, 1, 0.11)
+    assert record_named(after, "summary-p") is after.live
+    assert record_named(after, "other") is None
+
+
+def test_messages_of_the_meantime_stay_in_the_window():
+    """The range is that of the trigger."""
+    state = Given(pending()).when(append(*chat(5, first=81)), POLICY).after
+    after = Given(state).when(complete(state), POLICY).after
+
+    assert [m.number for m in after.window] == list(range(75, 86))
+
+
+@pytest.mark.parametrize(("tokens", "saved"), [(592, True), (593, False), (740, False), (2_000, False)])
+def test_a_record_that_saves_under_a_fifth_is_not_committed(tokens, saved):
+    """740 tokens are replaced; 592 are a fifth less."""
+    state = pending()
+    outcome = Given(state).when(complete(state, tokens=tokens, now_us=7), POLICY)
+
+    skipped = SummarizationSkipped(SkipReason.NO_GAIN, "p", 1, wait_messages=4, wait_until_us=7 + 30 * SECOND)
+    outcome.then(completed(state.pending, tokens=tokens) if saved else skipped)
+
+
+def test_a_gain_is_judged_as_the_window_counts():
+    """A record in estimates is corrected as the window's estimates are: 500 of them cost 1,000."""
+    state = pending()
+    doubled = state._replace(settings=replace(SETTINGS, calibration_factor=2.0))
+
+    outcome = Given(doubled).when(complete(doubled, tokens=500, source=TokenSource.ESTIMATE), POLICY)
+
+    assert [e.reason for e in outcome.events] == [SkipReason.NO_GAIN]
+
+
+def test_without_a_minimal_gain_a_record_must_still_save_something():
+    """min_gain 0 does not let the window grow or stay."""
+    policy = Policy(min_gain=0.0)
+    state = pending(policy)
+
+    assert isinstance(Given(state).when(complete(state, tokens=740), policy).events[0], SummarizationSkipped)
+    assert Given(state).when(complete(state, tokens=739), policy).after.live.tokens_after == 739
+
+
+def test_no_gain_leaves_the_messages_and_waits():
+    """The chat stays armed, and tries again when the wait is over."""
+    state = pending()
+    after = Given(state).when(complete(state, tokens=740), POLICY).after
+
+    assert (len(after.window), after.failures_in_row, after.waiting(0)) == (80, 1, True)
+    assert only_plan(Given(after).when(EndWait("q", 30 * SECOND), POLICY).events).trigger is Trigger.RATIO
+
+
+@pytest.mark.parametrize("error_class", list(ErrorClass))
+def test_a_failed_pass_leaves_everything_as_it_was(error_class):
+    """Whatever the class: the messages are there, the pass is over, the next one waits."""
+    state = pending()
+    command = FailPass("p", error_class, 3, False, 9, output_bytes=12, output_hash=b"h")
+    after = (
+        Given(state)
+        .when(command, POLICY)
+        .then(SummarizationFailed("p", error_class, 3, False, 4, 9 + 30 * SECOND, 12, b"h"))
+    )
+
+    assert (after.window, after.live, after.pending) == (state.window, None, None)
+    ended = after.passes[0]
+    assert (ended.error_class, ended.attempts, ended.record_id, ended.skip_reason) == (error_class, 3, "", None)
+
+
+def test_a_claim_is_counted():
+    """How often a pass was begun is in the log."""
+    state = Given(pending()).when(StartPass("p"), POLICY).then(SummarizationStarted("p", 1))
+
+    Given(state).when(StartPass("p"), POLICY).then(SummarizationStarted("p", 2))
+
+
+@pytest.mark.parametrize("kind", ["start", "complete", "fail"])
+def test_a_pass_that_is_not_pending_cannot_end(kind):
+    """Neither one that is over, nor another one."""
+    state = pending()
+    record = record_for(state.pending)
+    command = {
+        "start": StartPass("other"),
+        "complete": CompletePass("other", record, TokenSource.CALLER, False, "q", 0),
+        "fail": FailPass("other", ErrorClass.INTERNAL, 1, False, 0),
+    }[kind]
+
+    Given(state).when(command, POLICY).then_refused(PassSuperseded)
+    given(OPEN).when(command, POLICY).then_refused(PassSuperseded)
+
+
+def test_a_record_that_is_not_as_planned_is_a_programming_error():
+    """Coverage is fixed by the trigger; nobody may commit another one."""
+    state = pending()
+    wrong = replace(record_for(state.pending), covered=ranges((1, 80)))
+
+    with pytest.raises(AssertionError, match="as its pass was planned"):
+        Given(state).when(CompletePass("p", wrong, TokenSource.CALLER, False, "q", 0), POLICY)
+
+
+def test_a_fallback_is_remade_in_its_place():
+    """The same range, parent and depth; the record before it is not in the lineage any more."""
+    state = with_fallback()
+    outcome = Given(state).when(RemakeFallback("r", 0), POLICY)
+
+    plan = only_plan(outcome.events)
+    assert (plan.trigger, plan.covered, plan.source) == (Trigger.REMAKE, ranges((1, 74)), ranges((1, 74)))
+    assert (plan.depth, plan.parent_id, plan.base_id, plan.replaces_id) == (0, "", "", "summary-p")
+    after = Given(outcome.after).when(complete(outcome.after, tokens=60), POLICY).after
+    assert (after.live.id, after.live_is_fallback, len(after.records)) == ("summary-r", False, 2)
+    assert [r.id for r in lineage(after)] == ["summary-r"]
+    assert live_coverage(after) == ranges((1, 74))
+
+
+def test_a_remade_record_may_cost_as_much_but_no_more():
+    """It replaces the fallback, which cost sixty."""
+    state = Given(with_fallback()).when(RemakeFallback("r", 0), POLICY).after
+
+    assert Given(state).when(complete(state, tokens=60), POLICY).after.live.id == "summary-r"
+    assert [e.reason for e in Given(state).when(complete(state, tokens=61), POLICY).events] == [SkipReason.NO_GAIN]
+
+
+def test_only_a_live_fallback_is_remade_and_only_when_passes_may_run():
+    """A model's record, a disabled policy, a pending pass, a wait: nothing happens."""
+    state = with_fallback()
+    model_made = Given(pending()).when(complete(pending()), POLICY).after
+    requested = Given(state).when(RemakeFallback("r", 0), POLICY).after
+    waiting = Given(requested).when(fail(requested), POLICY).after
+
+    given(OPEN).when(RemakeFallback("r", 0), POLICY).then()
+    Given(model_made).when(RemakeFallback("r", 0), POLICY).then()
+    Given(state).when(RemakeFallback("r", 0), Policy(enabled=False)).then()
+    Given(requested).when(RemakeFallback("q", 0), POLICY).then()
+    Given(waiting).when(RemakeFallback("q", 0), POLICY).then()
+
+
+def test_a_remake_deeper_in_the_chain_continues_the_same_record():
+    """A fallback at depth 1 stands on the record of depth 0, and so does what is made in its place."""
+    first = Given(pending()).when(complete(pending()), POLICY).after
+    second = Given(first).when(append(*chat(70, first=81), pass_id="q"), POLICY).after
+    fallback = Given(second).when(complete(second, fallback=True), POLICY).after
+
+    plan = only_plan(Given(fallback).when(RemakeFallback("r", 0), POLICY).events)
+
+    assert (plan.depth, plan.base_id, plan.parent_id, plan.rebase) == (1, "summary-p", "summary-p", False)
+
+
+def test_a_usage_report_about_another_window_teaches_nothing():
+    """A version that is not there is refused; one reported before, and another record's window, are passed over."""
+    estimated = [appended(n, source=TokenSource.ESTIMATE) for n in range(1, 41)]
+    history = given(OPEN, *estimated)
+    reported = history.when(ReportUsage(40, "", 500, "p", 0), POLICY)
+
+    history.when(ReportUsage(41, "", 500, "p", 0), POLICY).then_refused(VersionNotReached, wanted=41, actual=40)
+    history.when(ReportUsage(40, "summary-x", 500, "p", 0), POLICY).then()
+    reported.then(UsageReported(40, "", 500, 0, 400, 1.125))
+    Given(reported.after).when(ReportUsage(40, "", 500, "p", 0), POLICY).then()
+
+
+def test_a_usage_report_counts_the_summary_it_was_sent_with():
+    """Exact counts and overhead are taken off before the estimates are judged."""
+    state = pending(source=TokenSource.ESTIMATE)
+    after = Given(state).when(complete(state, tokens=50), POLICY).after
+    exact = Given(after).when(ReportUsage(80, "summary-p", 60, "p", 0), POLICY)
+    estimated_record = Given(state).when(complete(state, tokens=50, source=TokenSource.ESTIMATE), POLICY).after
+    estimated = Given(estimated_record).when(ReportUsage(80, "summary-p", 110, "p", 0), POLICY)
+
+    assert (exact.events[0].exact_tokens, exact.events[0].estimated_tokens) == (50, 60)
+    assert (estimated.events[0].exact_tokens, estimated.events[0].estimated_tokens) == (0, 110)
+
+
+def test_only_an_append_opens_a_conversation():
+    """Every other command needs one."""
+    for command in (
+        ChangeSettings(SETTINGS, "p", 0),
+        ReportUsage(0, "", 1, "p", 0),
+        RequestPass("p", 0),
+        RemakeFallback("p", 0),
+        StartPass("p"),
+        EndWait("p", 0),
+    ):
+        given().when(command, POLICY).then_refused(ConversationNotFound)
+    given().when(append(appended(1)), POLICY).then(OPEN, appended(1))
+
+
+def test_an_expected_version_counts_messages_alone():
+    """A pass in between does not make it stale; another message does."""
+    state = pending()
+    (message,) = append(appended(81)).messages
+    command = AppendMessages("c", (message,), SETTINGS, "q", 0, expected_version=80)
+
+    Given(state).when(command, POLICY).then(appended(81))
+    Given(state).when(replace(command, expected_version=79), POLICY).then_refused(
+        WrongMessageVersion, expected=79, actual=80
+    )
+    changed = ChangeSettings(replace(SETTINGS, title="x"), "q", 0, expected_version=3)
+    Given(state).when(changed, POLICY).then_refused(WrongMessageVersion, expected=3, actual=80)
+
+
+@pytest.mark.parametrize("reserved", [1_000, 2_000])
+def test_no_room_for_a_prompt_is_refused(reserved):
+    """Reserved output at or above the context length can never work, at the opening or later."""
+    impossible = replace(SETTINGS, reserved_output_tokens=reserved)
+
+    given().when(append(appended(1), settings=impossible), POLICY).then_refused(
+        InvalidPolicy, field="reserved_output_tokens"
+    )
+    given(OPEN).when(ChangeSettings(impossible, "p", 0), POLICY).then_refused(
+        InvalidPolicy, field="reserved_output_tokens"
+    )
+
+
+def test_a_second_request_in_the_log_is_the_pending_one():
+    """The fold keeps what the log says, and when it was said."""
+    state = pending()
+
+    assert (state.pending.pass_id, state.claims) == ("p", 0)
+    assert isinstance(given(OPEN, *chat(79)).when(append(appended(80)), POLICY).events[-1], SummarizationRequested)

@@ -1,0 +1,119 @@
+"""Policies: what is impossible whatever the data is refused by the name of its field."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+
+from service.domain.errors import InvalidPolicy
+from service.domain.policy import CLIENT_FIELDS, Policy, overridden, summary_cap, validated, wait_after_failures
+
+NOT_A_NUMBER = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("field", "overrides"),
+    [
+        ("trigger_token_ratio", {"trigger_token_ratio": 0.0}),
+        ("trigger_token_ratio", {"trigger_token_ratio": 1.01, "emergency_token_ratio": 2.0}),
+        ("trigger_token_ratio", {"trigger_token_ratio": NOT_A_NUMBER}),
+        ("reset_token_ratio", {"reset_token_ratio": 0.0}),
+        ("reset_token_ratio", {"reset_token_ratio": 0.80}),
+        ("reset_token_ratio", {"reset_token_ratio": 0.95}),
+        ("emergency_token_ratio", {"emergency_token_ratio": 0.79}),
+        ("emergency_token_ratio", {"emergency_token_ratio": NOT_A_NUMBER}),
+        ("preserve_recent", {"preserve_recent": 1}),
+        ("tail_token_ratio", {"tail_token_ratio": 0.0}),
+        ("tail_token_ratio", {"tail_token_ratio": 1.0}),
+        ("tail_token_ratio", {"tail_token_ratio": 0.58}),
+        ("max_summary_tokens", {"max_summary_tokens": -1}),
+        ("max_summary_tokens", {"max_summary_tokens": 127}),
+        ("min_gain", {"min_gain": 1.0}),
+        ("min_gain", {"min_gain": -0.1}),
+        ("min_gain", {"min_gain": NOT_A_NUMBER}),
+        ("min_range_tokens", {"min_range_tokens": 0}),
+        ("max_summary_chain_depth", {"max_summary_chain_depth": 0}),
+        ("rebase_calls_max", {"rebase_calls_max": 0}),
+        ("max_input_tokens", {"max_input_tokens": 999}),
+        ("tool_output_tokens_max", {"tool_output_tokens_max": 15}),
+        ("min_messages", {"min_messages": -1}),
+        ("cooldown_messages", {"cooldown_messages": -1}),
+        ("rearm_messages", {"rearm_messages": -1}),
+        ("force_refresh_after_messages", {"force_refresh_after_messages": -1}),
+        ("repair_attempts", {"repair_attempts": -1}),
+    ],
+)
+def test_an_impossible_policy_is_refused_by_the_name_of_its_field(field, overrides):
+    """The first field that cannot work is named."""
+    with pytest.raises(InvalidPolicy) as refused:
+        overridden(Policy(), overrides)
+    assert refused.value.field == field
+
+
+def test_the_defaults_and_their_edges_are_possible():
+    """What is still allowed: reset just below trigger, tail and summary exactly at reset, every count at its least."""
+    edge = Policy(
+        trigger_token_ratio=1.0,
+        reset_token_ratio=0.475,
+        emergency_token_ratio=1.0,
+        tail_token_ratio=0.35,
+        preserve_recent=2,
+        min_messages=0,
+        cooldown_messages=0,
+        rearm_messages=0,
+        min_range_tokens=1,
+        min_gain=0.0,
+        max_summary_chain_depth=1,
+        rebase_calls_max=1,
+        max_input_tokens=1_000,
+        max_summary_tokens=128,
+        repair_attempts=0,
+        tool_output_tokens_max=16,
+    )
+
+    assert validated(edge) is edge
+    assert validated(Policy()) == Policy()
+
+
+def test_a_client_sets_only_what_the_operator_allows():
+    """An unknown field and a forbidden one are refused by name; without overrides the policy is the same object."""
+    policy = Policy()
+    for name in ("endpoint", "rebase_calls_max"):
+        with pytest.raises(InvalidPolicy) as refused:
+            overridden(policy, {name: 1}, allowed=CLIENT_FIELDS)
+        assert refused.value.field == name
+    assert overridden(policy, {"min_messages": 3}, allowed=CLIENT_FIELDS) == replace(policy, min_messages=3)
+    assert overridden(policy, {}) is policy
+
+
+def test_clients_cannot_raise_what_a_pass_costs():
+    """The fields that bound model calls and their input are the operator's."""
+    costly = {"rebase_calls_max", "max_input_tokens", "tool_output_tokens_max"}
+
+    assert {f.name for f in fields(Policy)} - CLIENT_FIELDS == costly
+
+
+@pytest.mark.parametrize(
+    ("maximum", "budget", "dropped", "cap"),
+    [
+        (0, 8_192, 100, 128),
+        (0, 8_192, 600, 300),
+        (0, 8_192, 100_000, 1_024),
+        (0, 100_000, 100_000, 1_024),
+        (0, 800, 100_000, 100),
+        (0, 1, 0, 1),
+        (500, 8_192, 100_000, 500),
+        (4_000, 8_192, 100_000, 4_000),
+    ],
+)
+def test_the_summary_cap_is_tied_to_what_is_dropped(maximum, budget, dropped, cap):
+    """Half of it, at least 128, at most an eighth of the budget and 1,024, or what the policy says."""
+    assert summary_cap(Policy(max_summary_tokens=maximum), budget=budget, dropped_tokens=dropped) == cap
+
+
+def test_waits_grow_and_are_bounded_whatever_the_cooldown():
+    """Without a cooldown one message is the first wait; a huge one is capped at once."""
+    assert wait_after_failures(Policy(cooldown_messages=0), failures=1) == (1, 30)
+    assert wait_after_failures(Policy(cooldown_messages=10_000), failures=1) == (64, 30)
+    assert wait_after_failures(Policy(), failures=10**6) == (64, 900)

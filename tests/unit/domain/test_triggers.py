@@ -1,0 +1,452 @@
+"""When a pass begins: the rules of profile CHAIN, one after another, as a chat meets them.
+
+The budget is 1,000 tokens and a message costs ten, so that eighty messages are the default trigger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from service.domain.decide import ChangeSettings, EndWait, ReportUsage, RequestPass
+from service.domain.errors import DepthLimitReached, NothingToSummarize, PassesDisabled
+from service.domain.events import (
+    ErrorClass,
+    SettingsChanged,
+    SkipReason,
+    SummarizationFailed,
+    SummarizationRequested,
+    SummarizationSkipped,
+    Trigger,
+    UsageReported,
+)
+from service.domain.message import Role
+from service.domain.policy import DepthLimit, Policy
+from service.domain.tokens import TokenSource
+from tests.support.chats import (
+    OPEN,
+    SETTINGS,
+    append,
+    appended,
+    chat,
+    complete,
+    completed,
+    fail,
+    only_plan,
+    ranges,
+    said,
+)
+from tests.support.given import Given, given
+
+POLICY = Policy()
+SECOND = 1_000_000
+IRREDUCIBLE = SummarizationSkipped(SkipReason.IRREDUCIBLE)
+DEPTH_LIMIT = SummarizationSkipped(SkipReason.DEPTH_LIMIT)
+
+
+def triggers(outcome):
+    return [e.plan.trigger for e in outcome.events if isinstance(e, SummarizationRequested)]
+
+
+def summarized(*, record_tokens=50, policy=POLICY):
+    """A chat of eighty messages whose first pass is done: six messages and a record are left."""
+    requested = given(OPEN, *chat(79)).when(append(appended(80)), policy)
+    return Given(Given(requested.after).when(complete(requested.after, tokens=record_tokens), policy).after)
+
+
+def failed(times, *, state, now_us=0, policy=POLICY):
+    """The state after so many failed passes in a row, each requested by force."""
+    for number in range(times):
+        requested = Given(state).when(RequestPass(f"forced{number}", now_us), policy).after
+        state = Given(requested).when(fail(requested, now_us=now_us), policy).after
+    return Given(state)
+
+
+def test_s1_integration_1_single_long_thread_triggers_exactly_once_at_the_ratio():
+    """Message by message, the eightieth of a hundredth each triggers, and none of those around it."""
+    history = given(OPEN)
+    found = []
+    for number in range(1, 86):
+        outcome = history.when(append(appended(number), pass_id=f"p{number}"), POLICY)
+        found += [(number, trigger) for trigger in triggers(outcome)]
+        history = Given(outcome.after)
+
+    assert found == [(80, Trigger.RATIO)]
+
+
+def test_the_trigger_is_in_the_same_commit_and_fixes_the_range():
+    """All but the newest six, as many tokens as they are, with the policy that was in force."""
+    outcome = given(OPEN, *chat(79)).when(append(appended(80)), POLICY)
+
+    plan = only_plan(outcome.events)
+    outcome.then(appended(80), SummarizationRequested(plan))
+    assert (plan.covered, plan.source, plan.base_id, plan.depth) == (ranges((1, 74)), ranges((1, 74)), "", 0)
+    assert (plan.replaced_tokens, plan.summary_tokens_max, plan.token_ratio) == (740, 125, 0.8)
+    assert (plan.message_version, plan.policy, plan.rebase) == (80, POLICY, False)
+
+
+def test_s1_edge_2_a_burst_of_five_across_the_threshold_requests_one_pass():
+    """The rules run once, after the whole batch; what comes during the pass requests none."""
+    burst = given(OPEN, *chat(78)).when(append(*chat(5, first=79)), POLICY)
+    again = Given(burst.after).when(append(*chat(5, first=84)), POLICY)
+
+    assert only_plan(burst.events).message_version == 83
+    again.then(*chat(5, first=84))
+
+
+def test_rule_1_nothing_while_disabled():
+    """The switch holds back even an emergency."""
+    given(OPEN, *chat(79)).when(append(*chat(50, first=80)), Policy(enabled=False)).then(*chat(50, first=80))
+
+
+def test_rule_1_nothing_while_a_pass_is_pending():
+    """An emergency during a pass waits for its end."""
+    pending = given(OPEN, *chat(79)).when(append(appended(80)), POLICY).after
+
+    Given(pending).when(append(*chat(60, first=81)), POLICY).then(*chat(60, first=81))
+
+
+@pytest.mark.parametrize(
+    ("failures", "messages", "seconds"),
+    [(1, 4, 30), (2, 8, 60), (3, 16, 120), (4, 32, 240), (5, 64, 480), (6, 64, 900), (20, 64, 900)],
+)
+def test_rule_1_failures_in_a_row_wait_longer_and_longer(failures, messages, seconds):
+    """Four messages or half a minute at first, twice as much each time, at most 64 and a quarter of an hour."""
+    state = failed(failures - 1, state=given(OPEN, *chat(40)).state).state
+    pending = Given(state).when(RequestPass("p", 0), POLICY).after
+
+    Given(pending).when(fail(pending, now_us=5), POLICY).then(
+        SummarizationFailed("p", ErrorClass.TRANSPORT, 1, True, messages, 5 + seconds * SECOND)
+    )
+
+
+def test_rule_1_a_wait_holds_an_emergency_back_until_enough_messages_came():
+    """Three of four messages are too few; the fourth ends the wait."""
+    waiting = failed(1, state=given(OPEN, *chat(110)).state)
+
+    third = waiting.when(append(*chat(3, first=111)), POLICY)
+    fourth = Given(third.after).when(append(appended(114)), POLICY)
+
+    assert triggers(third) == []
+    assert triggers(fourth) == [Trigger.EMERGENCY]
+
+
+def test_rule_1_the_end_of_a_wait_lets_an_idle_chat_recover():
+    """Time ends the wait as well as messages do, whichever comes first."""
+    waiting = failed(1, state=given(OPEN, *chat(110)).state)
+
+    waiting.when(EndWait("p", 30 * SECOND - 1), POLICY).then()
+    assert triggers(waiting.when(EndWait("p", 30 * SECOND), POLICY)) == [Trigger.EMERGENCY]
+
+
+def test_rule_1_a_record_ends_the_row_of_failures():
+    """The next failure waits as the first did."""
+    waiting = failed(3, state=given(OPEN, *chat(60)).state)
+    pending = waiting.when(RequestPass("p", 0), POLICY).after
+    after = Given(pending).when(complete(pending), POLICY).after
+
+    assert (after.failures_in_row, after.waiting(0)) == (0, False)
+
+
+def test_rule_2_what_cannot_be_compressed_is_said_once_and_again_after_the_cooldown():
+    """One enormous user message is the tail; it is said at once, then every four messages, never in a loop."""
+    history = Given(given(OPEN).when(append(appended(1, 900)), POLICY).then(appended(1, 900), IRREDUCIBLE))
+    said_at = []
+    for number in range(2, 11):
+        message = said(number, Role.SYSTEM)
+        outcome = history.when(append(appended(number, 1, message=message)), POLICY)
+        said_at += [number] if IRREDUCIBLE in outcome.events else []
+        history = Given(outcome.after)
+
+    assert said_at == [5, 9]
+
+
+def test_rule_2_is_silent_below_the_trigger():
+    """A short chat has nothing to compress, and nobody needs to hear of it."""
+    given(OPEN, appended(1)).when(append(appended(2)), POLICY).then(appended(2))
+
+
+def test_rule_2_comes_before_an_emergency():
+    """Nothing is triggered that would have nothing to do."""
+    given(OPEN, appended(1, 2_000)).when(append(appended(2, 2_000)), POLICY).then(appended(2, 2_000), IRREDUCIBLE)
+
+
+def test_rule_2_a_range_that_is_too_small_is_not_worth_a_pass():
+    """255 tokens beside an enormous tail stay; one more and they go."""
+    policy = Policy(min_messages=0)
+    tail = [appended(2, 350), appended(3, 350)]
+
+    given(OPEN, appended(1, 255)).when(append(*tail), policy).then(*tail, IRREDUCIBLE)
+    assert triggers(given(OPEN, appended(1, 256)).when(append(*tail), policy)) == [Trigger.RATIO]
+
+
+def test_rule_2_a_new_title_does_not_say_it_again_but_a_new_length_does():
+    """Only what bears on passes makes the sentence news."""
+    history = Given(given(OPEN).when(append(appended(1, 900)), POLICY).after)
+    titled = replace(SETTINGS, title="New", labels={"a": "b"})
+    shorter = replace(titled, context_length=990)
+
+    after = history.when(ChangeSettings(titled, "p", 0), POLICY).then(SettingsChanged(titled))
+    Given(after).when(ChangeSettings(shorter, "p", 0), POLICY).then(SettingsChanged(shorter), IRREDUCIBLE)
+
+
+def test_s1_integration_4_emergency_at_the_full_ratio_ignores_the_cooldown():
+    """One message after a pass, the window is full: nobody waits for three more."""
+    history = summarized()
+
+    assert triggers(history.when(append(appended(81, 700)), POLICY)) == []
+    assert triggers(history.when(append(appended(81, 500), appended(82, 500)), POLICY)) == []
+    assert triggers(history.when(append(*(appended(n, 330) for n in (81, 82, 83))), POLICY)) == [Trigger.EMERGENCY]
+
+
+def test_rule_3_emergency_ignores_min_messages():
+    """Five huge messages are an emergency, though twelve are the minimum."""
+    history = given(OPEN, *chat(4, 240))
+
+    assert triggers(history.when(append(appended(5, 39)), POLICY)) == []
+    assert triggers(history.when(append(appended(5, 40)), POLICY)) == [Trigger.EMERGENCY]
+
+
+def test_rule_3_emergency_ignores_hysteresis():
+    """A ratio that never fell below reset does not hold an emergency back."""
+    policy = Policy(rearm_messages=1_000)
+    low_gain = summarized(record_tokens=100, policy=policy).state._replace(lowest_ratio_since_pass=0.75)
+
+    assert triggers(Given(low_gain).when(append(*chat(75, first=81)), policy)) == []
+    assert triggers(Given(low_gain).when(append(*chat(84, first=81)), policy)) == [Trigger.EMERGENCY]
+
+
+def test_rule_4_fewer_than_min_messages_wait():
+    """System messages are not counted among them."""
+    system = [appended(n, 10, message=said(n, Role.SYSTEM)) for n in range(1, 6)]
+    eleven = [*system, *chat(11, 75, first=6)]
+
+    history = given(OPEN, *eleven[:-1])
+    outcome = history.when(append(eleven[-1]), POLICY)
+
+    assert triggers(outcome) == []
+    assert triggers(Given(outcome.after).when(append(appended(17, 10)), POLICY)) == [Trigger.RATIO]
+
+
+def test_rule_4_the_cooldown_counts_messages_since_the_record():
+    """Three messages are too few, the fourth triggers."""
+    history = summarized(policy=Policy(min_messages=0))
+    three = history.when(append(*chat(3, 250, first=81)), Policy(min_messages=0))
+
+    assert triggers(three) == []
+    assert triggers(Given(three.after).when(append(appended(84, 10)), Policy(min_messages=0))) == [Trigger.RATIO]
+
+
+def test_rule_5_periodic_after_so_many_messages_whatever_the_ratio():
+    """Off by default; the thirtieth message triggers far below the ratio."""
+    policy = Policy(force_refresh_after_messages=30)
+
+    assert triggers(given(OPEN, *chat(28, 12)).when(append(appended(29)), policy)) == []
+    assert triggers(given(OPEN, *chat(29, 12)).when(append(appended(30)), policy)) == [Trigger.PERIODIC]
+    assert triggers(given(OPEN, *chat(29, 12)).when(append(appended(30)), POLICY)) == []
+
+
+def test_rule_5_a_periodic_pass_without_anything_to_do_is_silent():
+    """Below the trigger nothing is said of what cannot be compressed."""
+    policy = Policy(force_refresh_after_messages=3, min_messages=0)
+
+    given(OPEN, *chat(2)).when(append(appended(3)), policy).then(appended(3))
+
+
+def test_rule_6_below_the_trigger_nothing_happens():
+    """One token less than eight tenths."""
+    given(OPEN, *chat(79)).when(append(appended(80, 9)), POLICY).then(appended(80, 9))
+
+
+def test_s1_integration_2_hysteresis_prevents_an_immediate_second_pass_after_a_burst():
+    """Past the trigger again without having been below reset: not before rearm_messages have come."""
+    policy = Policy(rearm_messages=10, reset_token_ratio=0.50)
+    history = summarized(policy=policy)
+    high = history.state._replace(lowest_ratio_since_pass=0.75)
+    burst = chat(9, 80, first=81)
+
+    held = Given(high).when(append(*burst), policy)
+    assert triggers(held) == []
+    assert triggers(Given(held.after).when(append(appended(90, 10)), policy)) == [Trigger.RATIO]
+    assert triggers(history.when(append(*burst), policy)) == [Trigger.RATIO]
+
+
+def test_rule_6_a_larger_context_arms_the_trigger_again():
+    """The lowest ratio is that since the pass, wherever it came from."""
+    policy = Policy(rearm_messages=1_000)
+    high = summarized(policy=policy).state._replace(lowest_ratio_since_pass=0.75)
+    wider = Given(high).when(ChangeSettings(replace(SETTINGS, context_length=2_000), "p", 0), policy).after
+
+    assert wider.lowest_ratio_since_pass < 0.70
+
+
+def test_a_follow_up_comes_exactly_once():
+    """A record that leaves the window past the trigger is followed by one pass with a tail of two, and by no third."""
+    policy = Policy(min_range_tokens=100)
+    requested = given(OPEN, *chat(74), *chat(5, 58, first=75)).when(append(appended(80, 58)), policy)
+    first = Given(requested.after).when(complete(requested.after, tokens=590), policy)
+    follow_up = only_plan(first.events)
+    second = Given(first.after).when(complete(first.after, tokens=650), policy)
+
+    assert (follow_up.trigger, follow_up.depth, follow_up.covered) == (Trigger.FOLLOW_UP, 1, ranges((75, 78)))
+    assert [type(e).__name__ for e in second.events] == ["SummarizationCompleted"]
+
+
+def test_no_follow_up_below_the_trigger():
+    """One record is enough when it was enough."""
+    requested = given(OPEN, *chat(79)).when(append(appended(80)), POLICY)
+    plan = only_plan(requested.events)
+
+    Given(requested.after).when(complete(requested.after), POLICY).then(completed(plan))
+
+
+def test_messages_that_came_during_a_pass_can_trigger_the_next():
+    """The end of a pass is a change like any other."""
+    pending = given(OPEN, *chat(79)).when(append(appended(80)), POLICY).after
+    flooded = Given(pending).when(append(*chat(90, first=81)), POLICY).after
+
+    assert triggers(Given(flooded).when(complete(flooded), POLICY)) == [Trigger.FOLLOW_UP]
+
+
+def test_settings_are_a_reason_to_look_again():
+    """A smaller context is an emergency at once; the same settings again are nothing."""
+    history = given(OPEN, *chat(60))
+    smaller = replace(SETTINGS, context_length=500)
+
+    outcome = history.when(ChangeSettings(smaller, "p", 0), POLICY)
+
+    assert triggers(outcome) == [Trigger.EMERGENCY]
+    history.when(ChangeSettings(SETTINGS, "p", 0), POLICY).then()
+
+
+def test_a_usage_report_calibrates_and_may_trigger():
+    """The model counted a third more than we did: the ratio is past the trigger, though no message came."""
+    estimated = [appended(n, 10, source=TokenSource.ESTIMATE) for n in range(1, 66)]
+    outcome = given(OPEN, *estimated).when(ReportUsage(65, "", 975, "p", 0), POLICY)
+
+    outcome.then(UsageReported(65, "", 975, 0, 650, 1.25), outcome.events[-1])
+    assert triggers(outcome) == [Trigger.RATIO]
+    assert outcome.after.window_tokens == 813
+
+
+def test_s1_integration_3_depth_guard_halts_after_the_configured_maximum():
+    """HALT: one sentence, no further pass, however full the window gets; a forced one is refused."""
+    policy = Policy(max_summary_chain_depth=1, on_depth_limit=DepthLimit.HALT)
+    history = summarized(policy=policy)
+
+    full = history.when(append(*chat(90, first=81)), policy)
+    full.then(*chat(90, first=81), DEPTH_LIMIT)
+    fuller = Given(full.after).when(append(*chat(90, first=171)), policy)
+    fuller.then(*chat(90, first=171))
+    Given(fuller.after).when(RequestPass("p", 0), policy).then_refused(DepthLimitReached)
+
+
+def test_halt_says_it_again_only_when_what_bears_on_it_changed():
+    """A new title is no reason to hear of the depth again."""
+    policy = Policy(max_summary_chain_depth=1, on_depth_limit=DepthLimit.HALT)
+    halted = Given(summarized(policy=policy).when(append(*chat(90, first=81)), policy).after)
+    titled = replace(SETTINGS, title="New")
+    shorter = replace(SETTINGS, context_length=900)
+
+    halted.when(ChangeSettings(titled, "p", 0), policy).then(SettingsChanged(titled))
+    halted.when(ChangeSettings(shorter, "p", 0), policy).then(SettingsChanged(shorter), DEPTH_LIMIT)
+
+
+def filled(history, policy, *, tokens=10):
+    """Fill the window until a pass is requested; answers its plan and the state in which it is pending."""
+    state = history.state
+    for number in range(state.message_version + 1, state.message_version + 200):
+        outcome = Given(state).when(append(appended(number, tokens), pass_id=f"p{number}"), policy)
+        state = outcome.after
+        if state.pending:
+            return state.pending, state
+    raise AssertionError("no pass was requested")
+
+
+def test_s1_unit_5_each_record_continues_the_one_before():
+    """Depth and parent go up by one with every pass."""
+    history = given(OPEN)
+    for depth, parent in enumerate(["", "summary-p80", "summary-p149"]):
+        plan, state = filled(history, POLICY)
+        assert (plan.depth, plan.parent_id, plan.base_id, plan.rebase) == (depth, parent, parent, False)
+        history = Given(Given(state).when(complete(state), POLICY).after)
+
+
+def test_s1_edge_3_a_small_context_is_compressed_again_and_again_up_to_the_depth_cap():
+    """Two thousand tokens, messages of forty: three records, then halt."""
+    policy = Policy(on_depth_limit=DepthLimit.HALT)
+    small = replace(OPEN, settings=replace(SETTINGS, context_length=2_000))
+    history = given(small)
+    for depth in range(3):
+        plan, state = filled(history, policy, tokens=40)
+        assert plan.depth == depth
+        history = Given(Given(state).when(complete(state, tokens=200), policy).after)
+
+    first = history.state.message_version + 1
+    last = history.when(append(*chat(80, 40, first=first)), policy)
+    assert last.events[-1] == DEPTH_LIMIT
+
+
+def deepest(policy):
+    """A chain as deep as it may be, and the plan behind it."""
+    history = given(OPEN)
+    for _ in range(policy.max_summary_chain_depth):
+        _, state = filled(history, policy)
+        history = Given(Given(state).when(complete(state), policy).after)
+    return filled(history, policy)
+
+
+def test_rebase_reads_all_originals_when_few_calls_suffice():
+    """Depth 0 again, made from every message that has left; the parent is kept for audit only."""
+    plan, state = deepest(POLICY)
+
+    live = state.live
+    assert (plan.depth, plan.rebase, plan.parent_id, plan.base_id) == (0, True, live.id, "")
+    assert plan.covered == plan.source == ranges((1, plan.message_version - 6))
+    assert plan.replaced_tokens == live.tokens_after + 10 * (plan.covered[0].last - live.covered[-1].last)
+
+
+def test_rebase_continues_the_newest_depth_0_record_when_originals_are_too_long():
+    """Its own text and the originals since; the record still stands for everything."""
+    policy = Policy(rebase_calls_max=1, max_input_tokens=1_000)
+    plan, state = deepest(policy)
+
+    root = state.records[0]
+    assert (plan.depth, plan.rebase, plan.base_id) == (0, True, root.id)
+    assert plan.covered == ranges((1, plan.message_version - 6))
+    assert plan.source == ranges((root.covered[-1].last + 1, plan.message_version - 6))
+
+
+def test_a_rebased_record_begins_a_new_chain():
+    """Nothing below it is part of the live lineage any more, and the next record stands on it."""
+    _, state = deepest(POLICY)
+    rebased = Given(Given(state).when(complete(state), POLICY).after)
+    plan, _ = filled(rebased, POLICY)
+
+    assert (plan.depth, plan.base_id, plan.rebase) == (1, rebased.state.live.id, False)
+
+
+def test_a_forced_pass_ignores_ratio_cooldown_hysteresis_min_messages_and_waits():
+    """Forty messages at two fifths of the ratio, right after a failure."""
+    waiting = failed(2, state=given(OPEN, *chat(40)).state)
+
+    assert triggers(waiting.when(RequestPass("p", 0), Policy(min_messages=1_000))) == [Trigger.FORCED]
+
+
+def test_a_forced_pass_is_refused_where_it_could_do_nothing():
+    """Disabled, or nothing to compress; while one is pending it is that one."""
+    pending = given(OPEN, *chat(79)).when(append(appended(80)), POLICY).after
+
+    given(OPEN, *chat(40)).when(RequestPass("p", 0), Policy(enabled=False)).then_refused(PassesDisabled)
+    given(OPEN, *chat(4)).when(RequestPass("p", 0), POLICY).then_refused(NothingToSummarize)
+    Given(pending).when(RequestPass("q", 0), POLICY).then()
+
+
+def test_overhead_and_reserved_output_count():
+    """The caller's own prompt and the room for the answer are part of the ratio."""
+    tight = replace(SETTINGS, overhead_tokens=300, reserved_output_tokens=200)
+    history = given(replace(OPEN, settings=tight), *chat(33))
+
+    assert triggers(history.when(append(appended(34)), POLICY)) == [Trigger.RATIO]
+    assert history.state.budget == 800
