@@ -150,7 +150,7 @@ class Conversations:
                 remaining = tuple(c for c in counted if c.message.id not in known)
                 state = await self._current(key)
                 if not remaining:
-                    return Appended(state, _placed(request, known, {}))
+                    return await self._known_already(key, request, known)
                 try:
                     after, result, fresh = await self._append_new(key, state, request, remaining, sent)
                 except KnownEvents as error:
@@ -165,7 +165,7 @@ class Conversations:
                         raise
                 else:
                     if result.already_appended:
-                        known |= await self._numbers_of_all(key, request, sent)
+                        return await self._known_already(key, request, await self._numbers_of_all(key, request, sent))
                     return Appended(after, _placed(request, known, fresh))
             raise AssertionError("the last attempt returns or raises")
 
@@ -209,6 +209,14 @@ class Conversations:
     async def _numbers_of_all(self, key: StreamId, request: AppendRequest, sent: SentMessages) -> dict[str, int]:
         result = await self.log.known(key, request.messages, SentMessages(sent.contents))
         return await self.log.numbers_at(key, result.known.values())
+
+    async def _known_already(self, key: StreamId, request: AppendRequest, known: dict[str, int]) -> Appended:
+        """The answer to a repeat; the state is read anew, for the first call may have come to its end only now."""
+        state = await self._current(key)
+        if state.message_version < max(known.values()):
+            self._cache.drop(key)
+            state = await self._current(key)
+        return Appended(state, _placed(request, known, {}))
 
     async def _commit(
         self, key: StreamId, state: Conversation, events: Sequence[Event], sent: SentMessages

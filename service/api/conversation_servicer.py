@@ -119,10 +119,11 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             )
             if state.message_version < request.min_version:
                 raise WaitTooShort(wanted=request.min_version, actual=state.message_version)
-        if state.pending is not None and request.HasField("wait"):
+        pending = state.pending
+        if pending is not None and request.HasField("wait"):
             state = await self._waited(key, state, wire.seconds(request.wait), context)
         if request.abort_on_failure:
-            _require_no_failure(state)
+            _require_no_failure(state, waited_for=pending.pass_id if pending else "")
         policy = self._policies.of(state.settings)
         query = ContextQuery.of(request, default_role=policy.summary_role)
         return await context_of(self._conversations, key, state, query, policy)
@@ -280,12 +281,12 @@ def _patience_s(context: Any, without_deadline_s: float) -> float:
     return without_deadline_s if remaining is None else max(0.0, remaining - DEADLINE_MARGIN_S)
 
 
-def _require_no_failure(state: Conversation) -> None:
-    """Whether the pass fails before or during the wait is chance, so that either counts for the turn it was made for."""
+def _require_no_failure(state: Conversation, *, waited_for: str) -> None:
+    """Raise WaitedPassFailed if the pass of this turn has failed: whether before or during the wait is chance."""
     ended = state.passes[-1] if state.passes else None
-    if ended is None or ended.error_class is None or state.pending is not None:
+    if ended is None or ended.error_class is None:
         return
-    if ended.plan.message_version == state.message_version:
+    if ended.plan.pass_id == waited_for or ended.plan.message_version == state.message_version:
         raise WaitedPassFailed(ended.plan.pass_id, ended.error_class.value)
 
 

@@ -7,7 +7,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -19,23 +19,15 @@ from service.cli.options import Invocation, sidecar_options
 from service.cli.plain_json import as_json
 from service.cli.playback import Outcome, Playing, play
 from service.cli.sidecar import call, configuration
-from service.client import ConversationSettings, Patience, SidecarClient
+from service.client import AppendMessagesResponse, ConversationSettings, Patience, SidecarClient
 from service.domain.message import Message, Role
 
 __all__ = ["append"]
 
 BATCH_MAX = 512
+FILE_WAIT_S = 60.0
 FILE_PATIENCE = Patience(attempts_max=10, pause_base_s=0.25, pause_max_s=10.0)
 """Half a minute at most: long enough for a sidecar that is restarted under a file being played."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """The options of both forms."""
-
-    settings: ConversationSettings
-    wait_s: float
-    as_json: bool
 
 
 @click.command(short_help="Append a message, or chats of a file.")
@@ -49,6 +41,7 @@ class _Given:
 @click.option("--prefix", default="", help="Stands before the conversation ids of the file.")
 @click.option("--batch", type=click.IntRange(1, BATCH_MAX), default=1, show_default=True, help="Messages a call.")
 @click.option("--wait", "wait_s", type=click.FloatRange(0, 3600), metavar="SECONDS", help="For a pass; files wait 60.")
+@click.option("--settle", is_flag=True, help="Force a last pass where a chat of the file ends over its trigger.")
 @click.option("--model", default="", help="The chat model, for a new conversation.")
 @click.option("--context-length", type=click.IntRange(0), default=0, help="Its context length, in tokens.")
 @click.option("--reserved-output-tokens", type=click.IntRange(0), default=0, help="Tokens kept for the answer.")
@@ -70,6 +63,7 @@ def append(
     prefix: str,
     batch: int,
     wait_s: float | None,
+    settle: bool,
     model: str,
     context_length: int,
     reserved_output_tokens: int,
@@ -93,8 +87,16 @@ def append(
     if file is not None:
         if conversation is not None:
             raise click.UsageError("--file names its conversations itself; leave CONVERSATION out")
-        given = _Given(settings, 60.0 if wait_s is None else wait_s, as_json_)
-        _append_file(invocation, file, prefix=prefix, batch=batch, given=given)
+        policy = configuration(invocation).settings.policy_for(model)
+        playing = Playing(
+            settings,
+            prefix,
+            batch,
+            FILE_WAIT_S if wait_s is None else wait_s,
+            settle=settle,
+            trigger_token_ratio=policy.trigger_token_ratio,
+        )
+        _append_file(invocation, file, playing, as_json_=as_json_)
         return
     if conversation is None:
         raise click.UsageError("say which CONVERSATION, or give a --file")
@@ -103,17 +105,16 @@ def append(
     message = Message(
         id=message_id or f"msg-{uuid.uuid4().hex}", role=Role(role), content=text, name=name, tool_call_id=tool_call_id
     )
-    _append_one(invocation, conversation, message, _Given(settings, wait_s or 0.0, as_json_))
-
-
-def _append_one(invocation: Invocation, conversation: str, message: Message, given: _Given) -> None:
     answer = call(
-        invocation,
-        lambda client: client.append(conversation, [message], settings=given.settings, wait_s=given.wait_s),
+        invocation, lambda client: client.append(conversation, [message], settings=settings, wait_s=wait_s or 0.0)
     )
-    if given.as_json:
+    if as_json_:
         click.echo(as_json(answer))
-        return
+    else:
+        _show_appended(answer)
+
+
+def _show_appended(answer: AppendMessagesResponse) -> None:
     appended = answer.messages[0]
     click.echo(f"message {appended.number}{' (known already)' if appended.already_appended else ''}")
     click.echo(usage_line(answer.usage))
@@ -121,10 +122,8 @@ def _append_one(invocation: Invocation, conversation: str, message: Message, giv
         click.echo(pass_line(answer.summarization))
 
 
-def _append_file(invocation: Invocation, path: Path, *, prefix: str, batch: int, given: _Given) -> None:
-    policy = configuration(invocation).settings.policy_for(given.settings.model)
-    playing = Playing(given.settings, prefix, batch, given.wait_s, policy.trigger_token_ratio)
-    show = _Shown(path, given.as_json)
+def _append_file(invocation: Invocation, path: Path, playing: Playing, *, as_json_: bool) -> None:
+    show = _Shown(path, as_json_)
 
     async def work(client: SidecarClient) -> None:
         with path.open(encoding="utf-8", errors="replace") as lines, _progress(path) as on_messages:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 import click
 
@@ -13,7 +14,10 @@ from service.cli.sidecar import call
 from service.cli.terminal import excerpt, width
 from service.client import RENDERINGS, GetContextResponse
 
-__all__ = ["context", "context_lines"]
+__all__ = ["context", "context_lines", "message_text"]
+
+MARK_CHARS_MAX = 40
+TEXT_CHARS_MIN = 20
 
 
 @click.command(short_help="Show what to send to the chat model.")
@@ -65,10 +69,10 @@ def context_lines(answer: GetContextResponse, *, columns: int) -> list[str]:
     lines = []
     for entry in answer.messages:
         message = entry.message
-        marks = [word(message, "role").lower(), message.name, entry.tag, "clipped" if entry.clipped else ""]
-        head = f"{entry.number or '':>5} {entry.tokens:>6}  {' '.join(excerpt(m, chars_max=40) for m in marks if m)}: "
-        calls = " ".join(f"{tool_call.name}(…)" for tool_call in message.tool_calls)
-        lines.append(head + excerpt(f"{message.content} {calls}", chars_max=max(20, columns - len(head))))
+        marks = (word(message, "role").lower(), message.name, entry.tag, "clipped" if entry.clipped else "")
+        calls = (tool_call.name for tool_call in message.tool_calls)
+        head = f"{entry.number or '':>5} {entry.tokens:>6}  "
+        lines.append(head + message_text(marks, message.content, calls, chars_max=columns - len(head)))
     lines.append(usage_line(answer.usage))
     if answer.over_limit:
         held_by = word(answer, "over_limit_reason") if answer.over_limit_reason else ""
@@ -76,3 +80,10 @@ def context_lines(answer: GetContextResponse, *, columns: int) -> list[str]:
     if answer.pending_summarization_id:
         lines.append(f"pass {short(answer.pending_summarization_id)} is pending")
     return lines
+
+
+def message_text(marks: Iterable[str], content: str, calls: Iterable[str], *, chars_max: int) -> str:
+    """Who speaks, and the beginning of what is said; calls by their names."""
+    who = " ".join(excerpt(mark, chars_max=MARK_CHARS_MAX) for mark in marks if mark)
+    called = " ".join(f"{name}(…)" for name in calls)
+    return excerpt(f"{who}: {content} {called}", chars_max=max(TEXT_CHARS_MIN, chars_max))

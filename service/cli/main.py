@@ -5,7 +5,9 @@ A command is imported when it is used: the sidecar must not load what only a ter
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from io import TextIOWrapper
 
 import click
 
@@ -100,3 +102,7 @@ def main() -> None:
     Settings come from --set, then ABRIDGED_* variables, then the file of --config, then defaults.
     Exit codes: 0 done, 1 failed, 2 wrong usage or settings.
     """
+    for stream in (sys.stdout, sys.stderr):
+        # Conversations hold any character, and a terminal may know only ASCII.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from service.cli.chat_file import Fault, FileChat
 from service.cli.plain_json import word
-from service.client import Conversation, ConversationSettings, SidecarClient, SidecarError, Summarization
+from service.client import ConversationSettings, SidecarClient, SidecarError
 from service.domain.message import Message
 
 __all__ = ["Outcome", "Playing", "play"]
@@ -23,12 +23,14 @@ IRREDUCIBLE = "IRREDUCIBLE"
 
 @dataclass(frozen=True, slots=True)
 class Playing:
-    """How a file is played. `wait_s` is how long an append waits for the pass that it triggers."""
+    """How a file is played. `wait_s` is how long an append waits for the pass that it triggers; `settle` forces one where
+    a chat ends between its trigger and the next due pass, because no message will come to make it due."""
 
     settings: ConversationSettings
     prefix: str
     batch: int
     wait_s: float
+    settle: bool
     trigger_token_ratio: float
 
 
@@ -80,11 +82,20 @@ async def play(
         on_messages(len(batch))
     if not appended + known:
         return Outcome(conversation_id, 0, 0, tuple(faults))
-    # Waits until no pass is pending; what it answers is not needed.
-    await client.context(conversation_id, wait_s=playing.wait_s)
-    state = await client.conversation(conversation_id)
-    passes = await client.summarizations(conversation_id)
-    return _outcome(state, passes, playing, appended=appended, known=known, faults=faults)
+    outcome = await _outcome(client, conversation_id, playing, Outcome(conversation_id, appended, known, tuple(faults)))
+    if playing.settle and not outcome.is_well and not outcome.held_by:
+        await _settle(client, conversation_id, playing)
+        outcome = await _outcome(client, conversation_id, playing, outcome)
+    return outcome
+
+
+async def _settle(client: SidecarClient, conversation_id: str, playing: Playing) -> None:
+    try:
+        await client.summarize(conversation_id, wait_s=playing.wait_s)
+    except SidecarError as error:
+        # Nothing to compress, the chain is full, passes are off: the outcome says so.
+        if error.code != "FAILED_PRECONDITION":
+            raise
 
 
 async def _append(
@@ -129,23 +140,16 @@ def _told(error: SidecarError) -> str:
     return "; ".join(f"{field} {description}" for field, description in error.violations) or error.message
 
 
-def _outcome(
-    state: Conversation,
-    passes: Sequence[Summarization],
-    playing: Playing,
-    *,
-    appended: int,
-    known: int,
-    faults: Sequence[Fault],
-) -> Outcome:
-    states = [word(summarization, "state") for summarization in passes]
+async def _outcome(client: SidecarClient, conversation_id: str, playing: Playing, so_far: Outcome) -> Outcome:
+    """How the conversation stands when no pass is pending any more."""
+    # Asked for the waiting alone.
+    await client.context(conversation_id, wait_s=playing.wait_s)
+    state = await client.conversation(conversation_id)
+    states = [word(summarization, "state") for summarization in await client.summarizations(conversation_id)]
     override = state.settings.policy
     trigger = override.trigger_token_ratio if override.HasField("trigger_token_ratio") else playing.trigger_token_ratio
-    return Outcome(
-        conversation_id=state.id,
-        appended=appended,
-        known=known,
-        faults=tuple(faults),
+    return replace(
+        so_far,
         messages=state.message_version,
         ratio=state.usage.ratio,
         depth=state.depth,

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from service.domain.chat_markup import strip_marks
 from service.domain.envelope import unwrap_envelope
 from service.domain.errors import InvalidPolicy
 from service.domain.message import Message, Role
@@ -35,7 +36,9 @@ __all__ = [
 SEPARATOR = "--- user ---"
 _PLACEHOLDER = re.compile(r"\{\{\s*([a-z_]+)\s*\}\}")
 _KNOWN = frozenset({"meta", "previous", "transcript", "summary_tokens_max"})
-_FRAME = re.compile(r"<(\s*/?\s*)(transcript|message|previous_summary|partial_summary|meta|instructions)\b", re.IGNORECASE)
+_FRAME = re.compile(
+    r"<(?=\s*(?:/\s*)?(?:transcript|message|previous_summary|partial_summary|meta|instructions)\b)", re.IGNORECASE
+)
 _OUTPUT_LINES_KEPT = 12
 
 _SYSTEM = """\
@@ -103,7 +106,7 @@ def template_from_text(name: str, text: str) -> PromptTemplate:
         raise InvalidPolicy("prompt_file", f"has no line '{SEPARATOR}' between system and user text")
     used = set(_PLACEHOLDER.findall(text))
     if unknown := used - _KNOWN:
-        raise InvalidPolicy("prompt_file", f"has an unknown placeholder '{sorted(unknown)[0]}'")
+        raise InvalidPolicy("prompt_file", f"has an unknown placeholder '{min(unknown)}'")
     for needed in ("previous", "transcript"):
         if needed not in _PLACEHOLDER.findall(user):
             raise InvalidPolicy("prompt_file", f"its user text lacks the placeholder '{needed}'")
@@ -151,8 +154,8 @@ def transcript_entry(
 
 
 def escaped(text: str) -> str:
-    """Text in which no tag of our frames can be opened or closed."""
-    return _FRAME.sub(r"<\1 \2", text) if "<" in text else text
+    """Text in which no tag of our frames, and no mark of a chat template, can be opened or closed."""
+    return _FRAME.sub("&lt;", strip_marks(text))
 
 
 def _tool_output(content: str, mode: ToolOutput, cap_tokens: int, count: Callable[[str], int]) -> str:
@@ -167,18 +170,24 @@ def _tool_output(content: str, mode: ToolOutput, cap_tokens: int, count: Callabl
 
 def _capped(content: str, cap_tokens: int, count: Callable[[str], int]) -> str:
     """First and last lines, shortened until they are within the cap; what is left out is said."""
-    if count(content) <= cap_tokens:
+    tokens = count(content)
+    if tokens <= cap_tokens:
         return content
     lines = content.splitlines()
-    keep = min(len(lines) // 2, _OUTPUT_LINES_KEPT)
+    keep = min((len(lines) - 1) // 2, _OUTPUT_LINES_KEPT)
     while keep > 0:
         omitted = len(lines) - 2 * keep
         text = "\n".join([*lines[:keep], f"[... {omitted} lines left out ...]", *lines[len(lines) - keep :]])
         if count(text) <= cap_tokens:
             return text
         keep //= 2
-    chars = max(32, len(content) * cap_tokens // (2 * max(1, count(content))))
-    return f"{content[:chars]}\n[... {len(content) - 2 * chars} characters left out ...]\n{content[-chars:]}"
+    chars = len(content) * cap_tokens // (2 * tokens)
+    while True:
+        note = f"[... {len(content) - 2 * chars} characters left out ...]"
+        text = f"{content[:chars]}\n{note}\n{content[len(content) - chars :]}" if chars else note
+        if chars == 0 or count(text) <= cap_tokens:
+            return text
+        chars = chars * 3 // 4
 
 
 def _previous(record: SummaryRecord | None) -> str:

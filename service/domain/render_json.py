@@ -1,18 +1,28 @@
-"""A rendered window as the JSON that chat APIs take: OpenAI-style chat completions, Anthropic's Messages, Ollama's."""
+"""A rendered window as the JSON that chat APIs take: OpenAI-style chat completions, Anthropic's Messages, Ollama's.
+
+They all want a call's results right behind the call, and refuse the whole request otherwise. Whatever the messages are,
+that holds for what is rendered here; a call or a result that is left over is quoted.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 from service.domain.message import Message, Role
+from service.domain.render import quoted_calls, quoted_result
 
 __all__ = ["Rendering", "render_json"]
 
 OPENING = "[The conversation begins with the assistant.]"
 """Anthropic's API wants a user message first."""
+
+_OPENAI_NAME_REFUSED = re.compile(r"[\s<|\\/>]+")
+_ANTHROPIC_ID_REFUSED = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class Rendering(StrEnum):
@@ -25,20 +35,86 @@ class Rendering(StrEnum):
 
 def render_json(messages: Sequence[Message], rendering: Rendering) -> str:
     """The messages as compact JSON text, ready to be merged into a request's body."""
+    ordered = _answered_in_place(messages)
     match rendering:
         case Rendering.OPENAI:
-            body: dict[str, Any] = {"messages": [_openai(m) for m in messages]}
+            body: dict[str, Any] = {"messages": [_openai(m) for m in ordered]}
         case Rendering.OLLAMA:
-            body = {"messages": list(_ollama(messages))}
+            body = {"messages": list(_ollama(ordered))}
         case Rendering.ANTHROPIC:
-            body = _anthropic(messages)
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+            body = _anthropic(_with_own_ids(ordered))
+    return _dumped(body)
+
+
+def _answered_in_place(messages: Sequence[Message]) -> list[Message]:
+    """The messages with results right behind their calls. Only the last message may have calls without a result."""
+    waiting: dict[str, list[tuple[int, int]]] = {}
+    results: dict[int, list[Message]] = {}
+    kept: list[int] = []
+    for i, m in enumerate(messages):
+        unanswered = waiting.get(m.tool_call_id) if m.role is Role.TOOL else None
+        if unanswered:
+            results.setdefault(unanswered.pop()[0], []).append(m)
+            continue
+        kept.append(i)
+        for place, call in enumerate(m.tool_calls):
+            waiting.setdefault(call.id, []).append((i, place))
+    open_places: dict[int, set[int]] = {}
+    for i, place in (call for calls in waiting.values() for call in calls if call[0] != kept[-1]):
+        open_places.setdefault(i, set()).add(place)
+    ordered: list[Message] = []
+    for i in kept:
+        m = messages[i]
+        if m.role is Role.TOOL:
+            m = quoted_result(m)
+        ordered.append(quoted_calls(m, open_places[i]) if i in open_places else m)
+        ordered.extend(results.get(i, ()))
+    return ordered
+
+
+def _with_own_ids(messages: Iterable[Message]) -> list[Message]:
+    """The messages with call ids that Anthropic's API takes: of few characters, and each used once."""
+    uses: dict[str, int] = {}
+    current: dict[str, list[str]] = {}
+    renamed: list[Message] = []
+    for m in messages:
+        if m.role is Role.TOOL:
+            renamed.append(replace(m, tool_call_id=current[m.tool_call_id].pop()))
+            continue
+        current = {}
+        calls = []
+        for call in m.tool_calls:
+            own = _unused(_ANTHROPIC_ID_REFUSED.sub("_", call.id) or "_", uses)
+            current.setdefault(call.id, []).append(own)
+            calls.append(replace(call, id=own))
+        renamed.append(replace(m, tool_calls=tuple(calls)) if calls else m)
+    return renamed
+
+
+def _unused(name: str, uses: dict[str, int]) -> str:
+    """`name`, or with a number behind it from its second use on. `uses` counts what was given out."""
+    candidate = name
+    while candidate in uses:
+        uses[name] += 1
+        candidate = f"{name}-{uses[name]}"
+    uses[candidate] = 1
+    return candidate
+
+
+def _dumped(body: dict[str, Any]) -> str:
+    """Compact JSON; half a surrogate pair, which arguments may name by an escape, stays escaped."""
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(body, separators=(",", ":"))
+    return text
 
 
 def _openai(m: Message) -> dict[str, Any]:
     body: dict[str, Any] = {"role": m.role.value, "content": m.content}
     if m.name:
-        body["name"] = m.name
+        body["name"] = _OPENAI_NAME_REFUSED.sub("_", m.name)
     if m.tool_call_id:
         body["tool_call_id"] = m.tool_call_id
     if m.tool_calls:
@@ -94,14 +170,21 @@ def _anthropic_blocks(m: Message) -> list[dict[str, Any]]:
     if m.content.strip():
         text = f"{m.name}: {m.content}" if m.name and m.role is Role.USER else m.content
         blocks.append({"type": "text", "text": text})
-    blocks.extend({"type": "tool_use", "id": c.id, "name": c.name, "input": _arguments(c.arguments)} for c in m.tool_calls)
+    blocks.extend(
+        {"type": "tool_use", "id": c.id, "name": c.name, "input": _arguments(c.arguments)} for c in m.tool_calls
+    )
     return blocks
 
 
 def _arguments(text: str) -> Any:
     """Arguments as the object that they are; text that is no JSON object is handed on under one key."""
     try:
-        parsed = json.loads(text)
+        parsed = json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError):
         parsed = None
     return parsed if isinstance(parsed, dict) else {"arguments": text}
+
+
+def _refused(constant: str) -> Any:
+    """NaN and the infinities are no JSON, though Python reads them."""
+    raise ValueError(constant)

@@ -79,7 +79,7 @@ async def test_a_call_whose_time_is_over_asks_no_other_host():
         with pytest.raises(DeadlineOver):
             await ask(model, deadline_s=0.3)
 
-    assert len(calls.facts) == 1
+    assert len(calls.facts) <= 1
 
 
 @pytest.mark.parametrize("fault", ["error-midway", "eof", "abort", "stall", "garbage"])
@@ -182,7 +182,21 @@ async def test_refused_requests_do_not_open_the_breaker():
     assert states == []
 
 
-async def test_cancelled_calls_and_short_deadlines_do_not_open_the_breaker():
+async def test_short_deadlines_do_not_open_the_breaker():
+    """A caller in a hurry says nothing about the host."""
+    states: list[BreakerState] = []
+    async with (
+        FakeOllama(behaviour=BEHAVIOURS["hang"]) as server,
+        model_over(server, settings=BREAKING, on_breaker=lambda _host, state: states.append(state)) as model,
+    ):
+        for _ in range(3):
+            with pytest.raises(DeadlineOver):
+                await ask(model, deadline_s=0.3)
+
+    assert states == []
+
+
+async def test_cancelled_calls_do_not_open_the_breaker():
     """Whoever leaves early says nothing about the host."""
     states: list[BreakerState] = []
     async with (
@@ -191,11 +205,9 @@ async def test_cancelled_calls_and_short_deadlines_do_not_open_the_breaker():
     ):
         for number in range(1, 4):
             call = asyncio.create_task(ask(model))
-            await server.until(asked_times(2 * number - 1))
+            await server.until(asked_times(number))
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
-            with pytest.raises(DeadlineOver):
-                await ask(model, deadline_s=0.3)
 
     assert states == []
 
@@ -274,17 +286,17 @@ async def test_a_full_line_refuses_at_once():
     ):
         running = asyncio.create_task(ask(model))
         await server.until(lambda fake: len(fake.asked()) == 1)
-        waiting = asyncio.create_task(ask(model))
-        await server.until(lambda fake: [r.path for r in fake.requests].count("/api/ps") == 2)
-        await asyncio.sleep(0)
+        further = {asyncio.create_task(ask(model, deadline_s=60.0)) for _ in range(4)}
 
-        for _ in range(3):
-            with pytest.raises(QueueFull):
-                await ask(model, deadline_s=1.0)
+        refused: list[asyncio.Task[Completion]] = []
+        while len(refused) < 3:
+            done, further = await asyncio.wait(further, return_when=asyncio.FIRST_COMPLETED)
+            refused += done
 
-        running.cancel()
-        waiting.cancel()
-        await asyncio.gather(running, waiting, return_exceptions=True)
+        assert {type(call.exception()) for call in refused} == {QueueFull}
+        for call in (running, *further):
+            call.cancel()
+        await asyncio.gather(running, *further, return_exceptions=True)
     assert states == []
 
 

@@ -1,0 +1,119 @@
+"""`abridged demo`: the main job from end to end, on a temporary log, with a conversation that comes along."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import tempfile
+import time
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import click
+
+from service.cli.chat_file import Fault, FileChat, read_chats
+from service.cli.options import Invocation, settings_options
+from service.cli.sidecar import configuration, run
+from service.cli.startup import explained
+from service.cli.terminal import is_interactive
+from service.config import environment
+from service.models.ollama_address import AddressError, parse_address
+from service.models.ollama_inventory import inventory_of
+from service.settings import Settings
+
+__all__ = ["demo"]
+
+EXTRACTIVE = "extractive:default"
+PROBE_S = 1.0
+PAUSE_S = 0.06
+"""Between two messages, where somebody watches: slow enough to see the ratio climb."""
+
+
+@click.command(short_help="See the main job end to end.")
+@settings_options
+@click.pass_obj
+def demo(invocation: Invocation) -> None:
+    """Start a sidecar on a temporary log, play a conversation through it, and show what became of it.
+
+    A model of Ollama makes the records when it is reachable, else the extractive summarizer. On a terminal the sidecar
+    stays for you to try, until Ctrl-C.
+    """
+    with tempfile.TemporaryDirectory(prefix="abridged-demo-") as folder:
+        forced = _forced(Path(folder))
+        settings = configuration(invocation, forced).settings
+        summarizer, says = asyncio.run(_summarizer(settings))
+        settings = configuration(invocation, forced | summarizer).settings
+        click.echo(says)
+        try:
+            with explained():
+                run(_until_terminated(settings))
+        except KeyboardInterrupt:
+            # How a person ends it, and no failure.
+            click.echo()
+
+
+def bundled_conversation() -> FileChat:
+    """The conversation that is shipped with the command."""
+    text = files("service.cli").joinpath("demo_conversation.json").read_text(encoding="utf-8")
+    (chat,) = read_chats([text])
+    assert not isinstance(chat, Fault), "the shipped file is in order"
+    return chat
+
+
+def _forced(folder: Path) -> dict[str, Any]:
+    """What makes it a demonstration: nothing stays, nothing collides, and the log lines do not drown the show."""
+    return {
+        "log.backend": "sqlite",
+        "log.path": str(folder / "demo.db"),
+        "server.listen": ["127.0.0.1:0"],
+        "server.http_listen": "127.0.0.1:0",
+        "server.tokens": [],
+        "telemetry.log_level": "error",
+    }
+
+
+async def _summarizer(settings: Settings) -> tuple[dict[str, Any], str]:
+    """The settings that choose who summarizes, and the sentence that says so."""
+    first = settings.summarizer.models[0]
+    if not first.startswith("ollama:"):
+        return {}, f"Summaries by {first}, as the settings say."
+    model = first.removeprefix("ollama:")
+    group = settings.ollama
+    try:
+        address = parse_address(group.hosts[0], allow_insecure=group.allow_insecure_hosts)
+    except AddressError as error:
+        problem = f"ollama.hosts: {error}"
+    else:
+        token = group.api_key.get_secret_value() if group.api_key else ""
+        found = await inventory_of(address, [model], token=token, timeout_s=PROBE_S, clock=time.monotonic)
+        if found.has_all:
+            return {}, f"Ollama {found.version} answers at {found.host}; summaries by {model}."
+        problem = f"Ollama {found.problem or found.models[0].problem}"
+    return (
+        {"summarizer.models": [EXTRACTIVE]},
+        f"{problem}.\nSo no model is asked: summaries by {EXTRACTIVE}, which needs none.",
+    )
+
+
+async def _until_terminated(settings: Settings) -> None:
+    """Play, and end in order when the process is told to: the temporary folder must not stay."""
+    playing = asyncio.current_task()
+    assert playing is not None, "this runs as a task"
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, playing.cancel)
+    # Loads everything that serves.
+    from service.cli.demo_show import show
+    from service.cli.own_sidecar import own_sidecar
+
+    started = time.monotonic()
+    async with own_sidecar(settings, environment()) as sidecar:
+        interactive = is_interactive()
+        await show(
+            sidecar,
+            bundled_conversation(),
+            started_s=time.monotonic() - started,
+            pause_s=PAUSE_S if interactive else 0.0,
+        )
+        if interactive:
+            click.echo("\nThe sidecar stays until Ctrl-C.")
+            await asyncio.Event().wait()

@@ -1,0 +1,170 @@
+"""What the demonstration shows: the ratio climbing, the trigger, the pass, its record, the context, the metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+from rich.console import Console
+from rich.text import Text
+
+from service.bootstrap import Running
+from service.cli.chat_file import FileChat
+from service.cli.context import context_lines, message_text
+from service.cli.figures import bar, pass_line, record_line
+from service.cli.http_port import get
+from service.cli.plain_json import as_plain, word
+from service.cli.terminal import width
+from service.cli.watch import event_text, progress_text
+from service.client import AppendMessagesResponse, ConversationSettings, SidecarClient, WatchConversationResponse
+from service.domain.message import Message
+
+__all__ = ["show", "success_figures"]
+
+CONTEXT_LENGTH = 4_096
+PASS_WAIT_S = 300.0
+NEAR_FULL = 0.8
+SHOWN_EVERY = 4
+PROGRESS_EVERY_S = 1.0
+HTTP_S = 5.0
+_ENDED = ("SummarizationCompleted", "SummarizationFailed", "SummarizationSkipped")
+
+
+async def show(sidecar: Running, chat: FileChat, *, started_s: float, pause_s: float) -> None:
+    """Play `chat` through the sidecar and print everything; raises SidecarError."""
+    console = Console(highlight=False, soft_wrap=True, width=width())
+    address = sidecar.grpc_addresses[0]
+    console.print(f"Sidecar ready after {started_s:.2f} s: gRPC {address}, HTTP {sidecar.http_address}.")
+    async with SidecarClient(address) as client:
+        stage = _Stage(client, chat.conversation_id, console)
+        console.rule(f"{len(chat.messages)} messages into a context of {CONTEXT_LENGTH:,} tokens")
+        await stage.play(chat, pause_s=pause_s)
+        await stage.show_record()
+        await stage.show_context()
+    status, text = await asyncio.to_thread(get, sidecar.http_address, "/metrics", timeout_s=HTTP_S)
+    console.rule("success metrics")
+    console.print("\n".join(success_figures(text) if status == 200 else [f"HTTP {status}"]), markup=False)
+    console.rule("talk to it")
+    console.print(_invitation(sidecar, chat.conversation_id), markup=False)
+
+
+class _Stage:
+    """One conversation, and the console that it is shown on."""
+
+    def __init__(self, client: SidecarClient, conversation: str, console: Console) -> None:
+        self._client = client
+        self._conversation = conversation
+        self._console = console
+        self._told_at_s = 0.0
+        self._ended = asyncio.Event()
+
+    async def play(self, chat: FileChat, *, pause_s: float) -> None:
+        """Append message by message, and wait for each pass as a chat would before its next prompt."""
+        settings = ConversationSettings(context_length=CONTEXT_LENGTH, title="INC-2291")
+        watching: asyncio.Task[None] | None = None
+        try:
+            for number, message in enumerate(chat.messages, start=1):
+                answer = await self._client.append(self._conversation, [message], settings=settings)
+                watching = watching or asyncio.create_task(self._watch())
+                triggered = answer.HasField("summarization")
+                if triggered or number % SHOWN_EVERY == 0 or number == len(chat.messages):
+                    self._tell_message(answer, message)
+                if triggered:
+                    await self._wait_for_pass(answer)
+                await asyncio.sleep(pause_s)
+        finally:
+            if watching is not None:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+
+    async def show_record(self) -> None:
+        """The newest record, as JSON."""
+        records = await self._client.summaries(self._conversation)
+        self._console.rule(f"the newest of {len(records)} records, as it is in the log")
+        for record in records[:1]:
+            self._console.print(json.dumps(as_plain(record), ensure_ascii=False, indent=2), markup=False)
+
+    async def show_context(self) -> None:
+        """What would be sent to the chat model now, beside what would have been sent without the sidecar."""
+        original = await self._client.context(self._conversation, original=True)
+        context = await self._client.context(self._conversation)
+        self._console.rule("the context to send: number, tokens, role, text")
+        for line in context_lines(context, columns=self._console.width):
+            self._console.print(Text(line))
+        everything, sent = original.usage.window_tokens, context.usage.window_tokens
+        self._console.print(
+            f"{everything:,} tokens of {len(original.messages)} messages became {sent:,}; all of them are in the log."
+        )
+
+    def _tell_message(self, answer: AppendMessagesResponse, message: Message) -> None:
+        ratio = answer.usage.ratio
+        line = Text(f"{answer.message_version:>4} ")
+        line.append(f"{bar(ratio, cells=24)} {ratio:.2f} ", style="yellow" if ratio >= NEAR_FULL else "green")
+        calls = (call.name for call in message.tool_calls)
+        line.append(
+            message_text(
+                (message.role, message.name), message.content, calls, chars_max=self._console.width - len(line)
+            )
+        )
+        self._console.print(line)
+
+    async def _wait_for_pass(self, answer: AppendMessagesResponse) -> None:
+        self._console.print(Text(f"     trigger: {pass_line(answer.summarization)}", style="bold"))
+        context = await self._client.context(self._conversation, wait_s=PASS_WAIT_S)
+        # The watcher tells what happened; it may be a moment behind the answer.
+        await asyncio.wait_for(self._ended.wait(), PASS_WAIT_S)
+        self._ended.clear()
+        newest = await self._client.summaries(self._conversation)
+        if newest and newest[0].id == context.summary_id:
+            self._console.print(Text(f"     {record_line(newest[0])}", style="bold"))
+        self._console.print(Text(f"     ratio is {context.usage.ratio:.2f} now"))
+
+    async def _watch(self) -> None:
+        async for item in self._client.watch(self._conversation):
+            if line := self._pass_line(item):
+                self._console.print(Text(f"     ~ {line}", style="dim"))
+            if item.HasField("event") and item.event.type in _ENDED:
+                self._ended.set()
+
+    def _pass_line(self, item: WatchConversationResponse) -> str:
+        if item.HasField("event"):
+            return event_text(item.event, chars_max=100) if item.event.type.startswith("Summarization") else ""
+        if not item.HasField("progress") or word(item.progress, "stage") not in {"ATTEMPT", "PROGRESS"}:
+            return ""
+        if word(item.progress, "stage") == "PROGRESS":
+            now_s = time.monotonic()
+            if not item.progress.output_chars or now_s - self._told_at_s < PROGRESS_EVERY_S:
+                return ""
+            self._told_at_s = now_s
+        return progress_text(item.progress)
+
+
+def success_figures(exposition: str) -> list[str]:
+    """The counters of passes that are not zero, out of a /metrics text, and the success ratio that they make."""
+    counted: dict[str, float] = {}
+    lines: list[str] = []
+    for line in exposition.splitlines():
+        series, _, value = line.rpartition(" ")
+        if not series.startswith("abridged_summarizations_total{") or float(value) == 0:
+            continue
+        lines.append(f"{series} {float(value):g}")
+        outcome = series.partition('outcome="')[2].partition('"')[0]
+        counted[outcome] = counted.get(outcome, 0.0) + float(value)
+    finished = sum(counted.get(outcome, 0.0) for outcome in ("success", "fallback", "error"))
+    if finished:
+        lines.append(f"success ratio {counted.get('success', 0.0) / finished:.2f} of {finished:g} finished passes")
+    return lines or ["no pass has ended"]
+
+
+def _invitation(sidecar: Running, conversation: str) -> str:
+    address = sidecar.grpc_addresses[0]
+    return "\n".join(
+        (
+            f"abridged append --address {address} {conversation} 'What did we decide about 0042?'",
+            f"abridged context --address {address} {conversation}",
+            f"abridged watch --address {address} {conversation}",
+            f"abridged summaries --address {address} {conversation}",
+            f"curl http://{sidecar.http_address}/metrics",
+        )
+    )

@@ -1,0 +1,162 @@
+"""`abridged doctor`: everything that a sidecar depends on, asked one by one, with what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from eventlog.errors import LogUnsafe
+from eventlog.sqlite_file import refuse_network_file_system, wal_reset_warning
+from service.cli.failures import CommandFailed, of_sidecar_error
+from service.cli.http_port import HttpPortError, get
+from service.cli.options import Invocation, sidecar_options
+from service.cli.sidecar import client_for, configuration
+from service.client import GetServerInfoResponse, Patience, SidecarError
+from service.models.ollama_address import AddressError, parse_address
+from service.models.ollama_inventory import HostInventory, inventory_of
+from service.settings import ClientSettings, LogSettings, OllamaSettings, Settings
+
+__all__ = ["doctor"]
+
+TIMEOUT_S = 3.0
+MOUNTINFO = Path("/proc/self/mountinfo")
+OK, WARN, FAIL = "ok", "warn", "FAIL"
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    verdict: str
+    what: str
+    hint: str = ""
+
+
+@click.command(short_help="Check the sidecar, Ollama and the log.")
+@click.option(
+    "--live", is_flag=True, help="Only whether the sidecar of these settings lives, for container health checks."
+)
+@sidecar_options
+@click.pass_obj
+def doctor(invocation: Invocation, *, live: bool) -> None:
+    """Check what the sidecar of these settings depends on; exit code 1 when something is broken."""
+    settings = configuration(invocation).settings
+    if live:
+        _live(settings)
+        return
+    findings = asyncio.run(_examined(settings))
+    for finding in findings:
+        click.echo(f"{finding.verdict:<4}  {finding.what}")
+        if finding.hint:
+            click.echo(f"      {finding.hint}")
+    broken = sum(finding.verdict == FAIL for finding in findings)
+    if broken:
+        raise CommandFailed(f"{broken} of {len(findings)} checks failed")
+
+
+def _live(settings: Settings) -> None:
+    if not settings.server.http_listen:
+        finding, _ = asyncio.run(_sidecar(settings.client))
+        if finding.verdict == FAIL:
+            raise CommandFailed(finding.what)
+        return
+    try:
+        status, body = get(settings.server.http_listen, "/livez", timeout_s=TIMEOUT_S)
+    except HttpPortError as error:
+        raise CommandFailed(str(error)) from error
+    if status != 200:
+        raise CommandFailed(f"{settings.server.http_listen}: HTTP {status} {body.strip()[:80]}")
+    click.echo("live")
+
+
+async def _examined(settings: Settings) -> list[_Finding]:
+    sidecar, info = await _sidecar(settings.client)
+    models = tuple(info.summarizer_models) if info is not None else settings.summarizer.models
+    findings = [sidecar, *await _ollama(settings.ollama, models)]
+    if settings.log.backend == "sqlite":
+        findings += _log(settings.log)
+    return findings
+
+
+async def _sidecar(settings: ClientSettings) -> tuple[_Finding, GetServerInfoResponse | None]:
+    quick = settings.model_copy(update={"deadline_s": TIMEOUT_S})
+    async with client_for(quick, patience=Patience(attempts_max=1)) as client:
+        try:
+            serving = await client.is_serving()
+            info = await client.server_info()
+        except SidecarError as error:
+            failure = of_sidecar_error(error)
+            return _Finding(FAIL, f"sidecar: {failure.message}", failure.hint), None
+    what = f"sidecar {settings.address}: version {info.version}, namespace {info.namespace}, log {info.log_id[:8]}"
+    if not serving:
+        return _Finding(FAIL, f"{what}; it does not serve", "it is starting or stopping: try again"), info
+    return _Finding(OK, f"{what}, serving"), info
+
+
+async def _ollama(settings: OllamaSettings, models: Sequence[str]) -> list[_Finding]:
+    names = [model.removeprefix("ollama:") for model in models if model.startswith("ollama:")]
+    if not names:
+        return [_Finding(OK, f"Ollama is not asked: summarizer.models is {', '.join(models)}")]
+    findings: list[_Finding] = []
+    token = settings.api_key.get_secret_value() if settings.api_key else ""
+    for text in settings.hosts:
+        try:
+            address = parse_address(text, allow_insecure=settings.allow_insecure_hosts)
+        except AddressError as error:
+            findings.append(_Finding(FAIL, f"ollama.hosts: {error}", "see docs/configuration.md"))
+            continue
+        inventory = await inventory_of(address, names, token=token, timeout_s=TIMEOUT_S, clock=time.monotonic)
+        findings += _host_findings(inventory, settings.num_ctx)
+    return findings
+
+
+def _host_findings(inventory: HostInventory, num_ctx: int) -> Iterator[_Finding]:
+    if inventory.problem:
+        hint = "start it with `ollama serve`, or say where it is with OLLAMA_HOST"
+        yield _Finding(FAIL, f"Ollama {inventory.problem}", hint)
+        return
+    yield _Finding(OK, f"Ollama {inventory.host}: version {inventory.version or 'not said'}")
+    for model in inventory.models:
+        if model.problem:
+            hint = f"fetch it with `ollama pull {model.name}`" if model.is_missing else ""
+            yield _Finding(FAIL, f"model {model.name}: {model.problem}", hint)
+        elif model.context_length is not None and model.context_length < num_ctx:
+            what = f"model {model.name}: context length {model.context_length:,}, below ollama.num_ctx {num_ctx:,}"
+            yield _Finding(WARN, what, "calls use the smaller one; longer sources are split")
+        else:
+            length = f"{model.context_length:,}" if model.context_length is not None else "not said"
+            yield _Finding(OK, f"model {model.name}: context length {length}, called with {num_ctx:,}")
+
+
+def _log(settings: LogSettings) -> Iterable[_Finding]:
+    path = settings.path.absolute()
+    yield _writable(path)
+    try:
+        refuse_network_file_system(path, MOUNTINFO.read_text(encoding="utf-8", errors="replace"))
+    except LogUnsafe as error:
+        yield _Finding(FAIL, f"log: {error}", "set log.path to a local disk")
+    except OSError:
+        # A platform without that file; the sidecar cannot tell there either.
+        yield _Finding(WARN, "log: this platform does not say whether the disk is local", "use a local disk")
+    warning = wal_reset_warning(sqlite3.sqlite_version_info)
+    if warning is not None:
+        yield _Finding(WARN, warning.message)
+
+
+def _writable(path: Path) -> _Finding:
+    if not path.exists():
+        if os.access(path.parent, os.W_OK | os.X_OK):
+            return _Finding(OK, f"log {path}: will be made")
+        return _Finding(FAIL, f"log {path}: its folder cannot be written", "make the folder, or set log.path")
+    if not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK | os.X_OK):
+        return _Finding(FAIL, f"log {path}: cannot be written", "run as its owner, or set log.path")
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        return _Finding(WARN, f"log {path}: mode {mode:04o} lets others read conversations", f"chmod 600 {path}")
+    return _Finding(OK, f"log {path}: writable, {path.stat().st_size:,} bytes")

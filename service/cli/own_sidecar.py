@@ -1,0 +1,39 @@
+"""A sidecar of the command's own, on its event loop: real ports and a real log, gone when the command is."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from observability.logs import LogSettings, configure_logs
+from service.bootstrap import Running, serve
+from service.settings import Settings
+
+__all__ = ["own_sidecar"]
+
+
+@asynccontextmanager
+async def own_sidecar(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[Running]:
+    """Serve while the body runs. Raises what `serve` raises, also when the sidecar ends before the body does."""
+    telemetry = settings.telemetry
+    logs = LogSettings(level=telemetry.log_level, style=telemetry.log_format, content=telemetry.log_content)
+    undo_logs = configure_logs(logs, sys.stderr)
+    stop = asyncio.Event()
+    ready: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve(settings, environ, stop=stop, ready=ready.set_result))
+    either: set[asyncio.Future[Any]] = {serving, ready}
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            ready.cancel()
+            await serving
+        yield await ready
+    finally:
+        stop.set()
+        try:
+            await serving
+        finally:
+            undo_logs()

@@ -1,0 +1,111 @@
+"""ReportUsage: what a chat API really counted corrects the estimates, once."""
+
+from __future__ import annotations
+
+import pytest
+
+from abridged.v1 import conversation_pb2 as conversation
+from abridged.v1 import conversation_service_pb2 as api
+from tests.support.refusal import refused
+from tests.support.sidecar import PATIENCE_S, Chat, said, sidecar
+
+TEXT = "The importer reads orders from the queue and writes them to the warehouse. " * 20
+
+
+async def report(chat: Chat, prompt_tokens: int, *, version: int = 0, summary_id: str = "") -> conversation.TokenUsage:
+    request = api.ReportUsageRequest(
+        conversation_id=chat.id,
+        message_version=version or chat.count,
+        prompt_tokens=prompt_tokens,
+        summary_id=summary_id,
+    )
+    usage: conversation.TokenUsage = (await chat.sidecar.conversations.ReportUsage(request)).usage
+    return usage
+
+
+async def test_a_report_moves_the_estimate_towards_what_was_counted(tmp_path):
+    """Window, ratio and every message's count follow."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(context_length=100_000)
+        before = (await chat.append(said(1, TEXT))).usage.window_tokens
+
+        usage = await report(chat, 2 * before)
+
+        assert 1 < usage.calibration_factor <= 2
+        assert usage.window_tokens == pytest.approx(before * usage.calibration_factor, abs=1)
+        assert (await chat.context()).messages[0].tokens == usage.window_tokens
+
+
+async def test_the_same_report_again_teaches_nothing(tmp_path):
+    """Idempotent by message version."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(context_length=100_000)
+        before = (await chat.append(said(1, TEXT))).usage.window_tokens
+        first = await report(chat, 2 * before)
+
+        again = await report(chat, 2 * before)
+
+        assert again == first
+        assert len(await chat.events("UsageReported")) == 1
+
+
+async def test_counts_of_the_caller_are_not_corrected(tmp_path):
+    """Only estimates learn."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(said(1, tokens=500))
+
+        usage = await report(chat, 1_000)
+
+        assert (usage.window_tokens, usage.calibration_factor) == (500, 1)
+
+
+async def test_a_report_can_trigger_a_pass(tmp_path):
+    """The rules run on what was learned: a window that is fuller than thought is summarized."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(context_length=100_000)
+        answer = await chat.append(*(said(n, TEXT) for n in range(1, 21)))
+        await chat.update(["context_length"], context_length=round(answer.usage.window_tokens / 0.7))
+
+        await report(chat, 2 * answer.usage.window_tokens)
+
+        assert (await chat.context(wait_s=PATIENCE_S)).compacted
+
+
+async def test_a_report_of_a_window_that_a_pass_has_replaced_teaches_nothing(tmp_path):
+    """It is accepted: the client could not know."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(policy={"min_range_tokens": 1})
+        for number in range(1, 9):
+            await chat.append(said(number, TEXT[:400]))
+        await chat.summarize()
+
+        usage = await report(chat, 5_000, summary_id="")
+
+        assert usage.calibration_factor == 1
+        assert await chat.events("UsageReported") == []
+
+
+async def test_a_report_of_a_version_that_is_not_there_is_refused(tmp_path):
+    """With both versions."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(said(1))
+
+        async with refused("FAILED_PRECONDITION", "VERSION_NOT_REACHED") as refusal:
+            await report(chat, 100, version=2)
+
+        assert refusal.metadata == {"wanted": "2", "actual": "1"}
+
+
+async def test_what_was_learned_serves_the_next_conversation_of_the_model(tmp_path):
+    """And not those of other models."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat("c1", model="m", context_length=100_000)
+        before = (await chat.append(said(1, TEXT))).usage.window_tokens
+        factor = (await report(chat, 2 * before)).calibration_factor
+
+        same = (await s.chat("c2", model="m").append(said(1))).usage.calibration_factor
+        other = (await s.chat("c3", model="n").append(said(1))).usage.calibration_factor
+
+        assert (same, other) == (factor, 1)

@@ -1,0 +1,200 @@
+"""UpdateConversation: what a mask reaches, what is refused, and that the rules run at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from abridged.v1 import conversation_pb2 as conversation
+from tests.support.refusal import refused
+from tests.support.sidecar import PATIENCE_S, said, sidecar
+
+
+async def test_only_the_masked_fields_change(tmp_path):
+    """Whatever else the new settings hold."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(title="old", labels={"a": "1"}, overhead_tokens=7)
+        await chat.append(said(1))
+
+        answer = await chat.update(["title"], title="new", labels={"b": "2"}, overhead_tokens=9)
+
+        settings = answer.conversation.settings
+        assert (settings.title, dict(settings.labels), settings.overhead_tokens) == ("new", {"a": "1"}, 7)
+
+
+async def test_a_masked_field_that_is_unset_goes_back_to_its_default(tmp_path):
+    """Single policy fields, all of the policy, labels, and the context length."""
+    async with sidecar(tmp_path, {"tokens.default_context_length": 4_096}) as s:
+        chat = s.chat(labels={"a": "1"}, policy={"trigger_token_ratio": 0.9, "min_messages": 20})
+        await chat.append(said(1))
+
+        one = (await chat.update(["policy.trigger_token_ratio", "labels"])).conversation.settings
+        assert not one.policy.HasField("trigger_token_ratio")
+        assert one.policy.min_messages == 20
+        assert not one.labels
+
+        changed = (await chat.update(["policy", "context_length"])).conversation
+        assert not changed.settings.policy.HasField("min_messages")
+        assert changed.usage.context_length == 4_096
+        assert changed.usage.context_length_source == conversation.CONTEXT_LENGTH_SOURCE_DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("paths", "field"),
+    [
+        (["nothing"], "update_mask"),
+        (["policy.nothing"], "update_mask"),
+        (["title.nothing"], "update_mask"),
+        (["labels.a"], "update_mask"),
+        (["policy."], "update_mask"),
+        ([""], "update_mask"),
+        ([], "update_mask"),
+    ],
+)
+async def test_a_mask_that_names_no_field_is_refused(tmp_path, paths, field):
+    """And nothing is written."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(said(1))
+
+        async with refused("INVALID_ARGUMENT", "INVALID_FIELD") as refusal:
+            await chat.update(paths, title="new")
+
+        assert list(refusal.fields) == [field]
+        assert (await chat.state()).event_version == 2
+
+
+async def test_the_rules_run_on_the_new_settings_at_once(tmp_path):
+    """A smaller context length can trigger a pass, and the answer says so."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(context_length=10_000)
+        await chat.talk(14)
+
+        answer = await chat.update(["context_length"], context_length=2_000)
+
+        assert answer.summarization.trigger == conversation.TRIGGER_RATIO
+        assert answer.conversation.pending_summarization_id == answer.summarization.id
+        assert (await chat.context(wait_s=PATIENCE_S)).compacted
+
+
+async def test_the_same_settings_again_write_nothing(tmp_path):
+    """Idempotent by nature."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(said(1))
+        first = await chat.update(["title"], title="new")
+
+        again = await chat.update(["title"], title="new")
+
+        assert again.conversation.event_version == first.conversation.event_version == 3
+
+
+async def test_a_stale_expected_version_is_refused(tmp_path):
+    """It counts messages here too."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(said(1))
+
+        async with refused("ABORTED", "WRONG_EXPECTED_VERSION") as refusal:
+            await chat._ask(
+                "UpdateConversation",
+                _request,
+                expected_version=0,
+            )
+
+        assert refusal.metadata == {"expected": "0", "actual": "1"}
+
+
+def _request(**fields):
+    from abridged.v1 import conversation_service_pb2 as api
+
+    return api.UpdateConversationRequest(update_mask={"paths": ["title"]}, **fields)
+
+
+async def test_a_policy_field_that_the_operator_keeps_is_refused(tmp_path):
+    """On update and when the conversation opens; the field is named."""
+    async with sidecar(tmp_path, {"client_policy_fields": ["min_messages"]}) as s:
+        chat = s.chat()
+        await chat.append(said(1))
+
+        async with refused("INVALID_ARGUMENT", "INVALID_POLICY") as refusal:
+            await chat.update(["policy.min_gain"], policy={"min_gain": 0.5})
+        assert list(refusal.fields) == ["settings.policy.min_gain"]
+
+        async with refused("INVALID_ARGUMENT", "INVALID_POLICY"):
+            await s.chat("c2", policy={"min_gain": 0.5}).append(said(1))
+        assert (await chat.update(["policy.min_messages"], policy={"min_messages": 3})).conversation
+
+
+async def test_costly_policy_fields_are_the_operators_by_default(tmp_path):
+    """A client cannot buy more model calls than the operator lets it."""
+    async with sidecar(tmp_path) as s:
+        for field, value in (("rebase_calls_max", 200), ("max_input_tokens", 1_000_000)):
+            async with refused("INVALID_ARGUMENT", "INVALID_POLICY"):
+                await s.chat(policy={field: value}).append(said(1))
+
+
+@pytest.mark.parametrize(
+    ("policy", "field"),
+    [
+        ({"reset_token_ratio": 0.9}, "reset_token_ratio"),
+        ({"trigger_token_ratio": 0.6}, "reset_token_ratio"),
+        ({"tail_token_ratio": 0.69}, "tail_token_ratio"),
+        ({"emergency_token_ratio": 0.5}, "emergency_token_ratio"),
+        ({"max_summary_tokens": 5}, "max_summary_tokens"),
+    ],
+)
+async def test_a_policy_that_is_impossible_whatever_the_data_is_refused(tmp_path, policy, field):
+    """The field is named, nothing is written, and the conversation goes on with its old policy."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(said(1))
+
+        async with refused("INVALID_ARGUMENT", "INVALID_POLICY") as refusal:
+            await chat.update([f"policy.{name}" for name in policy], policy=policy)
+
+        assert list(refusal.fields) == [f"settings.policy.{field}"]
+        assert (await chat.state()).event_version == 2
+
+
+async def test_a_reserve_that_leaves_no_budget_is_refused(tmp_path):
+    """Reserved output at or over the context length could never hold a message."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(said(1))
+
+        async with refused("INVALID_ARGUMENT", "INVALID_POLICY"):
+            await chat.update(["reserved_output_tokens"], reserved_output_tokens=2_000)
+
+
+async def test_switching_summarization_off_stops_passes_at_once(tmp_path):
+    """enabled=false is S1's master switch."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(said(1))
+        await chat.update(["policy.enabled"], policy={"enabled": False})
+
+        assert not (await chat.talk(20)).HasField("summarization")
+        async with refused("FAILED_PRECONDITION", "SUMMARIZATION_DISABLED"):
+            await chat.summarize()
+
+        answer = await chat.update(["policy.enabled"], policy={"enabled": True})
+        assert answer.HasField("summarization")
+
+
+async def test_another_model_starts_with_its_own_calibration(tmp_path):
+    """What usage reports taught of one model says nothing of another."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(model="a")
+        await chat.append(said(1, "word " * 400))
+        window = await chat.context()
+        tokens = window.usage.window_tokens
+        from abridged.v1 import conversation_service_pb2 as api
+
+        await s.conversations.ReportUsage(
+            api.ReportUsageRequest(conversation_id="c1", message_version=1, prompt_tokens=int(tokens * 1.5))
+        )
+        assert (await chat.state()).usage.calibration_factor > 1
+
+        changed = await chat.update(["model"], model="b")
+
+        assert changed.conversation.usage.calibration_factor == 1

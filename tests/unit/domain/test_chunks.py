@@ -1,0 +1,89 @@
+"""Long inputs: nothing is lost, every piece fits, the work is linear and the number of calls known."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.domain.chunks import MERGE_FAN_IN, calls_needed, cut_text, grouped
+from service.tokenizers.estimated import EstimatingCounter
+
+ESTIMATE = EstimatingCounter().count
+A_MEGABYTE_TAKES_AT_MOST_S = 2.0
+LONG_TEXTS = {
+    "one word": "x" * 1_000_000,
+    "spaces": " " * 1_000_000,
+    "line ends": "\n" * 1_000_000,
+    "words": "word " * 200_000,
+    "paragraphs": ("some words here. " * 20 + "\n\n") * 2_900,
+    "sentence ends": ". " * 500_000,
+    "dense": "\N{GRINNING FACE}" * 250_000,
+    "thin, then dense": "a" * 500_000 + "\N{CJK UNIFIED IDEOGRAPH-6F22}" * 160_000,
+}
+
+
+@given(st.text(alphabet=st.sampled_from("ab. \n\N{GRINNING FACE}"), max_size=400), st.integers(1, 40))
+def test_pieces_joined_are_the_text_and_every_piece_fits(text, limit):
+    """Only a single character may be over the limit."""
+    pieces = cut_text(text, limit=limit, count=ESTIMATE)
+
+    assert "".join(pieces) == text
+    assert all(ESTIMATE(piece) <= limit or len(piece) == 1 for piece in pieces)
+    assert all(pieces) or pieces == [""]
+
+
+@pytest.mark.parametrize("name", LONG_TEXTS)
+def test_a_megabyte_is_cut_in_linear_time_into_few_pieces(name):
+    """Whatever it is made of; each piece is a model call, so they are nearly full."""
+    text, limit = LONG_TEXTS[name], 8_000
+    started = time.process_time()
+    pieces = cut_text(text, limit=limit, count=ESTIMATE)
+    took_s = time.process_time() - started
+
+    assert "".join(pieces) == text
+    assert max(map(ESTIMATE, pieces)) <= limit
+    assert len(pieces) <= 1.3 * ESTIMATE(text) / limit + 1
+    assert took_s < A_MEGABYTE_TAKES_AT_MOST_S
+
+
+def test_what_fits_is_not_cut():
+    """One call for a short text."""
+    assert cut_text("short", limit=10, count=len) == ["short"]
+    assert cut_text("", limit=10, count=len) == [""]
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("aaaa\n\nbb\nb. b b", ["aaaa\n\n", "bb\nb. b b"]),
+        ("aaaaaa\nbb. b b", ["aaaaaa\n", "bb. b b"]),
+        ("aaaaa. bbb bb", ["aaaaa. ", "bbb bb"]),
+        ("aaaaaa bbbbbbb", ["aaaaaa ", "bbbbbbb"]),
+        ("aaaaaaaaaabbbb", ["aaaaaaaaaa", "bbbb"]),
+    ],
+)
+def test_a_text_is_cut_at_the_best_place_there_is(text, pieces):
+    """Paragraph, line, sentence, word, and anywhere only when there is none of these."""
+    assert cut_text(text, limit=10, count=len) == pieces
+
+
+@given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 100))
+def test_groups_are_consecutive_and_within_the_limit(sizes, limit):
+    """Nothing is left out or taken twice; only an item that is too large itself is over the limit."""
+    groups = grouped(sizes, limit=limit)
+
+    assert [i for start, end in groups for i in range(start, end)] == list(range(len(sizes)))
+    assert all(sum(sizes[start:end]) <= limit or end - start == 1 for start, end in groups)
+    assert all(sum(sizes[a:d]) > limit for (a, _), (_, d) in zip(groups, groups[1:], strict=False))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "calls"), [(0, 1), (1, 1), (8_000, 1), (8_001, 3), (48_000, 7), (48_001, 7 + 1 + 2), (288_000, 36 + 6 + 1)]
+)
+def test_calls_are_chunks_and_their_merges_level_by_level(tokens, calls):
+    """Six partial summaries are one merge; seven are two and one more."""
+    assert MERGE_FAN_IN == 6
+    assert calls_needed(tokens, chunk_tokens=8_000) == calls
