@@ -230,7 +230,7 @@ class SqliteWriter:
         if outcome is None:
             return error
         outcome.__cause__ = error
-        if isinstance(outcome, LogFailed | LogCorrupt):
+        if isinstance(outcome, LogFailed | LogCorrupt) and self._failed is None:
             self._failed = outcome
             self._fatal(outcome)
         return outcome

@@ -7,6 +7,7 @@ the log line carries.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -157,8 +158,12 @@ class Edge(grpc.aio.ServerInterceptor):
                         if self.streams > self._limits.streams_max:
                             raise TooManyRequests("streams", retry_after_s=1.0)
                         self._admit(method, request, call.metadata)
-                        async for response in handle(request, context):
-                            yield response
+                        responses = handle(request, context)
+                        if inspect.isawaitable(responses):  # gRPC's own health service writes instead of yielding
+                            await responses
+                        else:
+                            async for response in responses:
+                                yield response
                     except BaseException as error:
                         await call.fail(error)
                         raise

@@ -23,8 +23,11 @@ IRREDUCIBLE = "IRREDUCIBLE"
 
 @dataclass(frozen=True, slots=True)
 class Playing:
-    """How a file is played. `wait_s` is how long an append waits for the pass that it triggers; `settle` forces one where
-    a chat ends between its trigger and the next due pass, because no message will come to make it due."""
+    """How a file is played.
+
+    `wait_s` is how long an append waits for the pass that it triggers. `settle` forces a pass where a chat ends over its
+    trigger before the next one is due: no message will come to make it due.
+    """
 
     settings: ConversationSettings
     prefix: str

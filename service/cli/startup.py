@@ -9,13 +9,14 @@ from eventlog.errors import EventLogError, LogLocked, LogUnsafe
 from observability.tracing import TracingMisconfigured
 from service.api.listeners import AddressTaken
 from service.cli.failures import CommandFailed, Misconfigured
+from service.domain.errors import InvalidPolicy
 from service.models.ollama_address import AddressError
 from service.models.scripted import ScriptError
 from service.tokenizers.errors import TokenizerMissing
 
 __all__ = ["explained"]
 
-_SETTINGS = (AddressError, ScriptError, TokenizerMissing, TracingMisconfigured)
+_SETTINGS = (AddressError, InvalidPolicy, ScriptError, TokenizerMissing, TracingMisconfigured)
 
 
 @contextmanager

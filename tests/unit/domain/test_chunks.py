@@ -58,7 +58,7 @@ def test_what_fits_is_not_cut():
 @pytest.mark.parametrize(
     ("text", "pieces"),
     [
-        ("aaaa\n\nbb\nb. b b", ["aaaa\n\n", "bb\nb. b b"]),
+        ("aaaaa\n\nbb\nb. b b", ["aaaaa\n\n", "bb\nb. b b"]),
         ("aaaaaa\nbb. b b", ["aaaaaa\n", "bb. b b"]),
         ("aaaaa. bbb bb", ["aaaaa. ", "bbb bb"]),
         ("aaaaaa bbbbbbb", ["aaaaaa ", "bbbbbbb"]),

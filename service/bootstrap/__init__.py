@@ -1,0 +1,93 @@
+"""The composition root: the only place where real things are chosen. Settings in, a running sidecar out."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+
+import structlog
+
+from observability.logs import LogSettings, configure_logs
+from service.bootstrap.core import open_core
+from service.bootstrap.edge import Running, assembled
+from service.settings import Settings
+
+__all__ = ["Running", "run", "serve"]
+
+GC_ALLOCATIONS = 10_000
+
+_log = structlog.get_logger()
+
+
+def run(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Serve until SIGTERM or SIGINT, on an event loop of our own. Raises what `serve` raises."""
+    undo_logs = configure_logs(
+        LogSettings(
+            level=settings.telemetry.log_level,
+            style=settings.telemetry.log_format,
+            content=settings.telemetry.log_content,
+        ),
+        sys.stderr,
+    )
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_until_signalled(settings, environ))
+    finally:
+        undo_logs()
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1_000
+
+
+async def serve(
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    stop: asyncio.Event,
+    ready: Callable[[Running], None],
+    now_us: Callable[[], int] = _now_us,
+) -> None:
+    """Serve until `stop` is set; `ready` hears when calls are taken. `now_us` is the clock of events and waits.
+
+    Raises EventLogError when the log cannot be opened, AddressTaken when an address cannot be listened at, and
+    TracingMisconfigured, AddressError, ScriptError, TokenizerMissing, or InvalidPolicy or OSError for a prompt file,
+    when settings cannot be carried out.
+    """
+    async with AsyncExitStack() as resources:
+        core = open_core(settings, environ, resources, stop=stop, now_us=now_us)
+        sidecar = assembled(settings, core, resources)
+        running = await sidecar.start()
+        ready(running)
+        _log.info("sidecar.ready", addresses=list(running.grpc_addresses), http_address=running.http_address)
+        await stop.wait()
+        _log.info("sidecar.stopping")
+        await sidecar.stop()
+
+
+async def _until_signalled(settings: Settings, environ: Mapping[str, str]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await serve(settings, environ, stop=stop, ready=lambda _: _settle_memory())
+
+
+def _settle_memory() -> None:
+    """Take what the start has loaded out of every later collection: walking it stops the loop for tens of ms."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_ALLOCATIONS)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # a platform that has none
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,269 @@
+"""The sidecar's core: the log, the conversations, the passes; everything but the servers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from eventlog.event import StreamId
+from eventlog.log import EventLog
+from eventlog.memory import MemoryEventLog
+from eventlog.sqlite import SqliteEventLog
+from observability.metrics import MetricLabels, Metrics
+from observability.tracing import Tracing, TracingSettings, current_traceparent, open_tracing
+from service.api.edge import METHOD_SCOPES
+from service.api.wire import conversation_view
+from service.changes import Changes
+from service.chat_models import ChatModels
+from service.codec.events import EVENT_TYPES
+from service.commit_report import CommitReport
+from service.context_lengths import ContextLengths
+from service.conversation_log import ConversationLog
+from service.conversations import Conversations, OnChanged
+from service.counting import Counting
+from service.domain.conversation import Conversation
+from service.domain.decide import ChangeSettings
+from service.domain.errors import DomainError
+from service.domain.events import Event
+from service.domain.prompt import CHAIN_TEMPLATE, PromptTemplate, template_from_text
+from service.domain.tokens import TokenCounter
+from service.models.model import SummaryModel
+from service.models.retry import RetryPolicy
+from service.policies import Policies
+from service.projections import ConversationTable, MemoryConversationTable, SqlConversationTable
+from service.providers import Providers, host_labels
+from service.settings import Settings
+from service.summarizer.ask import AskerSettings
+from service.summarizer.pass_maker import PassMaker, Surroundings
+from service.summarizer.progress import ProgressBoard
+from service.summarizer.reactor import Reactor, ReactorLimits
+from service.summarizer.report import Telemetry, TracedModel
+from service.tokenizers.choice import counter_named
+from service.version import VERSION
+
+__all__ = ["Core", "new_id", "open_core"]
+
+READ_THREADS = 4
+
+TIMED_METHODS = (
+    "abridged.v1.ConversationService/AppendMessages",
+    "abridged.v1.ConversationService/GetContext",
+)
+
+_IDS = random.Random(secrets.randbits(256))
+"""Seeded from the system once: asking the system for every id costs more than the rest of an append's ids together."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """What the servers serve."""
+
+    log: EventLog
+    table: ConversationTable
+    executor: ThreadPoolExecutor
+    conversations: Conversations
+    reactor: Reactor
+    changes: Changes
+    models: ChatModels
+    policies: Policies
+    board: ProgressBoard
+    summarizer: SummaryModel
+    tracing: Tracing
+    metrics: Metrics
+    now_us: Callable[[], int]
+
+
+def open_core(
+    settings: Settings,
+    environ: Mapping[str, str],
+    resources: AsyncExitStack,
+    *,
+    stop: asyncio.Event,
+    now_us: Callable[[], int],
+) -> Core:
+    """Everything below the servers, wired; what must be closed is in `resources`, in the order of closing.
+
+    `stop` is set when the log fails for good.
+    """
+    tracing = open_tracing(TracingSettings.from_environment(environ, service_version=VERSION))
+    resources.callback(tracing.close)
+    metrics = Metrics(version=VERSION, labels=_labels(settings))
+    executor = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read")
+    resources.callback(executor.shutdown, wait=False)
+    asyncio.get_running_loop().set_default_executor(executor)
+    log, table = _open_log(settings, CommitReport(metrics, tracing, clock_ns=time.time_ns), resources, stop, now_us)
+
+    counter = counter_named("bpe:o200k" if settings.tokens.counter == "bpe" else "estimate")
+    providers = Providers(settings.ollama, metrics=metrics, counter=counter, clock_s=time.monotonic)
+    resources.push_async_callback(providers.close)
+    policies = Policies(settings.policy_for, client_fields=frozenset(settings.client_policy_fields))
+    changes = Changes()
+    heard = _Heard(changes)
+    conversations = Conversations(
+        ConversationLog(log, new_id=new_id, traceparent=current_traceparent),
+        policies=policies,
+        counting=Counting(counter),
+        clock_us=now_us,
+        new_id=new_id,
+        on_changed=heard,
+    )
+    board = ProgressBoard()
+    summarizer = TracedModel(providers.preferred(settings.summarizer.models), tracing)
+    reactor = Reactor(
+        conversations,
+        maker=_maker(settings, summarizer, providers.extractive(), counter, now_us),
+        telemetry=Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content),
+        limits=ReactorLimits(settings.summarizer.concurrent_passes, settings.summarizer.queue_max),
+    )
+    models = _chat_models(settings, providers, table, conversations, resources)
+    heard.listeners = (reactor.changed, lambda key, state, _: models.changed(key, state.settings))
+    return Core(
+        log=log,
+        table=table,
+        executor=executor,
+        conversations=conversations,
+        reactor=reactor,
+        changes=changes,
+        models=models,
+        policies=policies,
+        board=board,
+        summarizer=summarizer,
+        tracing=tracing,
+        metrics=metrics,
+        now_us=now_us,
+    )
+
+
+class _Heard:
+    """Hands every commit to whoever listens; the listeners are known only after what they listen to is made."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self.listeners: tuple[OnChanged, ...] = ()
+
+    def __call__(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
+        for listener in self.listeners:
+            listener(key, state, events)
+        self._changes.notify(key)
+
+
+def _open_log(
+    settings: Settings,
+    report: CommitReport,
+    resources: AsyncExitStack,
+    stop: asyncio.Event,
+    now_us: Callable[[], int],
+) -> tuple[EventLog, ConversationTable]:
+    loop = asyncio.get_running_loop()
+    if settings.log.backend == "memory":
+        memory_table = MemoryConversationTable(_view)
+        memory = MemoryEventLog(clock_us=now_us, hook=report.hook(memory_table.project))
+        resources.callback(memory.close)
+        memory.on_commit(report.committed)
+        return memory, memory_table
+
+    def fatal(error: Exception) -> None:
+        _log.critical("log.failed", error_type=type(error).__name__)
+        loop.call_soon_threadsafe(stop.set)
+
+    table = SqlConversationTable(_view)
+    log = SqliteEventLog.open(
+        settings.log.path,
+        clock_us=now_us,
+        hook=report.hook(table.project),
+        prepare=table.prepare,
+        on_fatal=fatal,
+    )
+    resources.callback(log.close)
+    log.on_commit(report.committed)
+    table.read_through(log.read)
+    for warning in log.warnings:
+        _log.warning("log.warning", code=warning.code, hint=warning.message)
+    return log, table
+
+
+def _maker(
+    settings: Settings, model: SummaryModel, extractive: SummaryModel, counter: TokenCounter, now_us: Callable[[], int]
+) -> PassMaker:
+    summarizer = settings.summarizer
+    retry = RetryPolicy(attempts_max=summarizer.retries + 1, delay_base_s=summarizer.backoff_base_ms / 1_000)
+    return PassMaker(
+        model,
+        extractive,
+        asking=AskerSettings(summarizer.temperature, summarizer.seed, retry, summarizer.deadline_s),
+        template=_template(summarizer.prompt_file),
+        window_default=settings.ollama.num_ctx,
+        surroundings=Surroundings(
+            counter, time.monotonic, now_us, asyncio.sleep, random.Random(), secrets.token_bytes(16)
+        ),
+    )
+
+
+def _template(path: Path | None) -> PromptTemplate:
+    return CHAIN_TEMPLATE if path is None else template_from_text(path.stem, path.read_text(encoding="utf-8"))
+
+
+def _chat_models(
+    settings: Settings,
+    providers: Providers,
+    table: ConversationTable,
+    conversations: Conversations,
+    resources: AsyncExitStack,
+) -> ChatModels:
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def update(key: StreamId) -> None:
+        try:
+            await conversations.execute(
+                key,
+                lambda state: ChangeSettings(models.resolved(state.settings), new_id(), conversations.now_us()),
+            )
+        except DomainError as error:
+            _log.warning("settings.not_updated", conversation_id=key.name, error_type=type(error).__name__)
+
+    def learned(model: str) -> None:
+        task = asyncio.get_running_loop().create_task(models.learned(model, update))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    lengths = ContextLengths(
+        describe=providers.context_length,
+        table=settings.tokens.context_lengths,
+        default=settings.tokens.default_context_length,
+        now_s=time.monotonic,
+        on_learned=learned,
+    )
+    resources.push_async_callback(lengths.close)
+    models = ChatModels(lengths, calibrations=table.calibrations())
+    return models
+
+
+def _labels(settings: Settings) -> MetricLabels:
+    return MetricLabels(
+        # The first names get series of their own: the model that is wanted, and what stands in for it.
+        models=tuple(dict.fromkeys((settings.summarizer.models[0], "extractive:default", *settings.summarizer.models))),
+        hosts=host_labels(settings.ollama),
+        methods=tuple(METHOD_SCOPES),
+        timed_methods=TIMED_METHODS,
+        event_types=EVENT_TYPES,
+    )
+
+
+def _view(state: Conversation) -> bytes:
+    return conversation_view(state).SerializeToString()
+
+
+def new_id() -> str:
+    """An id that nobody else has."""
+    return f"{_IDS.getrandbits(128):032x}"

@@ -1,0 +1,140 @@
+"""The sidecar's servers around its core: gRPC, HTTP, and the order in which they start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from abridged.v1 import server_info_service_pb2
+from eventlog.subscription import CommitWakeUp, Timing
+from service.api.auth import Authenticator, Grant
+from service.api.conversation_servicer import ConversationServicer, RequestLimits
+from service.api.edge import Edge, EdgeLimits
+from service.api.event_log_servicer import EventLogServicer
+from service.api.http import HttpServer, health_routes, metrics_route
+from service.api.readiness import log_checks, model_check
+from service.api.server import GrpcServer, Servicers
+from service.api.server_info_servicer import ServerFacts, ServerInfoServicer
+from service.api.validation import Validation
+from service.api.watch import Watching
+from service.bootstrap.core import Core, new_id
+from service.settings import ServerSettings, Settings
+from service.version import VERSION
+
+__all__ = ["Running", "Sidecar", "assembled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A sidecar that serves. `http_address` is empty when there is no HTTP port."""
+
+    grpc_addresses: tuple[str, ...]
+    http_address: str
+    log_id: str
+
+
+@dataclass(slots=True)
+class Sidecar:
+    """Core and servers as one: started once, stopped once."""
+
+    server: ServerSettings
+    core: Core
+    grpc: GrpcServer
+    http: HttpServer | None
+    started: asyncio.Event
+
+    async def start(self) -> Running:
+        """Take up what earlier runs left, then listen."""
+        self.core.reactor.start(await asyncio.to_thread(self.core.table.attention))
+        http_address = ""
+        if self.http is not None:
+            port = await self.http.start()
+            http_address = f"{self.server.http_listen.rpartition(':')[0]}:{port}"
+        addresses = await self.grpc.start(self.server.listen)
+        self.started.set()
+        return Running(addresses, http_address, self.core.log.log_id)
+
+    async def stop(self) -> None:
+        """Within the grace: first the calls, then the running passes; what is left is pending in the log."""
+        grace_s = self.server.shutdown_grace_s
+        began = time.monotonic()
+        await self.grpc.stop(grace_s=grace_s / 2)
+        await self.core.reactor.stop(grace_s=max(0.1, grace_s - (time.monotonic() - began)))
+        if self.http is not None:
+            await self.http.close()
+
+
+def assembled(settings: Settings, core: Core, resources: AsyncExitStack) -> Sidecar:
+    """The servers around `core`."""
+    stopping, started = asyncio.Event(), asyncio.Event()
+    edge = Edge(
+        authenticator=Authenticator(
+            Grant(g.token.get_secret_value() if g.token else "", g.namespace, frozenset(g.scopes))
+            for g in settings.server.tokens
+        ),
+        limits=EdgeLimits(settings.server.concurrent_rpcs_max, settings.server.streams_max),
+        validation=Validation(),
+        tracing=core.tracing,
+        metrics=core.metrics,
+    )
+    return Sidecar(
+        server=settings.server,
+        core=core,
+        grpc=GrpcServer(_servicers(settings, core, resources, stopping), edge, stopping=stopping),
+        http=_http(settings, core, started),
+        started=started,
+    )
+
+
+def _servicers(settings: Settings, core: Core, resources: AsyncExitStack, stopping: asyncio.Event) -> Servicers:
+    wake_up = CommitWakeUp(core.log)
+    resources.callback(wake_up.close)
+    watching = Watching(core.log, core.executor, wake_up, core.board, stopping, core.now_us, time.monotonic, Timing())
+    server = settings.server
+    return Servicers(
+        conversations=ConversationServicer(
+            conversations=core.conversations,
+            reactor=core.reactor,
+            table=core.table,
+            changes=core.changes,
+            models=core.models,
+            policies=core.policies,
+            limits=RequestLimits(server.message_bytes_max, server.batch_messages_max, server.batch_bytes_max),
+            watching=watching,
+            new_id=new_id,
+            token_key=hashlib.blake2b(core.log.log_id.encode(), digest_size=32).digest(),
+        ),
+        event_log=EventLogServicer(watching),
+        server_info=ServerInfoServicer(_facts(settings, core), core.reactor.backlog),
+    )
+
+
+def _http(settings: Settings, core: Core, started: asyncio.Event) -> HttpServer | None:
+    if not settings.server.http_listen:
+        return None
+    host, _, port = settings.server.http_listen.rpartition(":")
+    health = health_routes(
+        started=started.is_set, ready=log_checks(core.log), details={"model": model_check(core.summarizer)}
+    )
+    return HttpServer(host.strip("[]"), int(port), routes=health | metrics_route(core.metrics))
+
+
+def _facts(settings: Settings, core: Core) -> ServerFacts:
+    server = settings.server
+    return ServerFacts(
+        version=VERSION,
+        log_id=core.log.log_id,
+        models=settings.summarizer.models,
+        limits=server_info_service_pb2.Limits(
+            append_messages_max=server.batch_messages_max,
+            message_bytes_max=server.message_bytes_max,
+            append_bytes_max=server.batch_bytes_max,
+            concurrent_rpcs_max=server.concurrent_rpcs_max,
+            streams_max=server.streams_max,
+            queued_passes_max=settings.summarizer.queue_max,
+        ),
+        started_us=core.now_us(),
+    )

@@ -1,0 +1,179 @@
+"""Tokens: each carries a namespace and scopes, and conversations of different namespaces never meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from grpc_health.v1 import health_pb2
+
+from abridged.v1 import conversation_service_pb2 as api
+from abridged.v1 import event_log_service_pb2 as log
+from abridged.v1 import server_info_service_pb2 as info
+from service.api.edge import METHOD_SCOPES
+from tests.support.refusal import refused
+from tests.support.sidecar import PATIENCE_S, Sidecar, said, sidecar
+
+GRANTS = [
+    {"token": "alpha-full", "namespace": "alpha", "scopes": ["append", "read"]},
+    {"token": "alpha-read", "namespace": "alpha", "scopes": ["read"]},
+    {"token": "alpha-append", "namespace": "alpha", "scopes": ["append"]},
+    {"token": "beta-full", "namespace": "beta", "scopes": ["append", "read", "read-all"]},
+    {"token": "beta-admin", "namespace": "beta", "scopes": ["admin"]},
+]
+TOKENS = {"server.tokens": GRANTS}
+
+
+def bearer(token: str) -> list[tuple[str, str]]:
+    return [("authorization", f"Bearer {token}")]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        [],
+        bearer(""),
+        bearer("alpha"),
+        bearer("alpha-full2"),
+        [("authorization", "alpha-full")],
+        [("authorization", "Basic alpha-full")],
+        [("x-token", "alpha-full")],
+    ],
+)
+async def test_a_call_without_a_known_token_is_refused(tmp_path, metadata):
+    """And learns nothing but that."""
+    async with sidecar(tmp_path, TOKENS, metadata=metadata) as s:
+        async with refused("UNAUTHENTICATED", "UNAUTHENTICATED") as refusal:
+            await s.chat().append(said(1))
+
+        assert "alpha-full" not in refusal.text
+
+
+async def test_the_scheme_is_read_whatever_its_case(tmp_path):
+    """As HTTP has it."""
+    async with sidecar(tmp_path, TOKENS, metadata=[("authorization", "bEaReR alpha-full")]) as s:
+        assert (await s.chat().append(said(1))).message_version == 1
+
+
+async def test_health_is_open_where_tokens_are_set(tmp_path):
+    """A probe has no credential."""
+    async with sidecar(tmp_path, TOKENS) as s:
+        answer = await s.health.Check(health_pb2.HealthCheckRequest())
+
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_without_tokens_everybody_is_in_one_namespace(tmp_path):
+    """The first day on a laptop needs no credential."""
+    async with sidecar(tmp_path) as s:
+        assert (await s.info.GetServerInfo(info.GetServerInfoRequest())).namespace == "default"
+
+
+async def test_another_namespaces_conversation_is_not_found_by_any_method(tmp_path):
+    """Not forbidden, which would say that it exists: as if it were not there."""
+    async with sidecar(tmp_path, TOKENS) as s:
+        s.metadata = bearer("alpha-full")
+        chat = s.chat("shared-name")
+        await chat.talk(14, wait_s=PATIENCE_S)
+        pass_id, summary_id = (await chat.passes())[0].id, (await chat.summaries())[0].id
+        s.metadata = bearer("beta-admin")
+
+        for call in _calls_about("shared-name", pass_id, summary_id):
+            async with refused("NOT_FOUND", "CONVERSATION_NOT_FOUND") as refusal:
+                await call(s)
+            assert refusal.resource == ("conversation", "shared-name")
+        listed = await s.conversations.ListConversations(api.ListConversationsRequest(), metadata=s.metadata)
+        assert list(listed.conversations) == []
+
+
+def _calls_about(conversation_id: str, pass_id: str, summary_id: str) -> list[Any]:
+    requests = {
+        "GetContext": api.GetContextRequest(),
+        "GetConversation": api.GetConversationRequest(),
+        "UpdateConversation": api.UpdateConversationRequest(update_mask={"paths": ["title"]}),
+        "ReportUsage": api.ReportUsageRequest(message_version=1, prompt_tokens=1),
+        "SummarizeConversation": api.SummarizeConversationRequest(),
+        "GetSummarization": api.GetSummarizationRequest(summarization_id=pass_id),
+        "ListSummarizations": api.ListSummarizationsRequest(),
+        "ListSummaries": api.ListSummariesRequest(),
+        "GetSummary": api.GetSummaryRequest(summary_id=summary_id),
+        "WatchConversation": api.WatchConversationRequest(),
+    }
+
+    def caller(method: str, request: Any) -> Any:
+        async def call(s: Sidecar) -> None:
+            request.conversation_id = conversation_id
+            answering = getattr(s.conversations, method)(request, timeout=PATIENCE_S, metadata=s.metadata)
+            if method == "WatchConversation":
+                async for _ in answering:
+                    pass
+            else:
+                await answering
+
+        return call
+
+    return [caller(method, request) for method, request in requests.items()]
+
+
+async def test_the_same_name_in_two_namespaces_is_two_conversations(tmp_path):
+    """Also for message ids and request ids."""
+    async with sidecar(tmp_path, TOKENS) as s:
+        for token in ("alpha-full", "beta-full"):
+            s.metadata = bearer(token)
+            answer = await s.chat().append(said(1, f"said by {token}"), request_id="r")
+            assert answer.message_version == 1
+        s.metadata = bearer("alpha-full")
+        assert (await s.chat().context()).messages[0].message.content == "said by alpha-full"
+
+
+async def test_a_page_token_of_one_namespace_is_refused_in_another(tmp_path):
+    """Tokens are bound to who asked."""
+    async with sidecar(tmp_path, TOKENS) as s:
+        for token in ("alpha-full", "beta-full"):
+            s.metadata = bearer(token)
+            await s.chat("c1").append(said(1))
+            await s.chat("c2").append(said(1))
+        page = await s.conversations.ListConversations(
+            api.ListConversationsRequest(page_size=1), metadata=bearer("alpha-full")
+        )
+
+        async with refused("INVALID_ARGUMENT", "INVALID_PAGE_TOKEN"):
+            await s.conversations.ListConversations(
+                api.ListConversationsRequest(page_size=1, page_token=page.next_page_token), metadata=bearer("beta-full")
+            )
+
+
+@pytest.mark.parametrize(("token", "missing"), [("alpha-read", "append"), ("alpha-append", "read")])
+async def test_every_method_asks_for_its_scope(tmp_path, token, missing):
+    """By the table, method by method; the missing scope is named."""
+    async with sidecar(tmp_path, TOKENS) as s:
+        for method, scope in METHOD_SCOPES.items():
+            if scope != missing:
+                continue
+            stream = s.channel.unary_stream(f"/{method}")
+            async with refused("PERMISSION_DENIED", "PERMISSION_DENIED") as refusal:
+                async for _ in stream(b"", timeout=PATIENCE_S, metadata=bearer(token)):
+                    pass
+            assert refusal.metadata == {"scope": missing}
+
+
+async def test_admin_has_every_scope(tmp_path):
+    """Of its own namespace."""
+    async with sidecar(tmp_path, TOKENS, metadata=bearer("beta-admin")) as s:
+        await s.chat().append(said(1))
+
+        events = await s.event_log.ReadEvents(log.ReadEventsRequest(), metadata=s.metadata)
+
+        assert len(events.events) == 2
+
+
+async def test_every_method_of_the_contract_has_a_scope(tmp_path):
+    """A method without a row would be open to every token."""
+    from service.api.server import SERVICES
+    from google.protobuf import descriptor_pool
+
+    pool = descriptor_pool.Default()
+    methods = {
+        f"{name}/{method.name}" for name in SERVICES for method in pool.FindServiceByName(name).methods
+    }
+    assert methods == set(METHOD_SCOPES)

@@ -1,0 +1,155 @@
+"""Lists are paged: every item once, whatever is written meanwhile, and a token serves the list that it is of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from abridged.v1 import conversation_service_pb2 as api
+from tests.support.answers import hanging
+from tests.support.ollama_server import FakeOllama
+from tests.support.refusal import refused
+from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, on_ollama, said, sidecar
+
+
+async def listed(s: Sidecar, size: int, **query: Any) -> list[list[str]]:
+    """The ids of all conversations, page by page."""
+    pages: list[list[str]] = []
+    token = ""
+    while True:
+        request = api.ListConversationsRequest(page_size=size, page_token=token, **query)
+        page = await s.conversations.ListConversations(request)
+        pages.append([c.id for c in page.conversations])
+        token = page.next_page_token
+        if not token:
+            return pages
+
+
+async def with_passes(s: Sidecar, count: int) -> Chat:
+    chat = s.chat(context_length=100_000, policy={"min_range_tokens": 1})
+    for _ in range(count):
+        await chat.talk(10, tokens=200)
+        await chat.summarize()
+    return chat
+
+
+async def test_conversations_come_in_pages_of_the_size_that_is_asked_for(tmp_path):
+    """Filters hold on every page."""
+    async with sidecar(tmp_path) as s:
+        for number in range(7):
+            await s.chat(f"c{number}", labels={"odd": str(number % 2)}).append(said(1))
+
+        assert await listed(s, 3) == [["c6", "c5", "c4"], ["c3", "c2", "c1"], ["c0"]]
+        assert await listed(s, 7) == [["c6", "c5", "c4", "c3", "c2", "c1", "c0"]]
+        assert await listed(s, 2, labels={"odd": "1"}) == [["c5", "c3"], ["c1"]]
+
+
+async def test_a_conversation_that_changes_meanwhile_hides_none_of_the_others(tmp_path):
+    """It moves to the front, and the pages that are left are as they were."""
+    async with sidecar(tmp_path) as s:
+        for number in range(4):
+            await s.chat(f"c{number}").append(said(1))
+        first = await s.conversations.ListConversations(api.ListConversationsRequest(page_size=2))
+
+        await s.chat("c3").append(said(2))
+        rest = await s.conversations.ListConversations(
+            api.ListConversationsRequest(page_size=2, page_token=first.next_page_token)
+        )
+
+        assert [c.id for c in rest.conversations] == ["c1", "c0"]
+
+
+async def test_records_and_passes_are_paged_newest_first(tmp_path):
+    """Every one once."""
+    async with sidecar(tmp_path) as s:
+        chat = await with_passes(s, 5)
+        records, passes = await chat.summaries(), await chat.passes()
+
+        paged_records: list[str] = []
+        token = ""
+        for _ in range(3):
+            page = await s.conversations.ListSummaries(
+                api.ListSummariesRequest(conversation_id="c1", page_size=2, page_token=token)
+            )
+            assert len(page.summaries) <= 2
+            paged_records += [r.id for r in page.summaries]
+            token = page.next_page_token
+        assert token == ""
+        assert paged_records == [r.id for r in records]
+
+        paged_passes: list[str] = []
+        for _ in range(3):
+            answer = await s.conversations.ListSummarizations(
+                api.ListSummarizationsRequest(conversation_id="c1", page_size=2, page_token=token)
+            )
+            paged_passes += [p.id for p in answer.summarizations]
+            token = answer.next_page_token
+        assert paged_passes == [p.id for p in passes]
+        assert len(passes) == 5
+
+
+async def test_a_pending_pass_is_one_of_its_page(tmp_path):
+    """A page never has more than was asked for."""
+    async with FakeOllama(responder=hanging()) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        chat = s.chat()
+        await chat.talk(14)
+
+        page = await s.conversations.ListSummarizations(
+            api.ListSummarizationsRequest(conversation_id="c1", page_size=1)
+        )
+
+        assert [p.id for p in page.summarizations] == [(await chat.state()).pending_summarization_id]
+        assert page.next_page_token == ""
+
+
+@pytest.mark.parametrize("token", ["x", "AAAA", "A" * 40, "ünïcode", "*" * 64])
+async def test_a_token_that_is_not_ours_is_refused(tmp_path, token):
+    """Of every list."""
+    async with sidecar(tmp_path) as s:
+        await s.chat().append(said(1))
+        requests = {
+            "ListConversations": api.ListConversationsRequest(page_token=token),
+            "ListSummaries": api.ListSummariesRequest(conversation_id="c1", page_token=token),
+            "ListSummarizations": api.ListSummarizationsRequest(conversation_id="c1", page_token=token),
+        }
+        for method, request in requests.items():
+            async with refused("INVALID_ARGUMENT", "INVALID_PAGE_TOKEN") as refusal:
+                await getattr(s.conversations, method)(request, timeout=PATIENCE_S)
+            assert list(refusal.fields) == ["page_token"]
+
+
+async def test_a_token_of_another_list_or_filter_is_refused(tmp_path):
+    """It would skip what the reader has not seen."""
+    async with sidecar(tmp_path) as s:
+        chat = await with_passes(s, 2)
+        await s.chat("c2").append(said(1))
+        records = await s.conversations.ListSummaries(api.ListSummariesRequest(conversation_id=chat.id, page_size=1))
+        token = records.next_page_token
+        assert token
+
+        for method, request in (
+            ("ListSummarizations", api.ListSummarizationsRequest(conversation_id="c1", page_token=token)),
+            ("ListSummaries", api.ListSummariesRequest(conversation_id="c2", page_token=token)),
+            ("ListConversations", api.ListConversationsRequest(page_token=token)),
+        ):
+            async with refused("INVALID_ARGUMENT", "INVALID_PAGE_TOKEN"):
+                await getattr(s.conversations, method)(request)
+        plain = await s.conversations.ListConversations(api.ListConversationsRequest(page_size=1))
+        async with refused("INVALID_ARGUMENT", "INVALID_PAGE_TOKEN"):
+            await s.conversations.ListConversations(
+                api.ListConversationsRequest(page_size=1, min_ratio=0.1, page_token=plain.next_page_token)
+            )
+
+
+async def test_a_token_serves_after_a_restart(tmp_path):
+    """A reader does not notice."""
+    async with sidecar(tmp_path) as s:
+        for number in range(3):
+            await s.chat(f"c{number}").append(said(1))
+        token = (await s.conversations.ListConversations(api.ListConversationsRequest(page_size=1))).next_page_token
+
+    async with sidecar(tmp_path) as s:
+        page = await s.conversations.ListConversations(api.ListConversationsRequest(page_size=1, page_token=token))
+
+        assert [c.id for c in page.conversations] == ["c1"]

@@ -1,0 +1,141 @@
+"""ServerInfoService, health and reflection: what a client can find out, and when the sidecar is idle."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from abridged.v1 import server_info_service_pb2 as info
+from service.version import VERSION
+from tests.support.answers import gated
+from tests.support.ollama_server import FakeOllama
+from tests.support.refusal import refused
+from tests.support.sidecar import PATIENCE_S, duration, on_ollama, sidecar
+
+SERVICES = {
+    "abridged.v1.ConversationService",
+    "abridged.v1.EventLogService",
+    "abridged.v1.ServerInfoService",
+    "grpc.health.v1.Health",
+    "grpc.reflection.v1alpha.ServerReflection",
+}
+
+
+async def test_the_server_tells_version_capabilities_and_limits(tmp_path):
+    """What is not among the capabilities is not half there: the later profiles are absent."""
+    settings = {"server.batch_messages_max": 7, "server.streams_max": 9, "summarizer.queue_max": 11}
+    async with sidecar(tmp_path, settings) as s:
+        answer = await s.info.GetServerInfo(info.GetServerInfoRequest())
+
+        assert answer.version == VERSION
+        assert answer.log_id == s.running.log_id
+        assert answer.namespace == "default"
+        assert list(answer.summarizer_models) == ["scripted:default"]
+        assert (answer.limits.append_messages_max, answer.limits.streams_max) == (7, 9)
+        assert answer.limits.queued_passes_max == 11
+        assert "profile.chain" in answer.capabilities
+        assert not {"profile.rolling", "profile.episodes", "search", "pins"} & set(answer.capabilities)
+        assert answer.start_time.seconds > 0
+
+
+async def test_wait_idle_returns_when_the_last_pass_has_ended(tmp_path):
+    """For tests and for draining."""
+    gate = asyncio.Event()
+    async with FakeOllama(responder=gated(gate)) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        await s.chat("a").talk(14)
+        await s.chat("b").talk(14)
+        waiting = asyncio.ensure_future(s.info.WaitIdle(info.WaitIdleRequest(), timeout=PATIENCE_S))
+        await ollama.until(lambda o: bool(o.asked()))
+        assert not waiting.done()
+
+        gate.set()
+
+        assert (await waiting) == info.WaitIdleResponse(idle=True)
+        assert [(await s.chat(name).context()).compacted for name in "ab"] == [True, True]
+
+
+async def test_wait_idle_gives_up_with_its_timeout_and_says_how_many_wait(tmp_path):
+    """A timeout of zero only asks."""
+    async with FakeOllama(responder=gated(asyncio.Event())) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        await s.chat().talk(14)
+
+        asked = await s.info.WaitIdle(info.WaitIdleRequest(timeout=duration(0)))
+        waited = await s.info.WaitIdle(info.WaitIdleRequest(timeout=duration(0.1)))
+        bounded = await s.info.WaitIdle(info.WaitIdleRequest(), timeout=0.3)
+
+        assert asked == waited == bounded == info.WaitIdleResponse(idle=False, pending=1)
+
+
+@pytest.mark.parametrize("service", ["", "abridged.v1.ConversationService", "abridged.v1.EventLogService"])
+async def test_health_says_serving_for_every_service(tmp_path, service):
+    """As gRPC's own health protocol has it."""
+    async with sidecar(tmp_path) as s:
+        answer = await s.health.Check(health_pb2.HealthCheckRequest(service=service))
+
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_health_says_not_serving_before_the_sidecar_stops(tmp_path):
+    """A load balancer hears of it by its watch while calls are still answered."""
+    async with sidecar(tmp_path) as s:
+        watch = s.health.Watch(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+
+        stopping = asyncio.ensure_future(s.stop())
+
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        watch.cancel()
+        await stopping
+
+
+async def test_health_is_answered_under_any_load(tmp_path):
+    """A full sidecar is not a dead one: it must not be restarted for being busy."""
+    async with FakeOllama(responder=gated(asyncio.Event())) as ollama:
+        settings = on_ollama(ollama) | {"server.concurrent_rpcs_max": 1}
+        async with sidecar(tmp_path, settings) as s:
+            await s.chat().talk(14)
+            busy = asyncio.ensure_future(s.info.WaitIdle(info.WaitIdleRequest(), timeout=PATIENCE_S))
+            async with refused("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS"):
+                while True:
+                    await s.info.GetServerInfo(info.GetServerInfoRequest())
+
+            answers = await asyncio.gather(*(s.health.Check(health_pb2.HealthCheckRequest()) for _ in range(20)))
+
+            assert {a.status for a in answers} == {health_pb2.HealthCheckResponse.SERVING}
+            busy.cancel()
+
+
+async def test_reflection_lists_the_services_and_their_methods(tmp_path):
+    """A generic client needs no files of ours."""
+    async with sidecar(tmp_path) as s:
+        stub = reflection_pb2_grpc.ServerReflectionStub(s.channel)
+        requests = [
+            reflection_pb2.ServerReflectionRequest(list_services=""),
+            reflection_pb2.ServerReflectionRequest(file_containing_symbol="abridged.v1.ConversationService"),
+        ]
+
+        listed, described = [answer async for answer in stub.ServerReflectionInfo(iter(requests), timeout=PATIENCE_S)]
+
+        assert {service.name for service in listed.list_services_response.service} == SERVICES
+        files = [FileDescriptorProto.FromString(f) for f in described.file_descriptor_response.file_descriptor_proto]
+        methods = {m.name for f in files for service in f.service for m in service.method}
+        assert "AppendMessages" in methods
+
+
+async def test_reflection_takes_a_token_where_tokens_are_set(tmp_path):
+    """Only health is open to everybody."""
+    grants = [{"token": "secret-1", "namespace": "one", "scopes": ["read"]}]
+    async with sidecar(tmp_path, {"server.tokens": grants}) as s:
+        stub = reflection_pb2_grpc.ServerReflectionStub(s.channel)
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+
+        async with refused("UNAUTHENTICATED", "UNAUTHENTICATED"):
+            async for _ in stub.ServerReflectionInfo(iter([request]), timeout=PATIENCE_S):
+                pass
+
+        known = stub.ServerReflectionInfo(iter([request]), metadata=[("authorization", "Bearer secret-1")])
+        assert len([answer async for answer in known]) == 1
