@@ -1,8 +1,8 @@
 """One writer thread: while it commits one group, the queue for the next one fills.
 
 A lone caller never waits: its append is a group of its own. Only when a group held several appends is the next one
-held back until GATHER_S after the start of that group, which a slow flush has used up anyway; on a fast disk it makes
-fewer, larger groups, and an event costs half as much. The queue is bounded, and everything posted is answered once.
+held back, until as many wait again or GATHER_S have passed: a commit costs nearly the same whatever its size, so fewer
+and larger ones serve more callers sooner. The queue is bounded, and everything posted is answered once.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ QUEUE_EVENTS_MAX = 20_000
 QUEUE_BYTES_MAX = 64 << 20
 """What may wait at most. Past it, appends are refused as LogUnavailable."""
 
-GATHER_S = 0.002
-"""Least time between the starts of two groups under concurrent load; measured in docs/adr/0003."""
+GATHER_S = 0.008
+"""Longest time between the end of a group and the start of the next one when callers wait for it; measured in
+docs/performance.md."""
 
 IDLE_AFTER_S = 5.0
 
@@ -70,7 +71,9 @@ class GroupCommit:
         self._queued_events = 0
         self._queued_bytes = 0
         self._waiting = False
-        self._not_before = 0.0
+        self._last_appends = 0
+        self._gather_until = 0.0
+        self._wanted = 1
         self._refusal: Callable[[], Exception] | None = None
         self._thread = threading.Thread(target=self._run, name="eventlog-writer", daemon=True)
         self._thread.start()
@@ -87,7 +90,7 @@ class GroupCommit:
                 self._queue.append(_Posted(append, size, ticket, mailbox))
                 self._queued_events += len(append.events)
                 self._queued_bytes += size
-                if self._waiting:
+                if self._waiting and self._enough():
                     self._changed.notify()
         if refusal is not None:
             mailbox.deliver([(ticket, refusal)])
@@ -110,6 +113,7 @@ class GroupCommit:
         try:
             while group := self._take():
                 self._answer(group, self._commit([posted.append for posted in group]))
+                self._gather_until = time.monotonic() + self._gather_s
                 group = []
                 self._after()
         except Exception as error:  # noqa: BLE001 - supervision: a bug must stop the log loudly, never hang callers
@@ -136,10 +140,22 @@ class GroupCommit:
             return self._cut()
 
     def _gather(self) -> None:
-        """Hold the next group back while the last one showed that more are on their way."""
-        pause_s = self._not_before - time.monotonic()
-        if pause_s > 0 and self._refusal is None and self._queued_events < GROUP_EVENTS_MAX:
+        """Hold the group back until as many wait as the last one had: those have been answered and will come again."""
+        if self._last_appends < 2:
+            return
+        self._wanted = self._last_appends
+        while (pause_s := self._gather_until - time.monotonic()) > 0 and not self._enough() and self._refusal is None:
+            self._waiting = True
             self._changed.wait(pause_s)
+            self._waiting = False
+        self._wanted = 1
+
+    def _enough(self) -> bool:
+        return (
+            len(self._queue) >= self._wanted
+            or self._queued_events >= GROUP_EVENTS_MAX
+            or self._queued_bytes >= GROUP_BYTES_MAX
+        )
 
     def _cut(self) -> list[_Posted]:
         group: list[_Posted] = []
@@ -153,7 +169,7 @@ class GroupCommit:
             group.append(self._queue.popleft())
             self._queued_events -= len(first.append.events)
             self._queued_bytes -= first.size
-        self._not_before = time.monotonic() + self._gather_s if len(group) > 1 else 0.0
+        self._last_appends = len(group)
         return group
 
     def _answer(self, group: Sequence[_Posted], outcomes: Sequence[Outcome]) -> None:

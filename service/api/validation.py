@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from google.protobuf.message import Message
 from protovalidate import Validator
 
-from abridged.v1.conversation_service_pb2 import AppendMessagesRequest
 from service.api.errors import InvalidRequest
-from service.api.plain_append import is_plain_append
 
 __all__ = ["Validation"]
 
@@ -22,8 +21,6 @@ class Validation:
 
     def check(self, request: Message) -> None:
         """Raise InvalidRequest that names every field which breaks a rule."""
-        if isinstance(request, AppendMessagesRequest) and is_plain_append(request):
-            return
         violations = self._validator.collect_violations(request)
         if violations:
             raise InvalidRequest(tuple((_path(v.proto), v.proto.message or v.proto.rule_id) for v in violations))
@@ -36,6 +33,6 @@ def _path(violation: Any) -> str:
     parts: list[str] = []
     for element in violation.field.elements:
         subscript = element.subscript
-        suffix = "" if subscript is None else f"[{subscript.value}]"
+        suffix = "" if subscript is None else f"[{json.dumps(subscript.value, ensure_ascii=False)}]"
         parts.append(f"{element.field_name}{suffix}")
     return ".".join(parts)

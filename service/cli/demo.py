@@ -47,10 +47,9 @@ def demo(invocation: Invocation) -> None:
         click.echo(says)
         try:
             with explained():
-                run(_until_terminated(settings))
-        except KeyboardInterrupt:
-            # How a person ends it, and no failure.
-            click.echo()
+                run(_play(settings))
+        except asyncio.CancelledError as error:
+            raise click.Abort from error
 
 
 def bundled_conversation() -> FileChat:
@@ -96,11 +95,12 @@ async def _summarizer(settings: Settings) -> tuple[dict[str, Any], str]:
     )
 
 
-async def _until_terminated(settings: Settings) -> None:
-    """Play, and end in order when the process is told to: the temporary folder must not stay."""
+async def _play(settings: Settings) -> None:
+    """Play, and stay where somebody watches. SIGTERM ends it in order too: the temporary folder must not stay."""
+    loop = asyncio.get_running_loop()
     playing = asyncio.current_task()
     assert playing is not None, "this runs as a task"
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, playing.cancel)
+    loop.add_signal_handler(signal.SIGTERM, playing.cancel)
     # Loads everything that serves.
     from service.cli.demo_show import show
     from service.cli.own_sidecar import own_sidecar
@@ -115,5 +115,8 @@ async def _until_terminated(settings: Settings) -> None:
             pause_s=PAUSE_S if interactive else 0.0,
         )
         if interactive:
+            stop = asyncio.Event()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, stop.set)
             click.echo("\nThe sidecar stays until Ctrl-C.")
-            await asyncio.Event().wait()
+            await stop.wait()

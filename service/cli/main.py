@@ -22,6 +22,12 @@ def _append() -> click.Command:
     return append
 
 
+def _bench() -> click.Command:
+    from service.cli.bench import bench
+
+    return bench
+
+
 def _chat() -> click.Command:
     from service.cli.chat import chat
 
@@ -80,6 +86,7 @@ COMMANDS: Mapping[str, Callable[[], click.Command]] = {
     "summaries": _summaries,
     "doctor": _doctor,
     "config": _config,
+    "bench": _bench,
 }
 """In the order in which a newcomer needs them."""
 

@@ -25,8 +25,8 @@ IRREDUCIBLE = "IRREDUCIBLE"
 class Playing:
     """How a file is played.
 
-    `wait_s` is how long an append waits for the pass that it triggers. `settle` forces a pass where a chat ends over its
-    trigger before the next one is due: no message will come to make it due.
+    `wait_s` is how long an append waits for the pass that it triggers. `settle` forces a pass where a chat ends over
+    its trigger before the next one is due: no message will come to make it due.
     """
 
     settings: ConversationSettings

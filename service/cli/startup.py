@@ -39,6 +39,9 @@ def explained() -> Iterator[None]:
             str(error), hint="set server.listen to another address, or stop who listens there"
         ) from error
     except OSError as error:
-        raise CommandFailed(
-            f"cannot start: {error.strerror or error}", hint="check server.http_listen and log.path"
-        ) from error
+        raise CommandFailed(_of_system(error), hint="check server.http_listen and log.path") from error
+
+
+def _of_system(error: OSError) -> str:
+    place = f": {error.filename}" if error.filename else ""
+    return f"cannot start: {error.strerror or error}{place}"

@@ -261,7 +261,8 @@ def _message_appended(state: Conversation, event: MessageAppended, at_us: int) -
 
 def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -> Conversation:
     record, plan = event.record, state.pending
-    assert plan is not None and plan.pass_id == event.pass_id, "a completed pass was pending"
+    assert plan is not None, "a completed pass was pending"
+    assert plan.pass_id == event.pass_id, "the completed pass was the pending one"
     left = tuple(m for m in state.window if not _covers(record.covered, m.number))
     state = state._replace(
         window=Sequence(left),
@@ -288,7 +289,8 @@ def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -
 
 
 def _failed(state: Conversation, event: SummarizationFailed, at_us: int) -> Conversation:
-    assert state.pending is not None and state.pending.pass_id == event.pass_id, "a failed pass was pending"
+    assert state.pending is not None, "a failed pass was pending"
+    assert state.pending.pass_id == event.pass_id, "the failed pass was the pending one"
     ended = EndedPass(
         state.pending,
         state.pending_since_us,
@@ -307,7 +309,8 @@ def _skipped(state: Conversation, event: SummarizationSkipped, at_us: int) -> Co
         state = state._replace(depth_limit_said=True)
     if not event.pass_id:
         return state
-    assert state.pending is not None and state.pending.pass_id == event.pass_id, "a skipped pass was pending"
+    assert state.pending is not None, "a skipped pass was pending"
+    assert state.pending.pass_id == event.pass_id, "the skipped pass was the pending one"
     ended = EndedPass(state.pending, state.pending_since_us, at_us, event.attempts, skip_reason=event.reason)
     return _waiting(_ended(state, ended), event.wait_messages, event.wait_until_us)
 

@@ -100,7 +100,8 @@ class PassPlan:
     """What a pass does, fixed when it is requested.
 
     `covered` leaves the window; `source` is read (more than `covered` on a rebase). `base_id` is the record that the
-    new one continues, empty for a first record and a full rebase. `replaces_id` is the record whose place a remake takes.
+    new one continues, empty for a first record and a full rebase. `replaces_id` is the record whose place a remake
+    takes.
     """
 
     pass_id: str

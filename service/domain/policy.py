@@ -133,7 +133,7 @@ def validated(policy: Policy) -> Policy:
     """The same policy, or InvalidPolicy naming the first field that cannot work whatever the data."""
     p = policy
     _require(0 < p.trigger_token_ratio <= 1, "trigger_token_ratio", "must lie in (0, 1]")
-    _require(0 < p.reset_token_ratio, "reset_token_ratio", "must be positive")
+    _require(p.reset_token_ratio > 0, "reset_token_ratio", "must be positive")
     _require(p.reset_token_ratio < p.trigger_token_ratio, "reset_token_ratio", "must be below trigger_token_ratio")
     _require(
         p.emergency_token_ratio >= p.trigger_token_ratio,

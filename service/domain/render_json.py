@@ -7,11 +7,12 @@ that holds for what is rendered here; a call or a result that is left over is qu
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NoReturn
 
 from service.domain.message import Message, Role
 from service.domain.render import quoted_calls, quoted_result
@@ -179,12 +180,17 @@ def _anthropic_blocks(m: Message) -> list[dict[str, Any]]:
 def _arguments(text: str) -> Any:
     """Arguments as the object that they are; text that is no JSON object is handed on under one key."""
     try:
-        parsed = json.loads(text, parse_constant=_refused)
+        parsed = json.loads(text, parse_constant=_refused, parse_float=_finite)
     except (ValueError, RecursionError):
         parsed = None
     return parsed if isinstance(parsed, dict) else {"arguments": text}
 
 
-def _refused(constant: str) -> Any:
-    """NaN and the infinities are no JSON, though Python reads them."""
+def _refused(constant: str) -> NoReturn:
+    """NaN and the infinities are no JSON, though Python reads them, and makes them of numbers that are too large."""
     raise ValueError(constant)
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    return value if math.isfinite(value) else _refused(number)

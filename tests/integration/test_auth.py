@@ -173,7 +173,5 @@ async def test_every_method_of_the_contract_has_a_scope(tmp_path):
     from google.protobuf import descriptor_pool
 
     pool = descriptor_pool.Default()
-    methods = {
-        f"{name}/{method.name}" for name in SERVICES for method in pool.FindServiceByName(name).methods
-    }
+    methods = {f"{name}/{method.name}" for name in SERVICES for method in pool.FindServiceByName(name).methods}
     assert methods == set(METHOD_SCOPES)

@@ -92,7 +92,9 @@ async def test_a_models_description_arrives_without_anybody_waiting(tmp_path):
         chat = s.chat(model="qwen2.5:3b", context_length=0)
 
         await chat.append(said(1))
-        watch = s.conversations.WatchConversation(api.WatchConversationRequest(conversation_id="c1"), timeout=PATIENCE_S)
+        watch = s.conversations.WatchConversation(
+            api.WatchConversationRequest(conversation_id="c1"), timeout=PATIENCE_S
+        )
         async for item in watch:
             if item.event.type == "SettingsChanged":
                 break
@@ -144,9 +146,7 @@ async def test_passes_and_records_can_be_asked_for_one_by_one(tmp_path):
         one = await s.conversations.GetSummarization(
             api.GetSummarizationRequest(conversation_id="c1", summarization_id=passes[0].id)
         )
-        parent = await s.conversations.GetSummary(
-            api.GetSummaryRequest(conversation_id="c1", summary_id=records[1].id)
-        )
+        parent = await s.conversations.GetSummary(api.GetSummaryRequest(conversation_id="c1", summary_id=records[1].id))
 
         assert one.summarization == passes[0]
         assert parent.summary == records[1]

@@ -111,7 +111,9 @@ async def test_a_watcher_hears_of_a_failed_pass(tmp_path):
 
         # Two sources, each in its order: the log's events and the facts between them.
         heard = {"SummarizationFailed", api.PASS_STAGE_FAILED}
-        await until(stream, lambda item: not heard.difference_update({item.event.type, item.progress.stage}) and not heard)
+        await until(
+            stream, lambda item: not heard.difference_update({item.event.type, item.progress.stage}) and not heard
+        )
         stream.cancel()
 
 

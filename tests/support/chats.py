@@ -30,7 +30,9 @@ __all__ = [
     "complete",
     "completed",
     "fail",
+    "live_in",
     "only_plan",
+    "pending_in",
     "ranges",
     "record_for",
     "result",
@@ -98,6 +100,18 @@ def ranges(*bounds: tuple[int, int]) -> tuple[MessageRange, ...]:
     return tuple(MessageRange(first, last) for first, last in bounds)
 
 
+def pending_in(state: Conversation) -> PassPlan:
+    """The plan of the pending pass."""
+    assert state.pending is not None
+    return state.pending
+
+
+def live_in(state: Conversation) -> SummaryRecord:
+    """The live record."""
+    assert state.live is not None
+    return state.live
+
+
 def record_for(plan: PassPlan, *, tokens: int = 50, record_id: str = "", summary: str = "A summary.") -> SummaryRecord:
     """A record that is made as `plan` says."""
     return SummaryRecord(
@@ -134,13 +148,11 @@ def complete(
     source: TokenSource = TokenSource.CALLER,
 ) -> CompletePass:
     """The command that ends the pending pass of `state` with a record of `tokens`."""
-    plan = state.pending
-    assert plan is not None
+    plan = pending_in(state)
     next_id = f"{plan.pass_id}+"
     return CompletePass(plan.pass_id, record_for(plan, tokens=tokens), source, fallback, next_id, now_us)
 
 
 def fail(state: Conversation, *, now_us: int = 0, error_class: ErrorClass = ErrorClass.TRANSPORT) -> FailPass:
     """The command that ends the pending pass of `state` without a record."""
-    assert state.pending is not None
-    return FailPass(state.pending.pass_id, error_class, attempts=1, retryable=True, now_us=now_us)
+    return FailPass(pending_in(state).pass_id, error_class, attempts=1, retryable=True, now_us=now_us)

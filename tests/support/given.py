@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from service.domain.conversation import Conversation, fold
 from service.domain.decide import Command, decide
 from service.domain.errors import DomainError
-from service.domain.events import Event
+from service.domain.events import Event, SkipReason, SummarizationSkipped
 from service.domain.policy import Policy
 
 __all__ = ["Given", "Outcome", "given"]
@@ -25,6 +25,11 @@ class Outcome:
     def after(self) -> Conversation:
         """The state behind the events."""
         return fold([(event, 0) for event in self.events], self.before)
+
+    @property
+    def skipped(self) -> list[SkipReason]:
+        """Why passes were skipped."""
+        return [event.reason for event in self.events if isinstance(event, SummarizationSkipped)]
 
     def then(self, *expected: Event) -> Conversation:
         """Exactly these events happened; answers the state behind them."""

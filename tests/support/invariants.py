@@ -60,7 +60,7 @@ def one_pass_at_a_time(step: Step) -> None:
 
 
 def two_passes_a_trigger(step: Step) -> None:
-    """A follow-up comes right after the record that it follows, and nothing follows it but what newer messages cause."""
+    """A follow-up comes right after the record that it follows; behind it comes only what newer messages cause."""
     ended = step.before.pending
     for previous, event in zip((None, *step.events), step.events, strict=False):
         if not isinstance(event, SummarizationRequested):

@@ -229,6 +229,7 @@ async def sidecar(
     environ: Mapping[str, str] | None = None,
     now_us: Callable[[], int] | None = None,
     metadata: Sequence[tuple[str, str]] = (),
+    log_content: bool = False,
 ) -> AsyncIterator[Sidecar]:
     """Serve the log in `folder` with the scripted model, or as `settings` (by their dotted names) say."""
     flags = {
@@ -241,7 +242,7 @@ async def sidecar(
         **(settings or {}),
     }
     lines = io.StringIO()
-    undo_logs = configure_logs(LogSettings(level="debug", style="json"), lines)
+    undo_logs = configure_logs(LogSettings(level="debug", style="json", content=log_content), lines)
     stop = asyncio.Event()
     ready: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(

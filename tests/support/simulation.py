@@ -5,7 +5,7 @@ A seed is a chat: policy, context length, messages, failures and waits all come 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -112,7 +112,8 @@ class SimulatedChat:
             return self._append()
         if state.pending is not None and rng.random() < 0.75:
             return self._end_of_pass()
-        return rng.choice([self._change, self._report, self._force, self._remake])()
+        others: list[Callable[[], Command]] = [self._change, self._report, self._force, self._remake]
+        return rng.choice(others)()
 
     def _end_of_pass(self) -> Command:
         plan, rng = self.state.pending, self._rng

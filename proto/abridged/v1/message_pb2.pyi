@@ -114,7 +114,9 @@ Global___Attachment: _TypeAlias = Attachment  # noqa: Y015
 
 @_typing.final
 class Message(_message.Message):
-    """Message is one chat message."""
+    """Message is one chat message. Only an assistant message makes tool calls; a tool message, and no other, names the call
+    that it answers.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -45,61 +45,11 @@ IGNORE_IF_ZERO_VALUE: Ignore.ValueType  # 1
 Global___Ignore: _TypeAlias = Ignore  # noqa: Y015
 
 @_typing.final
-class Rule(_message.Message):
-    """Rule is an expression in CEL that must be true."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ID_FIELD_NUMBER: _builtins.int
-    MESSAGE_FIELD_NUMBER: _builtins.int
-    EXPRESSION_FIELD_NUMBER: _builtins.int
-    id: _builtins.str
-    message: _builtins.str
-    expression: _builtins.str
-    def __init__(
-        self,
-        *,
-        id: _builtins.str | None = ...,
-        message: _builtins.str | None = ...,
-        expression: _builtins.str | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["expression", b"expression", "id", b"id", "message", b"message"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expression", b"expression", "id", b"id", "message", b"message"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Rule: _TypeAlias = Rule  # noqa: Y015
-
-@_typing.final
-class MessageRules(_message.Message):
-    """MessageRules are the rules of a message."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    CEL_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def cel(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rule]: ...
-    def __init__(
-        self,
-        *,
-        cel: _abc.Iterable[Global___Rule] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cel", b"cel"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___MessageRules: _TypeAlias = MessageRules  # noqa: Y015
-
-@_typing.final
 class FieldRules(_message.Message):
     """FieldRules are the rules of a field, by its type."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    CEL_FIELD_NUMBER: _builtins.int
     REQUIRED_FIELD_NUMBER: _builtins.int
     IGNORE_FIELD_NUMBER: _builtins.int
     DOUBLE_FIELD_NUMBER: _builtins.int
@@ -112,8 +62,6 @@ class FieldRules(_message.Message):
     DURATION_FIELD_NUMBER: _builtins.int
     required: _builtins.bool
     ignore: Global___Ignore.ValueType
-    @_builtins.property
-    def cel(self) -> _containers.RepeatedCompositeFieldContainer[Global___Rule]: ...
     @_builtins.property
     def double(self) -> Global___DoubleRules: ...
     @_builtins.property
@@ -133,7 +81,6 @@ class FieldRules(_message.Message):
     def __init__(
         self,
         *,
-        cel: _abc.Iterable[Global___Rule] | None = ...,
         required: _builtins.bool | None = ...,
         ignore: Global___Ignore.ValueType | None = ...,
         double: Global___DoubleRules | None = ...,
@@ -147,7 +94,7 @@ class FieldRules(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["double", b"double", "duration", b"duration", "enum", b"enum", "ignore", b"ignore", "int32", b"int32", "int64", b"int64", "map", b"map", "repeated", b"repeated", "required", b"required", "string", b"string", "type", b"type"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cel", b"cel", "double", b"double", "duration", b"duration", "enum", b"enum", "ignore", b"ignore", "int32", b"int32", "int64", b"int64", "map", b"map", "repeated", b"repeated", "required", b"required", "string", b"string", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["double", b"double", "duration", b"duration", "enum", b"enum", "ignore", b"ignore", "int32", b"int32", "int64", b"int64", "map", b"map", "repeated", b"repeated", "required", b"required", "string", b"string", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_type: _TypeAlias = _typing.Literal["double", "int32", "int64", "string", "enum", "repeated", "map", "duration"]  # noqa: Y015
     _WhichOneofArgType_type: _TypeAlias = _typing.Literal["type", b"type"]  # noqa: Y015
@@ -395,9 +342,6 @@ class DurationRules(_message.Message):
 
 Global___DurationRules: _TypeAlias = DurationRules  # noqa: Y015
 
-MESSAGE_FIELD_NUMBER: _builtins.int
 FIELD_FIELD_NUMBER: _builtins.int
-message: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MessageOptions, Global___MessageRules]
-"""Rules of a whole message."""
 field: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.FieldOptions, Global___FieldRules]
 """Rules of one field."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -77,11 +78,12 @@ def test_groups_are_consecutive_and_within_the_limit(sizes, limit):
 
     assert [i for start, end in groups for i in range(start, end)] == list(range(len(sizes)))
     assert all(sum(sizes[start:end]) <= limit or end - start == 1 for start, end in groups)
-    assert all(sum(sizes[a:d]) > limit for (a, _), (_, d) in zip(groups, groups[1:], strict=False))
+    assert all(sum(sizes[a:d]) > limit for (a, _), (_, d) in pairwise(groups))
 
 
 @pytest.mark.parametrize(
-    ("tokens", "calls"), [(0, 1), (1, 1), (8_000, 1), (8_001, 3), (48_000, 7), (48_001, 7 + 1 + 2), (288_000, 36 + 6 + 1)]
+    ("tokens", "calls"),
+    [(0, 1), (1, 1), (8_000, 1), (8_001, 3), (48_000, 7), (48_001, 7 + 1 + 2), (288_000, 36 + 6 + 1)],
 )
 def test_calls_are_chunks_and_their_merges_level_by_level(tokens, calls):
     """Six partial summaries are one merge; seven are two and one more."""

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.conversation import lineage, live_coverage, record_named
+from service.domain.conversation import Conversation, lineage, live_coverage, record_named
 from service.domain.decide import (
     AppendMessages,
     ChangeSettings,
+    Command,
     CompletePass,
     EndWait,
     FailPass,
@@ -46,7 +47,9 @@ from tests.support.chats import (
     complete,
     completed,
     fail,
+    live_in,
     only_plan,
+    pending_in,
     ranges,
     record_for,
 )
@@ -56,13 +59,13 @@ POLICY = Policy()
 SECOND = 1_000_000
 
 
-def pending(policy=POLICY, *, source=TokenSource.CALLER):
+def pending(policy: Policy = POLICY, *, source: TokenSource = TokenSource.CALLER) -> Conversation:
     """The state with the first pass of a chat of eighty messages."""
     messages = [appended(n, source=source) for n in range(1, 80)]
     return given(OPEN, *messages).when(append(appended(80, source=source)), policy).after
 
 
-def with_fallback():
+def with_fallback() -> Conversation:
     state = pending()
     return Given(state).when(complete(state, tokens=60, fallback=True), POLICY).after
 
@@ -70,11 +73,12 @@ def with_fallback():
 def test_a_record_takes_the_place_of_what_it_covers():
     """Window, sums, chain and the last summarization are those of the record."""
     state = pending()
-    after = Given(state).when(complete(state), POLICY).then(completed(state.pending))
+    after = Given(state).when(complete(state), POLICY).then(completed(pending_in(state)))
 
     assert [m.number for m in after.window] == list(range(75, 81))
-    assert (after.window_tokens, after.live.id, after.pending) == (110, "summary-p", None)
+    assert (after.window_tokens, live_in(after).id, after.pending) == (110, "summary-p", None)
     last = after.last_summarization
+    assert last is not None
     assert (last.depth, last.message_count, last.token_ratio) == (0, 80, 0.8)
     assert (after.messages_since_pass, after.completed_passes, after.lowest_ratio_since_pass) == (0, 1, 0.11)
     assert record_named(after, "summary-p") is after.live
@@ -96,7 +100,7 @@ def test_a_record_that_saves_under_a_fifth_is_not_committed(tokens, saved):
     outcome = Given(state).when(complete(state, tokens=tokens, now_us=7), POLICY)
 
     skipped = SummarizationSkipped(SkipReason.NO_GAIN, "p", 1, wait_messages=4, wait_until_us=7 + 30 * SECOND)
-    outcome.then(completed(state.pending, tokens=tokens) if saved else skipped)
+    outcome.then(completed(pending_in(state), tokens=tokens) if saved else skipped)
 
 
 def test_a_gain_is_judged_as_the_window_counts():
@@ -106,7 +110,7 @@ def test_a_gain_is_judged_as_the_window_counts():
 
     outcome = Given(doubled).when(complete(doubled, tokens=500, source=TokenSource.ESTIMATE), POLICY)
 
-    assert [e.reason for e in outcome.events] == [SkipReason.NO_GAIN]
+    assert outcome.skipped == [SkipReason.NO_GAIN]
 
 
 def test_without_a_minimal_gain_a_record_must_still_save_something():
@@ -115,7 +119,7 @@ def test_without_a_minimal_gain_a_record_must_still_save_something():
     state = pending(policy)
 
     assert isinstance(Given(state).when(complete(state, tokens=740), policy).events[0], SummarizationSkipped)
-    assert Given(state).when(complete(state, tokens=739), policy).after.live.tokens_after == 739
+    assert Given(state).when(complete(state, tokens=739), policy).after.window_tokens == 799
 
 
 def test_no_gain_leaves_the_messages_and_waits():
@@ -154,12 +158,13 @@ def test_a_claim_is_counted():
 def test_a_pass_that_is_not_pending_cannot_end(kind):
     """Neither one that is over, nor another one."""
     state = pending()
-    record = record_for(state.pending)
-    command = {
+    record = record_for(pending_in(state))
+    commands: dict[str, Command] = {
         "start": StartPass("other"),
         "complete": CompletePass("other", record, TokenSource.CALLER, False, "q", 0),
         "fail": FailPass("other", ErrorClass.INTERNAL, 1, False, 0),
-    }[kind]
+    }
+    command = commands[kind]
 
     Given(state).when(command, POLICY).then_refused(PassSuperseded)
     given(OPEN).when(command, POLICY).then_refused(PassSuperseded)
@@ -168,7 +173,7 @@ def test_a_pass_that_is_not_pending_cannot_end(kind):
 def test_a_record_that_is_not_as_planned_is_a_programming_error():
     """Coverage is fixed by the trigger; nobody may commit another one."""
     state = pending()
-    wrong = replace(record_for(state.pending), covered=ranges((1, 80)))
+    wrong = replace(record_for(pending_in(state)), covered=ranges((1, 80)))
 
     with pytest.raises(AssertionError, match="as its pass was planned"):
         Given(state).when(CompletePass("p", wrong, TokenSource.CALLER, False, "q", 0), POLICY)
@@ -183,7 +188,7 @@ def test_a_fallback_is_remade_in_its_place():
     assert (plan.trigger, plan.covered, plan.source) == (Trigger.REMAKE, ranges((1, 74)), ranges((1, 74)))
     assert (plan.depth, plan.parent_id, plan.base_id, plan.replaces_id) == (0, "", "", "summary-p")
     after = Given(outcome.after).when(complete(outcome.after, tokens=60), POLICY).after
-    assert (after.live.id, after.live_is_fallback, len(after.records)) == ("summary-r", False, 2)
+    assert (live_in(after).id, after.live_is_fallback, len(after.records)) == ("summary-r", False, 2)
     assert [r.id for r in lineage(after)] == ["summary-r"]
     assert live_coverage(after) == ranges((1, 74))
 
@@ -192,8 +197,8 @@ def test_a_remade_record_may_cost_as_much_but_no_more():
     """It replaces the fallback, which cost sixty."""
     state = Given(with_fallback()).when(RemakeFallback("r", 0), POLICY).after
 
-    assert Given(state).when(complete(state, tokens=60), POLICY).after.live.id == "summary-r"
-    assert [e.reason for e in Given(state).when(complete(state, tokens=61), POLICY).events] == [SkipReason.NO_GAIN]
+    assert live_in(Given(state).when(complete(state, tokens=60), POLICY).after).id == "summary-r"
+    assert Given(state).when(complete(state, tokens=61), POLICY).skipped == [SkipReason.NO_GAIN]
 
 
 def test_only_a_live_fallback_is_remade_and_only_when_passes_may_run():
@@ -241,20 +246,21 @@ def test_a_usage_report_counts_the_summary_it_was_sent_with():
     estimated_record = Given(state).when(complete(state, tokens=50, source=TokenSource.ESTIMATE), POLICY).after
     estimated = Given(estimated_record).when(ReportUsage(80, "summary-p", 110, "p", 0), POLICY)
 
-    assert (exact.events[0].exact_tokens, exact.events[0].estimated_tokens) == (50, 60)
-    assert (estimated.events[0].exact_tokens, estimated.events[0].estimated_tokens) == (0, 110)
+    exact.then(UsageReported(80, "summary-p", 60, 50, 60, 1.0))
+    estimated.then(UsageReported(80, "summary-p", 110, 0, 110, 1.0))
 
 
 def test_only_an_append_opens_a_conversation():
     """Every other command needs one."""
-    for command in (
+    commands: list[Command] = [
         ChangeSettings(SETTINGS, "p", 0),
         ReportUsage(0, "", 1, "p", 0),
         RequestPass("p", 0),
         RemakeFallback("p", 0),
         StartPass("p"),
         EndWait("p", 0),
-    ):
+    ]
+    for command in commands:
         given().when(command, POLICY).then_refused(ConversationNotFound)
     given().when(append(appended(1)), POLICY).then(OPEN, appended(1))
 
@@ -290,5 +296,5 @@ def test_a_second_request_in_the_log_is_the_pending_one():
     """The fold keeps what the log says, and when it was said."""
     state = pending()
 
-    assert (state.pending.pass_id, state.claims) == ("p", 0)
+    assert (pending_in(state).pass_id, state.claims) == ("p", 0)
     assert isinstance(given(OPEN, *chat(79)).when(append(appended(80)), POLICY).events[-1], SummarizationRequested)

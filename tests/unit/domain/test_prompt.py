@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from service.domain.chat_markup import leftover_markup
 from service.domain.errors import InvalidPolicy
 from service.domain.message import Attachment, Message, Role, ToolCall
-from service.domain.policy import ToolOutput
+from service.domain.policy import Policy, ToolOutput
 from service.domain.prompt import (
     CHAIN_TEMPLATE,
     MERGE_TEMPLATE,
+    Prompt,
     PromptInput,
+    PromptTemplate,
     escaped,
     is_mechanical,
     prompt_of,
@@ -24,15 +26,14 @@ from service.domain.prompt import (
     template_from_text,
     transcript_entry,
 )
-from service.domain.record import ActionItem, RecordContext
+from service.domain.record import ActionItem, RecordContext, SummaryRecord
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.chats import OPEN, append, appended, calling, chat, only_plan, record_for, result, said
 from tests.support.given import given as given_events
-from service.domain.policy import Policy
 
 ESTIMATE = EstimatingCounter().count
 FRAMES = ("transcript", "message", "previous_summary", "partial_summary", "meta", "instructions")
-TAG = re.compile(rf"<\s*/?\s*({'|'.join(FRAMES)})\b", re.IGNORECASE)
+TAG = re.compile(rf"<\s*(?:/\s*)?({'|'.join(FRAMES)})\b", re.IGNORECASE)
 HOSTILE = st.lists(
     st.one_of(
         st.sampled_from(FRAMES),
@@ -45,15 +46,15 @@ HOSTILE = st.lists(
 PLAN = only_plan(given_events(OPEN, *chat(79)).when(append(appended(80)), Policy()).events)
 
 
-def entry(message, *, number=7, tool_output=ToolOutput.CAPPED, cap=64):
-    return transcript_entry(number, message, tool_output=tool_output, cap_tokens=cap, count=ESTIMATE)
+def entry(message: Message, *, tool_output: ToolOutput = ToolOutput.CAPPED, cap: int = 64) -> str:
+    return transcript_entry(7, message, tool_output=tool_output, cap_tokens=cap, count=ESTIMATE)
 
 
-def prompt(*entries, previous=None, template=CHAIN_TEMPLATE):
+def prompt(*entries: str, previous: SummaryRecord | None = None, template: PromptTemplate = CHAIN_TEMPLATE) -> Prompt:
     return prompt_of(template, PromptInput(entries, previous, 12, 345, 2, 128))
 
 
-def tags(text):
+def tags(text: str) -> list[tuple[str, str]]:
     return [(m.group(0), m.group(1)) for m in TAG.finditer(text)]
 
 
@@ -138,7 +139,8 @@ def test_an_entry_shows_number_role_name_calls_and_attachments():
 
     assert entry(message) == (
         '<message number="7" role="assistant" name="Ann &quot;A&quot; &lt;b> x">\n'
-        'I look.\n[calls search with {"q": 1}]\n[attachment file:a.pdf application/pdf]\n[attachment file:b]\n</message>'
+        'I look.\n[calls search with {"q": 1}]\n'
+        "[attachment file:a.pdf application/pdf]\n[attachment file:b]\n</message>"
     )
 
 
@@ -168,7 +170,10 @@ def test_s1_edge_4_tool_output_does_not_bloat_the_prompt():
     assert lines[-1] in capped
     assert "lines left out ...]" in capped
     assert all(line in entry(tool, tool_output=ToolOutput.FULL) for line in lines)
-    assert entry(tool, tool_output=ToolOutput.OMITTED).splitlines()[1] == f"[tool result of {len(tool.content)} characters]"
+    assert (
+        entry(tool, tool_output=ToolOutput.OMITTED).splitlines()[1]
+        == f"[tool result of {len(tool.content)} characters]"
+    )
     assert all(line in entry(said(1, content=tool.content)) for line in lines)
 
 

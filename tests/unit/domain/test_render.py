@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from service.domain.conversation import fold
+from service.domain.conversation import Conversation
 from service.domain.decide import RequestPass
 from service.domain.errors import WindowTooLarge
 from service.domain.message import Attachment, Message, Role, ToolCall
@@ -46,23 +48,24 @@ POLICY = Policy(min_range_tokens=1)
 PLAN = only_plan(given(OPEN, *chat(79)).when(append(appended(80)), POLICY).events)
 FRAME = re.compile(r"<\s*/?\s*conversation_summary", re.IGNORECASE)
 HOSTILE = st.lists(
-    st.sampled_from(["<", "/", " ", "\n", "conversation_summary", "</conversation_summary>", "CONVERSATION_SUMMARY", "x"]),
+    st.sampled_from(
+        ["<", "/", " ", "\n", "conversation_summary", "</conversation_summary>", "CONVERSATION_SUMMARY", "x"]
+    ),
     max_size=12,
 ).map("".join)
 
 
-def state_of(messages, **settings):
-    opened = replace(OPEN, settings=replace(SETTINGS, **settings))
-    return fold([(e, 0) for e in [opened, *spoken(messages)]])
+def state_of(messages: Iterable[Message]) -> Conversation:
+    return given(OPEN, *spoken(messages)).state
 
 
-def shown(messages):
+def shown(messages: Iterable[Message]) -> list[Message]:
     return [m.message for m in rendered_window(state_of(messages), SummaryRole.SYSTEM)]
 
 
-def summarized(messages, **kwargs):
+def summarized(messages: Iterable[Message]) -> Conversation:
     state = Given(state_of(messages)).when(RequestPass("p", 0), POLICY).after
-    return Given(state).when(complete(state, **kwargs), POLICY).after
+    return Given(state).when(complete(state), POLICY).after
 
 
 def test_system_messages_then_the_summary_then_the_others():
@@ -88,7 +91,11 @@ def test_the_summary_has_the_role_that_is_asked_for(role):
 def test_the_summary_says_what_it_is_and_has_every_part():
     """Quoted data under a preamble that names the record; what is empty is left out."""
     context = RecordContext(
-        ("Ann", "Bob"), ("Use WAL.",), (ActionItem("Test it", "Ann", "Friday"), ActionItem("Ship")), ("Cost?",), ("WAL",)
+        ("Ann", "Bob"),
+        ("Use WAL.",),
+        (ActionItem("Test it", "Ann", "Friday"), ActionItem("Ship")),
+        ("Cost?",),
+        ("WAL",),
     )
     record = replace(record_for(PLAN, summary="They talked."), key_points=("One", "Two"), context=context)
 
@@ -174,11 +181,11 @@ def test_rendered_tokens_are_corrected_like_the_windows():
     events = [appended(1, 10, source=TokenSource.ESTIMATE), appended(2, 10)]
 
     assert [m.tokens for m in rendered_originals(events, 1.5)] == [15, 10]
-    state = fold([(e, 0) for e in [replace(OPEN, settings=replace(SETTINGS, calibration_factor=1.5)), *events]])
+    state = given(replace(OPEN, settings=replace(SETTINGS, calibration_factor=1.5)), *events).state
     assert [m.tokens for m in rendered_window(state, SummaryRole.SYSTEM)] == [15, 10]
 
 
-def long_message(number, chars, tokens, role=Role.USER, **fields):
+def long_message(number: int, chars: int, tokens: int, role: Role = Role.USER, **fields: Any) -> RenderedMessage:
     text = "".join(chr(97 + i % 26) for i in range(chars))
     return RenderedMessage(Message(f"m{number}", role, text, **fields), number, tokens)
 
@@ -191,7 +198,7 @@ def test_clipping_excerpts_the_largest_message_and_names_it():
     assert [m.clipped for m in result_messages] == [False, True, False]
     assert sum(m.tokens for m in result_messages) <= 1_000
     text, original = result_messages[1].message.content, messages[1].message.content
-    left_out = int(re.search(r"\[\.\.\. (\d+) characters left out \.\.\.\]", text).group(1))
+    left_out = int(re.findall(r"\[\.\.\. (\d+) characters left out \.\.\.\]", text)[0])
     head, _, tail = text.partition(f"\n[... {left_out} characters left out ...]\n")
     assert original.startswith(head)
     assert original.endswith(tail)
@@ -250,8 +257,7 @@ def test_clipping_never_exceeds_its_limit(sizes, limit):
     messages = [long_message(n, chars, tokens, role) for n, (chars, tokens, role) in enumerate(sizes, 1)]
     try:
         kept = clipped(messages, limit=limit)
-    except WindowTooLarge as refused:
-        assert refused.tokens > limit
+    except WindowTooLarge:
         return
     assert sum(m.tokens for m in kept) <= limit
     assert [m.number for m in kept] == [m.number for m in messages]

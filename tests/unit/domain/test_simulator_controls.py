@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.conversation import evolve, fold
+from service.domain.conversation import Conversation, evolve, fold
 from service.domain.decide import EndWait
 from service.domain.events import (
     ErrorClass,
+    Event,
     SkipReason,
     SummarizationFailed,
     SummarizationRequested,
@@ -19,7 +20,7 @@ from service.domain.events import (
 from service.domain.message import Role
 from service.domain.policy import Policy, SummaryRole
 from service.domain.record import MessageRange
-from service.domain.render import rendered_window
+from service.domain.render import RenderedMessage, rendered_window
 from service.domain.sequence import Sequence
 from tests.support import invariants
 from tests.support.chats import OPEN, append, appended, calling, chat, completed, only_plan, result, said, spoken
@@ -34,12 +35,12 @@ PENDING = fold([(event, 0) for event in [*OPENED, appended(81), SummarizationReq
 DONE = evolve(PENDING, completed(PLAN), 0)
 
 
-def step(before, *events, now_us=0):
-    after = fold([(event, now_us) for event in events], before)
-    return Step(before, EndWait("p", now_us), events, after, POLICY, now_us)
+def step(before: Conversation, *events: Event) -> Step:
+    after = fold([(event, 0) for event in events], before)
+    return Step(before, EndWait("p", 0), events, after, POLICY, now_us=0)
 
 
-def rendered(state):
+def rendered(state: Conversation) -> tuple[RenderedMessage, ...]:
     return rendered_window(state, SummaryRole.SYSTEM)
 
 
@@ -103,7 +104,7 @@ def test_a_tail_that_is_gone_or_changed_is_found():
 def test_parted_calls_and_results_are_found():
     """A result without its call, and a call that a user message cuts off."""
     messages = spoken([calling(1, "a"), result(2, "a"), said(3)])
-    whole = rendered(fold([(e, 0) for e in [OPEN, *messages]]))
+    whole = rendered(given(OPEN, *messages).state)
     originals = {m.number: m.message for m in messages}
 
     invariants.calls_are_answered(whole, originals)

@@ -9,10 +9,12 @@ from dataclasses import replace
 
 import pytest
 
+from service.domain.conversation import Conversation
 from service.domain.decide import ChangeSettings, EndWait, ReportUsage, RequestPass
 from service.domain.errors import DepthLimitReached, NothingToSummarize, PassesDisabled
 from service.domain.events import (
     ErrorClass,
+    PassPlan,
     SettingsChanged,
     SkipReason,
     SummarizationFailed,
@@ -33,11 +35,12 @@ from tests.support.chats import (
     complete,
     completed,
     fail,
+    live_in,
     only_plan,
     ranges,
     said,
 )
-from tests.support.given import Given, given
+from tests.support.given import Given, Outcome, given
 
 POLICY = Policy()
 SECOND = 1_000_000
@@ -45,21 +48,21 @@ IRREDUCIBLE = SummarizationSkipped(SkipReason.IRREDUCIBLE)
 DEPTH_LIMIT = SummarizationSkipped(SkipReason.DEPTH_LIMIT)
 
 
-def triggers(outcome):
+def triggers(outcome: Outcome) -> list[Trigger]:
     return [e.plan.trigger for e in outcome.events if isinstance(e, SummarizationRequested)]
 
 
-def summarized(*, record_tokens=50, policy=POLICY):
+def summarized(*, record_tokens: int = 50, policy: Policy = POLICY) -> Given:
     """A chat of eighty messages whose first pass is done: six messages and a record are left."""
     requested = given(OPEN, *chat(79)).when(append(appended(80)), policy)
     return Given(Given(requested.after).when(complete(requested.after, tokens=record_tokens), policy).after)
 
 
-def failed(times, *, state, now_us=0, policy=POLICY):
+def failed(times: int, *, state: Conversation) -> Given:
     """The state after so many failed passes in a row, each requested by force."""
     for number in range(times):
-        requested = Given(state).when(RequestPass(f"forced{number}", now_us), policy).after
-        state = Given(requested).when(fail(requested, now_us=now_us), policy).after
+        requested = Given(state).when(RequestPass(f"forced{number}", 0), POLICY).after
+        state = Given(requested).when(fail(requested), POLICY).after
     return Given(state)
 
 
@@ -353,7 +356,7 @@ def test_halt_says_it_again_only_when_what_bears_on_it_changed():
     halted.when(ChangeSettings(shorter, "p", 0), policy).then(SettingsChanged(shorter), DEPTH_LIMIT)
 
 
-def filled(history, policy, *, tokens=10):
+def filled(history: Given, policy: Policy, *, tokens: int = 10) -> tuple[PassPlan, Conversation]:
     """Fill the window until a pass is requested; answers its plan and the state in which it is pending."""
     state = history.state
     for number in range(state.message_version + 1, state.message_version + 200):
@@ -388,7 +391,7 @@ def test_s1_edge_3_a_small_context_is_compressed_again_and_again_up_to_the_depth
     assert last.events[-1] == DEPTH_LIMIT
 
 
-def deepest(policy):
+def deepest(policy: Policy) -> tuple[PassPlan, Conversation]:
     """A chain as deep as it may be, and the plan behind it."""
     history = given(OPEN)
     for _ in range(policy.max_summary_chain_depth):
@@ -401,7 +404,7 @@ def test_rebase_reads_all_originals_when_few_calls_suffice():
     """Depth 0 again, made from every message that has left; the parent is kept for audit only."""
     plan, state = deepest(POLICY)
 
-    live = state.live
+    live = live_in(state)
     assert (plan.depth, plan.rebase, plan.parent_id, plan.base_id) == (0, True, live.id, "")
     assert plan.covered == plan.source == ranges((1, plan.message_version - 6))
     assert plan.replaced_tokens == live.tokens_after + 10 * (plan.covered[0].last - live.covered[-1].last)
@@ -424,7 +427,7 @@ def test_a_rebased_record_begins_a_new_chain():
     rebased = Given(Given(state).when(complete(state), POLICY).after)
     plan, _ = filled(rebased, POLICY)
 
-    assert (plan.depth, plan.base_id, plan.rebase) == (1, rebased.state.live.id, False)
+    assert (plan.depth, plan.base_id, plan.rebase) == (1, live_in(rebased.state).id, False)
 
 
 def test_a_forced_pass_ignores_ratio_cooldown_hysteresis_min_messages_and_waits():

@@ -60,6 +60,18 @@ async def test_a_cancelled_awaiter_does_not_cancel_the_commit(log):
     assert log.head() == 20
 
 
+async def test_a_cancelled_future_does_not_harm_its_neighbours(log):
+    """Whoever cancels what `post` gave hurts nobody else of the group."""
+    appender = AsyncAppender(log)
+    futures = [appender.post(append(event(number))) for number in range(20)]
+
+    for future in futures[::2]:
+        future.cancel()
+
+    results = await asyncio.wait_for(asyncio.gather(*futures[1::2]), 10)
+    assert [result.first_position for result in results] == list(range(2, 21, 2))
+
+
 async def test_many_awaiters_share_wake_ups(log):
     """The loop is woken once a group, not once an append."""
     appender = AsyncAppender(log)

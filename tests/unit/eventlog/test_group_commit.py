@@ -102,12 +102,14 @@ def test_a_group_of_several_holds_the_next_one_back():
         writer.queue.post(append(event(number)), 1, number, box)
     writer.gate.set()
     box.wait_for(3)
+    writer.entered.clear()
 
-    for number in range(3):
-        writer.queue.post(append(event(number)), 1, number, box)
+    writer.queue.post(append(event(1)), 1, 1, box)
+    assert not writer.entered.wait(0.1)
+    writer.queue.post(append(event(2)), 1, 2, box)
     writer.queue.close()
 
-    assert writer.groups == [1, 2, 3]
+    assert writer.groups == [1, 2, 2]
 
 
 def test_a_lone_caller_is_never_held_back():
@@ -262,3 +264,20 @@ def test_after_runs_when_the_outcomes_are_out(writer: _Writer):
     queue.close()
 
     assert answered_before == [1]
+
+
+def test_a_group_is_held_back_no_longer_than_until_the_last_ones_callers_are_back():
+    """Waiting is for those who were answered: once as many wait again, nobody else is likely to come."""
+    writer, box = _Writer(gather_s=3_600.0), _Box()
+    _hold(writer, box)
+    for number in range(2):
+        writer.queue.post(append(event(number)), 1, number, box)
+    writer.gate.set()
+    box.wait_for(3)
+
+    for number in range(2, 4):
+        writer.queue.post(append(event(number)), 1, number, box)
+    box.wait_for(5)
+    writer.queue.close()
+
+    assert writer.groups == [1, 2, 2]

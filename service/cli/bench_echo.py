@@ -1,0 +1,64 @@
+"""The least that a gRPC server can do: the reference that every figure over gRPC is told beside.
+
+It takes the same request as an append and answers it as it came, on the same kind of event loop as the sidecar.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from abridged.v1.conversation_service_pb2 import AppendMessagesRequest
+
+__all__ = ["echo_call", "loop_factory", "run"]
+
+_SERVICE = "abridged.bench.Echo"
+_METHOD = "Echo"
+
+
+def run(address: str) -> None:
+    """Serve until SIGTERM."""
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(_serve(address))
+
+
+def echo_call(channel: grpc.aio.Channel) -> Any:
+    """The stub's only method."""
+    return channel.unary_unary(
+        f"/{_SERVICE}/{_METHOD}",
+        request_serializer=AppendMessagesRequest.SerializeToString,
+        response_deserializer=AppendMessagesRequest.FromString,
+    )
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes the event loop that the sidecar runs on too; importing it from there would load all that it serves."""
+    try:
+        import uvloop
+    except ImportError:  # a platform that has none
+        return None
+    return uvloop.new_event_loop
+
+
+async def _serve(address: str) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    handler = grpc.unary_unary_rpc_method_handler(
+        _echo,
+        request_deserializer=AppendMessagesRequest.FromString,
+        response_serializer=AppendMessagesRequest.SerializeToString,
+    )
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: handler}),))
+    server.add_insecure_port(address)
+    await server.start()
+    await stop.wait()
+    await server.stop(0)
+
+
+async def _echo(request: AppendMessagesRequest, _context: Any) -> AppendMessagesRequest:
+    return request

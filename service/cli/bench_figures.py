@@ -1,0 +1,160 @@
+"""What is measured: each figure with its unit, the reference of the same run that it is compared with, and its target.
+
+A figure is a list of values, one a round; it is told as median and spread, since on a shared machine a single value
+says little. A ratio is made within each round, so that what slows both of a pair down cancels out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+__all__ = ["FIGURES", "Figure", "Spread", "Target", "as_plain", "percentile", "spread_of", "table_rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a median should reach. `of_ratio` says that it is about the ratio to the reference."""
+
+    limit: float
+    at_least: bool
+    of_ratio: bool = False
+
+    def __str__(self) -> str:
+        return f"{'>=' if self.at_least else '<='} {self.limit:,g}{' x' if self.of_ratio else ''}"
+
+    def is_met(self, value: float) -> bool:
+        """Whether the value is on the good side of the limit."""
+        return value >= self.limit if self.at_least else value <= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure. `reference` is the name of another one; empty for those that are references themselves."""
+
+    name: str
+    unit: str
+    what: str
+    reference: str = ""
+    target: Target | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A figure's values: the one in the middle, and the smallest and largest."""
+
+    median: float
+    low: float
+    high: float
+    rounds: tuple[float, ...] = field(repr=False)
+
+
+_HALF_OF_ECHO = Target(0.5, at_least=True, of_ratio=True)
+
+FIGURES = (
+    Figure("disk.fdatasync_p50", "ms", "4 KiB written and flushed"),
+    Figure("disk.fdatasync_p99", "ms", "the same"),
+    Figure("sqlite.single", "rows/s", "bare SQLite, a durable transaction each"),
+    Figure("sqlite.batch", "rows/s", "bare SQLite, 100 rows a transaction"),
+    Figure("sqlite.read", "rows/s", "bare SQLite, rows of a log in pages of 500"),
+    Figure("echo.rate", "calls/s", "bare grpc.aio echo, 64 clients"),
+    Figure("echo.p50", "ms", "the same"),
+    Figure("echo.p99", "ms", "the same"),
+    Figure("echo.one_p50", "ms", "bare grpc.aio echo, 1 client"),
+    Figure("echo.one_p99", "ms", "the same"),
+    Figure("echo.ready", "s", "echo process, start to its first answer"),
+    Figure("echo.memory", "MiB", "echo process, resident when idle"),
+    Figure("append.rate", "messages/s", "durable unary appends, 64 conversations", "echo.rate", _HALF_OF_ECHO),
+    Figure("append.p50", "ms", "the same", "echo.p50"),
+    Figure("append.p99", "ms", "the same", "echo.p99"),
+    Figure("append.one_p50", "ms", "durable unary appends, 1 client", "echo.one_p50"),
+    Figure("append.one_p99", "ms", "the same", "echo.one_p99"),
+    Figure("batch.rate", "messages/s", "appends of 100 messages", "sqlite.batch", Target(15_000, at_least=True)),
+    Figure("context.p50", "ms", "GetContext, 10,000 events, compacted", "echo.one_p50"),
+    Figure("context.p99", "ms", "the same", "echo.one_p99", Target(10, at_least=False)),
+    Figure("context.whole_p50", "ms", "GetContext, 10,000 messages, all in the window", "echo.one_p50"),
+    Figure("context.whole_p99", "ms", "the same", "echo.one_p99"),
+    Figure("fold.rate", "events/s", "cold fold of 50,000 events", "sqlite.read", Target(50_000, at_least=True)),
+    Figure("start.ready", "s", "sidecar process, start to SERVING", "echo.ready", Target(2, at_least=False)),
+    Figure("start.memory", "MiB", "sidecar process, resident when idle", "echo.memory", Target(120, at_least=False)),
+    Figure("quiet.p50", "ms", "durable unary appends, 4 clients, no pass"),
+    Figure("quiet.p99", "ms", "the same"),
+    Figure("hang.p50", "ms", "the same beside a pass that hangs on a dead Ollama", "quiet.p50"),
+    Figure("hang.p99", "ms", "the same", "quiet.p99", Target(1.2, at_least=False, of_ratio=True)),
+)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that `share` of the values do not exceed (nearest rank)."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def spread_of(values: Sequence[float]) -> Spread:
+    """Median, smallest and largest."""
+    return Spread(median(values), min(values), max(values), tuple(values))
+
+
+def ratio_of(figure: Figure, rounds: Mapping[str, Sequence[float]]) -> Spread | None:
+    """The figure to its reference, round by round; None without one."""
+    if figure.reference not in rounds:
+        return None
+    pairs = zip(rounds[figure.name], rounds[figure.reference], strict=True)
+    return spread_of([value / reference for value, reference in pairs])
+
+
+def table_rows(rounds: Mapping[str, Sequence[float]]) -> list[tuple[str, ...]]:
+    """Name, what, median and unit, spread, ratio, reference, target, verdict of each figure that was measured."""
+    rows: list[tuple[str, ...]] = []
+    for figure in FIGURES:
+        if figure.name not in rounds:
+            continue
+        spread, ratio = spread_of(rounds[figure.name]), ratio_of(figure, rounds)
+        rows.append(
+            (
+                figure.name,
+                figure.what,
+                f"{_number(spread.median)} {figure.unit}",
+                f"{_number(spread.low)} .. {_number(spread.high)}",
+                f"{ratio.median:.2f} x {figure.reference}" if ratio else "",
+                str(figure.target or ""),
+                _verdict(figure, spread, ratio),
+            )
+        )
+    return rows
+
+
+def as_plain(rounds: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """The same for JSON, with every round."""
+    plain: dict[str, Any] = {}
+    for figure in FIGURES:
+        if figure.name not in rounds:
+            continue
+        spread, ratio = spread_of(rounds[figure.name]), ratio_of(figure, rounds)
+        plain[figure.name] = {
+            "unit": figure.unit,
+            "median": spread.median,
+            "low": spread.low,
+            "high": spread.high,
+            "rounds": list(spread.rounds),
+            "reference": figure.reference,
+            "ratio": ratio.median if ratio else None,
+            "target": str(figure.target or ""),
+            "verdict": _verdict(figure, spread, ratio),
+        }
+    return plain
+
+
+def _verdict(figure: Figure, spread: Spread, ratio: Spread | None) -> str:
+    if figure.target is None:
+        return ""
+    judged = ratio if figure.target.of_ratio else spread
+    if judged is None:
+        return ""
+    return "met" if figure.target.is_met(judged.median) else "missed"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

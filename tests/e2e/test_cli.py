@@ -1,0 +1,214 @@
+"""The commands of a client, against a sidecar that `abridged serve` runs."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.support.command import abridged, served
+
+SENTENCE = (
+    "The invoice worker v2.14.3 in billing/invoice_worker/claim.py keeps its transaction open, ticket BILL-33{n:02}. "
+)
+
+
+@pytest.fixture(scope="module")
+def sidecar(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("served")) as running:
+        yield running
+
+
+@pytest.fixture
+def cli(sidecar):
+    """Run a command against the sidecar."""
+
+    def run(command, *arguments, stdin=""):
+        return abridged(command, *arguments, "--address", sidecar.address, stdin=stdin)
+
+    return run
+
+
+def chat_line(conversation: str, messages: int = 30) -> str:
+    """A line of a file: a chat that needs a pass in 1,024 tokens."""
+    return json.dumps(
+        {
+            "conversation_id": conversation,
+            "messages": [
+                {
+                    "id": f"m{n}",
+                    "role": "assistant" if n % 2 else "user",
+                    "content": SENTENCE.format(n=n) * 2 + f"Step {n} is done.",
+                }
+                for n in range(messages)
+            ],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def summarized(sidecar, tmp_path_factory):
+    """A conversation that has records."""
+    path = tmp_path_factory.mktemp("chats") / "chat.jsonl"
+    path.write_text(chat_line("summarized") + "\n")
+    ran = abridged("append", "--file", str(path), "--context-length", "1024", "--address", sidecar.address)
+    assert ran.code == 0, ran.err
+    return "summarized"
+
+
+def test_an_append_answers_number_and_ratio(cli):
+    """What a person wants to know after an append, in two lines."""
+    ran = cli("append", "first", "My invoice EU-118204 has no lines.", "--context-length", "1000")
+
+    assert ran.code == 0
+    assert re.fullmatch(r"message 1\nratio 0\.0\d \[\.{20}\] \d+ of 1,000 tokens\n", ran.out)
+
+
+def test_a_repeated_id_appends_nothing(cli):
+    """The same id with the same text is known; with another text it is refused."""
+    cli("append", "repeats", "once", "--id", "m1")
+
+    again = cli("append", "repeats", "once", "--id", "m1")
+    other = cli("append", "repeats", "twice", "--id", "m1")
+
+    assert again.out.startswith("message 1 (known already)\n")
+    assert (other.code, other.err.splitlines()[0][:33]) == (1, "abridged: MESSAGE_ID_REUSED: 1 me")
+
+
+def test_text_can_come_from_standard_input(cli):
+    """`command | abridged append CONVERSATION`, with JSON for the next program."""
+    ran = cli("append", "piped", "-", "--json", "--label", "team=billing", stdin="from a pipe\n")
+
+    assert ran.code == 0
+    assert json.loads(ran.out)["messages"][0]["number"] == 1
+    assert "from a pipe" in cli("context", "piped").out
+
+
+def test_a_context_names_the_speakers_and_what_it_costs(cli, summarized):
+    """The summary first, then the tail, then the ratio."""
+    lines = cli("context", summarized).out.splitlines()
+
+    assert "system summary-depth:" in lines[0]
+    assert lines[-2].split()[2] == "assistant:"
+    assert lines[-1].startswith("ratio 0.")
+
+
+@pytest.mark.parametrize("rendering", ["openai", "anthropic", "ollama"])
+def test_a_context_is_rendered_for_chat_apis(cli, summarized, rendering):
+    """The output is the JSON that goes into the request."""
+    ran = cli("context", summarized, "--render", rendering)
+
+    assert ran.code == 0
+    assert json.loads(ran.out)["messages"][-1]["content"]
+
+
+def test_the_original_messages_are_never_lost(cli, summarized):
+    """All thirty, whatever the window holds."""
+    original = json.loads(cli("context", summarized, "--original", "--json").out)
+
+    assert [m["message"]["id"] for m in original["messages"]] == [f"m{n}" for n in range(30)]
+
+
+def test_a_window_too_large_is_refused_or_clipped(cli, summarized):
+    """Nothing is dropped silently: the refusal says what to do."""
+    tokens = json.loads(cli("context", summarized, "--json").out)["usage"]["window_tokens"]
+    refused = cli("context", summarized, "--max-tokens", str(tokens - 10))
+    clipped = cli("context", summarized, "--max-tokens", str(tokens - 10), "--clip")
+
+    assert refused.code == 1
+    assert "WINDOW_TOO_LARGE" in refused.err
+    assert "--clip" in refused.err
+    assert clipped.code == 0
+    assert " clipped: " in clipped.out
+
+
+def test_records_are_shown_and_printed_as_json(cli, summarized):
+    """For a person with what was saved, for a program with every field."""
+    shown = cli("summaries", summarized)
+    records = [json.loads(line) for line in cli("summaries", summarized, "--json").out.splitlines()]
+
+    assert re.search(r"record \w{8}: depth \d, messages .*, [\d,]+ -> \d+ tokens, extractive", shown.out)
+    assert len(records) >= 1
+    assert records[0]["tokens_after"] < records[0]["tokens_before"]
+    assert records[0]["context"]["domain_entities"]
+
+
+def test_a_conversation_without_records_says_so(cli):
+    """An empty answer is no silence."""
+    cli("append", "short", "hello")
+
+    assert cli("summaries", "short").out == "no records yet\n"
+
+
+def test_what_happened_is_told_event_by_event(cli, summarized):
+    """From the opening over trigger, pass and record to the last message."""
+    lines = cli("watch", summarized, "--no-follow").out.splitlines()
+
+    assert lines[0].split(maxsplit=1)[1].startswith("opened: context length 1,024")
+    assert any("requested: ratio at 0." in line for line in lines)
+    assert any("completed: record" in line for line in lines)
+    assert lines[-1].strip() == "= caught up"
+
+
+def test_what_happened_is_told_to_programs_with_payloads(cli, summarized):
+    """JSON lines hold the stored payloads as objects, from the version that was asked for."""
+    items = [json.loads(line) for line in cli("watch", summarized, "--no-follow", "--json").out.splitlines()]
+    events = [item["event"] for item in items if "event" in item]
+    later = cli("watch", summarized, "--no-follow", "--json", "--after", str(len(events) - 1)).out.splitlines()
+
+    assert [event["version"] for event in events] == list(range(1, len(events) + 1))
+    assert events[1]["payload"]["message"]["id"] == "m0"
+    assert json.loads(later[0])["event"]["version"] == len(events)
+
+
+def test_an_unknown_conversation_is_a_line_with_advice(cli):
+    """Reason first, then what to do; no traceback."""
+    for command in ("context", "summaries", "watch"):
+        ran = cli(command, "nobody-ever")
+        assert (ran.code, ran.out) == (1, "")
+        assert ran.err.startswith("abridged: CONVERSATION_NOT_FOUND: ")
+        assert len(ran.err.splitlines()) == 2
+
+
+def test_a_field_that_breaks_a_rule_is_named(cli):
+    """The contract's own words, with the field."""
+    ran = cli("append", "c", "text", "--role", "tool")
+
+    assert ran.code == 1
+    assert "INVALID_FIELD: messages[0]" in ran.err
+
+
+def test_nobody_at_the_address_says_how_to_start_one():
+    """The most frequent mistake gets the most useful line."""
+    ran = abridged("context", "c", "--address", "127.0.0.1:1")
+
+    assert ran.code == 1
+    assert "127.0.0.1:1: nobody answers" in ran.err
+    assert "abridged serve" in ran.err
+
+
+def test_text_of_a_conversation_does_not_steer_the_terminal(cli):
+    """Escape sequences and direction marks come out as marks."""
+    cli("append", "escape", "red \x1b[31m alert \x07 \u202e backwards")
+
+    for command in (("context", "escape"), ("watch", "escape", "--no-follow")):
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", cli(*command).out)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("append",),
+        ("append", "c", "--file", __file__),
+        ("append", "c", "text", "--label", "nothing"),
+        ("context", "c", "--clip"),
+        ("context",),
+        ("chat", "--set", "summarizer.models=extractive:default"),
+        ("nonsense",),
+        ("--set", "nonsense", "config", "check"),
+    ],
+)
+def test_wrong_usage_ends_with_two(arguments):
+    """Scripts can tell misuse from failure."""
+    assert abridged(*arguments).code == 2

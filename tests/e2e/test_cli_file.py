@@ -1,0 +1,174 @@
+"""`abridged append --file`: chats of a file, played into a real sidecar."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.command import abridged, on_terminal, served
+
+LONG = "Deployment 4711 of billing/invoice_worker/claim.py at version v2.14.3 was rolled back to v2.14.2 by Jonas. "
+
+
+@pytest.fixture(scope="module")
+def sidecar(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("served")) as running:
+        yield running
+
+
+@pytest.fixture
+def play(sidecar, tmp_path):
+    """Write lines into a file and play it."""
+
+    def run(*lines, arguments=("--context-length", "1024")):
+        path = tmp_path / "chats.jsonl"
+        path.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
+        return abridged("append", "--file", str(path), *arguments, "--address", sidecar.address)
+
+    return run
+
+
+def chat(conversation: str, *contents: str, role: str = "user") -> dict[str, Any]:
+    return {
+        "conversation_id": conversation,
+        "messages": [{"id": f"{conversation}-{n}", "role": role, "content": text} for n, text in enumerate(contents)],
+    }
+
+
+def long_chat(conversation: str, messages: int = 40) -> dict[str, Any]:
+    return chat(conversation, *(f"{n}. {LONG * 2}" for n in range(messages)))
+
+
+def test_a_file_ends_under_its_trigger_and_says_so(play):
+    """A line for each conversation and one for all."""
+    ran = play(long_chat("well"), chat("tiny", "hello"))
+    first, second, total = ran.out.splitlines()
+
+    assert ran.code == 0
+    assert first.startswith("well: 40 messages (40 new), ratio 0.")
+    assert first.endswith("under its trigger")
+    assert second.startswith("tiny: 1 messages (1 new), ratio 0.")
+    assert total.startswith("total: 2 conversations, 41 messages, ")
+    assert total.endswith("all well")
+
+
+def test_a_file_played_again_appends_nothing(play):
+    """Interrupted or not: ids make the second run a check."""
+    play(long_chat("again", 20))
+
+    longer = play(long_chat("again", 22))
+    same = play(long_chat("again", 22))
+
+    assert "again: 22 messages (2 new)" in longer.out
+    assert "again: 22 messages (0 new)" in same.out
+
+
+def test_messages_without_ids_are_found_again_too(play):
+    """Their place in the chat is their id."""
+    nameless = {"conversation_id": "nameless", "messages": [{"role": "user", "content": text} for text in "abc"]}
+
+    play(nameless)
+
+    assert "nameless: 3 messages (0 new)" in play(nameless).out
+
+
+def test_passes_come_while_the_chat_is_played_as_in_a_live_one(play):
+    """Message by message, each pass awaited: the window never needs an emergency."""
+    ran = play(long_chat("live"), arguments=("--context-length", "1024", "--json"))
+    outcome = json.loads(ran.out)
+
+    assert outcome["passes"] == outcome["records"] >= 3
+    assert outcome["depth"] >= 0
+
+
+def test_refused_messages_are_told_with_their_place_and_left_out(play, tmp_path):
+    """File, line and id; what is beside them is appended."""
+    broken = {
+        "conversation_id": "broken",
+        "messages": [
+            {"id": "ok-1", "role": "user", "content": "hello"},
+            {"id": "no-call", "role": "tool", "content": "a result of nothing"},
+            {"id": "no-role", "role": "robot", "content": "?"},
+            {"id": "no-text", "role": "user", "content": {"type": "text"}},
+            {"id": "calls", "role": "user", "content": "", "tool_calls": [{"id": "c", "name": "f", "arguments": {}}]},
+            {"id": "ok-2", "role": "user", "content": "good bye"},
+        ],
+    }
+
+    nowhere = {"conversation_id": "no such id!", "messages": [{"role": "user", "content": "hello"}]}
+
+    ran = play("no JSON", {"messages": []}, broken, nowhere, arguments=("--batch", "10"))
+    place = str(tmp_path / "chats.jsonl")
+    told = [line.removeprefix(place) for line in ran.err.splitlines() if line.startswith(place)]
+
+    assert ran.code == 1
+    assert [line.split(":")[1:3] for line in told] == [
+        ["1", " line"],
+        ["2", " line"],
+        ["3", " no-role"],
+        ["3", " no-text"],
+        ["3", " no-call"],
+        ["3", " calls"],
+        ["4", " line"],
+    ]
+    assert "broken: 2 messages (2 new)" in ran.out
+    assert "7 message(s) refused" in ran.err
+
+
+def test_an_id_with_other_content_is_told_and_the_rest_goes_on(play):
+    """What is in the log stays; the file's other version is refused."""
+    play(chat("changed", "first", "second"))
+
+    ran = play(chat("changed", "first", "SECOND", "third"), arguments=("--batch", "3"))
+
+    assert ran.code == 1
+    assert ":1: changed-1: the id was used with other content" in ran.err
+    assert "changed: 3 messages (1 new)" in ran.out
+
+
+def test_what_cannot_be_compressed_is_irreducible_and_said_so(play):
+    """A window of system messages is nobody's failure."""
+    ran = play(chat("rules", *(LONG * 8 for _ in range(6)), role="system"))
+
+    assert ran.code == 0
+    assert "over its trigger, irreducible" in ran.out
+
+
+def test_a_chat_that_ends_over_its_trigger_fails_and_settles(play):
+    """Between trigger and the next due pass nothing is wrong with a live chat; a finished one gets no more turns."""
+    few = chat("few", *(f"{n}. {LONG * 3}" for n in range(9)))
+
+    open_end = play(few)
+    settled = play(few, arguments=("--settle",))
+
+    assert open_end.code == 1
+    assert "OVER its trigger (no pass due yet)" in open_end.out
+    assert settled.code == 0
+    assert "1 records" in settled.out
+
+
+def test_a_terminal_sees_how_far_a_file_is(sidecar, tmp_path):
+    """A bar with all messages of the file counted, gone when it is done."""
+    path = tmp_path / "chats.jsonl"
+    path.write_text(json.dumps(long_chat("watched", 30)) + "\n")
+
+    with on_terminal("append", "--file", str(path), "--address", sidecar.address) as terminal:
+        screen = terminal.read_until("all well")
+
+    assert "/30" in screen
+
+
+def test_a_prefix_keeps_runs_apart(play):
+    """The same file as another conversation."""
+    ran = play(chat("one", "hello"), arguments=("--prefix", "second-run-"))
+
+    assert ran.out.startswith("second-run-one: 1 messages (1 new)")
+
+
+def test_labels_and_settings_go_to_new_conversations(play, sidecar):
+    """As the options say; the context shows the budget that they leave."""
+    play(chat("settings", "hello"), arguments=("--context-length", "2000", "--reserved-output-tokens", "500"))
+
+    assert "of 1,500 tokens" in abridged("context", "settings", "--address", sidecar.address).out

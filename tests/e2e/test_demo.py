@@ -1,0 +1,146 @@
+"""`make run`, which is `abridged demo`: the main job from end to end, wherever it is run."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+
+import pytest
+
+from tests.support.command import PATIENCE_S, Ran, abridged, abridged_process, fake_ollama, on_terminal
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("temporary")
+
+
+@pytest.fixture(scope="module")
+def ran(folder):
+    """The demonstration without a terminal and without Ollama."""
+    return abridged_process("demo", environ={"TMPDIR": str(folder), "TERM": "dumb", "NO_COLOR": "1"})
+
+
+def record_of(ran: Ran) -> dict[str, object]:
+    """The JSON that was printed."""
+    text = ran.out[ran.out.index("\n{\n") : ran.out.index("\n}\n") + 2]
+    record: dict[str, object] = json.loads(text)
+    return record
+
+
+def test_it_ends_well_without_a_terminal(ran):
+    """Exit code 0 with standard input closed, and nothing but its own words on the error stream."""
+    assert ran.code == 0
+    assert ran.err == ""
+
+
+def test_it_says_that_no_model_is_asked_without_ollama(ran):
+    """Nobody takes an extract for a model's summary."""
+    assert "connection refused" in ran.out
+    assert "summaries by extractive:default" in ran.out
+
+
+def test_it_shows_the_ratio_climb_to_the_trigger(ran):
+    """Each bar is longer than the one before until a pass begins."""
+    before = ran.out[: ran.out.index("trigger: pass ")]
+    ratios = [float(found) for found in re.findall(r"\[[#.]{24}\] (\d\.\d\d) ", before)]
+
+    assert len(ratios) >= 5
+    assert ratios == sorted(ratios)
+    assert ratios[-1] >= 0.8
+
+
+def test_it_shows_the_pass_from_its_request_to_its_record(ran):
+    """Requested, started, completed, and a smaller ratio after it."""
+    places = [ran.out.index(part) for part in ("~ pass", "started", "completed: record", "ratio is 0.")]
+
+    assert places == sorted(places)
+
+
+def test_it_prints_a_record_that_came_through_the_log(ran):
+    """Valid JSON with what a pass found, smaller than what it replaces."""
+    record = record_of(ran)
+
+    assert record["provenance"] == "EXTRACTIVE"
+    assert record["summary"]
+    assert record["covered"]
+    assert int(str(record["tokens_after"])) < int(str(record["tokens_before"]))
+
+
+def test_it_prints_the_context_with_the_summary_before_the_tail(ran):
+    """Roles, tokens, the beginning of each message, and what it would have cost."""
+    context = ran.out[ran.out.index("the context to send") :]
+
+    assert context.index("system: ") < context.index("summary-depth:") < context.index("user priya: ")
+    assert re.search(r"[\d,]+ tokens of 73 messages became [\d,]+;", context)
+
+
+def test_it_prints_the_success_metrics(ran):
+    """Scraped from the running sidecar."""
+    assert re.search(r'abridged_summarizations_total\{.*outcome="success".*\} \d', ran.out)
+    assert re.search(r"success ratio 1\.00 of \d finished passes", ran.out)
+
+
+def test_it_leaves_nothing_behind(ran, folder):
+    """The log was temporary."""
+    assert ran.code == 0
+    assert list(folder.iterdir()) == []
+
+
+def test_it_draws_nothing_that_a_dumb_terminal_does_not_know(ran):
+    """No escape sequences."""
+    assert "\x1b" not in ran.out
+
+
+def test_it_runs_where_only_ascii_can_be_printed():
+    """A conversation has other characters; they come out as marks."""
+    assert abridged_process("demo", environ={"PYTHONIOENCODING": "ascii"}).code == 0
+
+
+def test_it_asks_ollama_where_it_is_reachable():
+    """The configured model makes the records, and the output says so."""
+    with fake_ollama() as url:
+        ran = abridged_process("demo", environ={"OLLAMA_HOST": url})
+
+    assert ran.code == 0
+    assert "summaries by qwen2.5:3b" in ran.out
+    assert (record_of(ran)["model"], record_of(ran)["provenance"]) == ("ollama:qwen2.5:3b", "MODEL")
+
+
+def test_a_model_that_is_not_pulled_is_not_waited_for():
+    """It says which model is missing, and goes on without."""
+    with fake_ollama("--model", "another:1b") as url:
+        ran = abridged_process("demo", environ={"OLLAMA_HOST": url})
+
+    assert ran.code == 0
+    assert "no model 'qwen2.5:3b' there" in ran.out
+    assert record_of(ran)["provenance"] == "EXTRACTIVE"
+
+
+def test_on_a_terminal_the_sidecar_stays_until_it_is_interrupted(folder):
+    """The commands that it prints work, Ctrl-C ends it with 0, and nothing is left behind."""
+    with on_terminal("demo", environ={"TMPDIR": str(folder)}) as terminal:
+        screen = terminal.read_until("stays until Ctrl-C")
+        found = re.search(r"context --address (\S+) (\S+)", screen)
+        assert found is not None
+        context = abridged("context", found[2], "--address", found[1])
+        terminal.process.send_signal(signal.SIGINT)
+        code = terminal.process.wait(timeout=PATIENCE_S)
+
+    assert context.code == 0
+    assert "summary-depth:" in context.out
+    assert code == 0
+    assert list(folder.iterdir()) == []
+
+
+def test_when_it_is_ended_midway_nothing_is_left_behind_either(folder):
+    """SIGTERM during the play: not a success, but a clean one."""
+    with on_terminal("demo", environ={"TMPDIR": str(folder)}) as terminal:
+        terminal.read_until("trigger: pass")
+        terminal.process.send_signal(signal.SIGTERM)
+        code = terminal.process.wait(timeout=PATIENCE_S)
+
+    assert code == 1
+    assert "Traceback" not in terminal.screen
+    assert list(folder.iterdir()) == []

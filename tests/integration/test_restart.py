@@ -1,0 +1,226 @@
+"""What a new process finds: pending passes, waits, fallback records, calibration, lists."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from abridged.v1 import conversation_pb2 as conversation
+from abridged.v1 import conversation_service_pb2 as api
+from abridged.v1 import summary_pb2
+from tests.support.answers import hanging, record, saying
+from tests.support.ollama_server import FakeOllama
+from tests.support.sidecar import PATIENCE_S, Clock, on_ollama, said, script, sidecar
+
+DEAD = {"summarizer.models": ["ollama:x"], "ollama.hosts": ["127.0.0.1:9"]}
+CLAIMS_MAX = 3
+
+
+async def test_a_pending_pass_resumes_after_a_restart_and_ends_once(tmp_path):
+    """The trigger is on disk: nobody asks again, and there is one record."""
+    async with FakeOllama(responder=hanging()) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        triggered = (await s.chat().talk(14)).summarization
+        await ollama.until(lambda o: bool(o.asked()))
+
+    async with sidecar(tmp_path) as s:
+        await s.idle()
+        chat = s.chat()
+
+        (done,) = await chat.passes()
+        assert (done.id, done.state) == (triggered.id, conversation.SUMMARIZATION_STATE_COMPLETED)
+        assert [e.claim for e in await chat.events("SummarizationStarted")] == [1, 2]
+        assert len(await chat.summaries()) == 1
+        assert (await chat.context()).compacted
+
+
+async def test_a_pass_that_nobody_had_begun_runs_after_a_restart(tmp_path):
+    """Also those that were still in the queue."""
+    async with FakeOllama(responder=hanging()) as ollama:
+        async with sidecar(tmp_path, on_ollama(ollama) | {"summarizer.concurrent_passes": 1}) as s:
+            for name in "abc":
+                await s.chat(name).talk(14)
+
+    async with sidecar(tmp_path) as s:
+        await s.idle()
+
+        assert [(await s.chat(name).context()).compacted for name in "abc"] == [True, True, True]
+
+
+async def test_a_wait_after_a_failure_holds_across_a_restart(tmp_path):
+    """A restart is no way around the pause."""
+    clock = Clock()
+    async with sidecar(tmp_path, DEAD, now_us=clock) as s:
+        await s.chat().talk(14, wait_s=PATIENCE_S)
+
+    async with sidecar(tmp_path, now_us=clock) as s:
+        chat = s.chat()
+        await s.idle()
+
+        assert len(await chat.events("SummarizationRequested")) == 1
+        assert (await chat.state()).held_by == "WAITING_AFTER_FAILURE"
+
+
+async def test_a_wait_that_ended_while_nothing_ran_leads_to_a_pass_at_the_start(tmp_path):
+    """An idle chat recovers too: nobody has to say a word."""
+    clock = Clock()
+    async with sidecar(tmp_path, DEAD, now_us=clock) as s:
+        await s.chat().talk(14, wait_s=PATIENCE_S)
+    clock.advance(31)
+
+    async with sidecar(tmp_path, now_us=clock) as s:
+        chat = s.chat()
+        watch = s.conversations.WatchConversation(
+            api.WatchConversationRequest(conversation_id="c1"), timeout=PATIENCE_S
+        )
+        async for item in watch:
+            if item.event.type == "SummarizationCompleted":
+                break
+        watch.cancel()
+
+        assert (await chat.context()).compacted
+        assert (await chat.state()).failures_in_row == 0
+
+
+async def test_messages_end_a_wait_before_its_time(tmp_path):
+    """Whichever is first: so many messages, or so much time."""
+    async with sidecar(tmp_path, script(tmp_path, {"text": "not JSON"}, {"text": "not JSON"}, {"default": True})) as s:
+        chat = s.chat()
+        await chat.talk(14, tokens=115, wait_s=PATIENCE_S)
+        assert not (await chat.talk(3, tokens=1)).HasField("summarization")
+
+        released = await chat.talk(1, tokens=1, wait_s=PATIENCE_S)
+
+        assert released.summarization.state == conversation.SUMMARIZATION_STATE_COMPLETED
+
+
+async def test_a_pass_that_takes_every_process_down_with_it_is_failed(tmp_path):
+    """After three claims without an end nobody tries again, and the chat waits as after any failure."""
+    async with FakeOllama(responder=hanging()) as ollama:
+        for start in range(CLAIMS_MAX):
+            async with sidecar(tmp_path, on_ollama(ollama)) as s:
+                if start == 0:
+                    await s.chat().talk(14)
+                await ollama.until(lambda o, calls=start + 1: len(o.asked()) == calls)
+
+        async with sidecar(tmp_path, on_ollama(ollama)) as s:
+            await s.idle()
+
+            (failed,) = await s.chat().passes()
+            assert (failed.state, failed.error_class) == (
+                conversation.SUMMARIZATION_STATE_FAILED,
+                conversation.ERROR_CLASS_INTERNAL,
+            )
+            assert len(ollama.asked()) == CLAIMS_MAX
+            assert 'outcome="error"' in await s.http("/metrics")
+
+
+async def test_a_fallback_record_is_remade_when_a_model_is_back(tmp_path):
+    """From the same range, in the same place of the chain; the stand-in was marked and never called a success."""
+    async with sidecar(tmp_path, DEAD) as s:
+        chat = s.chat(policy={"fallback": conversation.FALLBACK_ALWAYS})
+        await chat.talk(14, wait_s=PATIENCE_S)
+        (stand_in,) = await chat.summaries()
+        assert stand_in.provenance == summary_pb2.PROVENANCE_EXTRACTIVE
+        metrics = await s.http("/metrics")
+        assert [line for line in metrics.splitlines() if 'outcome="fallback"' in line and not line.endswith(" 0.0")]
+        assert not [line for line in metrics.splitlines() if 'outcome="success"' in line and not line.endswith(" 0.0")]
+
+    async with FakeOllama(responder=saying(record())) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        chat = s.chat()
+        watch = s.conversations.WatchConversation(
+            api.WatchConversationRequest(conversation_id="c1", after_version=(await chat.state()).event_version),
+            timeout=PATIENCE_S,
+        )
+        await s.chat("c2").talk(14, wait_s=PATIENCE_S)
+        async for item in watch:
+            if item.event.type == "SummarizationCompleted":
+                break
+        watch.cancel()
+
+        remade = (await chat.summaries())[0]
+        assert remade.provenance == summary_pb2.PROVENANCE_MODEL
+        assert (list(remade.covered), remade.depth) == (list(stand_in.covered), stand_in.depth)
+        assert (await chat.passes())[0].trigger == conversation.TRIGGER_REMAKE
+        assert (await chat.context()).summary_id == remade.id
+
+
+async def test_an_emergency_is_answered_by_extraction_when_no_model_answers(tmp_path):
+    """The default: below the budget a failed pass leaves the messages, at the budget something must give."""
+    async with sidecar(tmp_path, DEAD) as s:
+        calm, full = s.chat("calm"), s.chat("full")
+        assert (await calm.talk(14, wait_s=PATIENCE_S)).summarization.state == conversation.SUMMARIZATION_STATE_FAILED
+
+        done = (await full.talk(18, wait_s=PATIENCE_S)).summarization
+
+        assert (done.trigger, done.state) == (
+            conversation.TRIGGER_EMERGENCY,
+            conversation.SUMMARIZATION_STATE_COMPLETED,
+        )
+        assert (await full.summaries())[0].provenance == summary_pb2.PROVENANCE_EXTRACTIVE
+
+
+async def test_calibration_survives_a_restart(tmp_path):
+    """For the conversation, and for new ones of its model."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(model="m", context_length=100_000)
+        tokens = (await chat.append(said(1, "The importer reads orders. " * 50))).usage.window_tokens
+        report = api.ReportUsageRequest(conversation_id="c1", message_version=1, prompt_tokens=2 * tokens)
+        factor = (await s.conversations.ReportUsage(report)).usage.calibration_factor
+        assert factor > 1
+
+    async with sidecar(tmp_path) as s:
+        assert (await s.chat("c1").state()).usage.calibration_factor == factor
+        assert (await s.chat("c2", model="m").append(said(1))).usage.calibration_factor == factor
+
+
+async def test_the_list_of_conversations_survives_a_restart(tmp_path):
+    """The read table is written with the events, and not made anew from them."""
+
+    async def listed(s):
+        return (await s.conversations.ListConversations(api.ListConversationsRequest(labels={"a": "1"}))).conversations
+
+    async with sidecar(tmp_path) as s:
+        for name in "ab":
+            await s.chat(name, labels={"a": "1"}).talk(14, wait_s=PATIENCE_S)
+        before = list(await listed(s))
+
+    async with sidecar(tmp_path) as s:
+        assert list(await listed(s)) == before
+        assert [c.id for c in before] == ["b", "a"]
+        assert [await s.chat(c.id).state() for c in before] == before
+
+
+async def test_a_stop_lets_a_running_pass_finish_within_its_grace(tmp_path):
+    """What can end, ends; the rest is resumed."""
+    gate = asyncio.Event()
+
+    async def open_when_stopping(s) -> None:
+        while not any(line["event"] == "sidecar.stopping" for line in s.logs):
+            await asyncio.sleep(0)
+        gate.set()
+
+    from tests.support.answers import gated
+
+    async with FakeOllama(responder=gated(gate)) as ollama:
+        async with sidecar(tmp_path, on_ollama(ollama) | {"server.shutdown_grace_s": 5.0}) as s:
+            await s.chat().talk(14)
+            await ollama.until(lambda o: bool(o.asked()))
+            await asyncio.gather(s.stop(), open_when_stopping(s))
+
+    async with sidecar(tmp_path) as s:
+        assert len(await s.chat().events("SummarizationStarted")) == 1
+        assert (await s.chat().context()).compacted
+
+
+@pytest.mark.parametrize("backend", ["memory", "sqlite"])
+async def test_both_backends_serve_the_whole_path(tmp_path, backend):
+    """The log in memory is shipped too, for tests."""
+    async with sidecar(tmp_path, {"log.backend": backend}) as s:
+        chat = s.chat(labels={"a": "1"})
+        await chat.talk(14, wait_s=PATIENCE_S)
+
+        assert (await chat.context()).compacted
+        answer = await s.conversations.ListConversations(api.ListConversationsRequest(labels={"a": "1"}))
+        assert [c.id for c in answer.conversations] == ["c1"]
+        assert (await chat.talk(1)).message_version == 15

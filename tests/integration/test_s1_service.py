@@ -1,0 +1,186 @@
+"""The plan's tests of its summarizer service and its drift test, item by item, over the whole path.
+
+The plan numbers its list "unit (service) 1 to 5" and "drift 1"; the tests are named for the items.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from abridged.v1 import conversation_pb2 as conversation
+from abridged.v1 import message_pb2, summary_pb2
+from tests.support.answers import record, saying
+from tests.support.ollama_behaviour import BEHAVIOURS
+from tests.support.ollama_server import FakeOllama
+from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, on_ollama, said, sidecar
+
+TECHNICAL = (
+    "The importer in src/import/orders.py raises OrderParseError for orders_2024.csv since version 3.4.1.",
+    "We decided to pin parser 3.3.9 until 2026-03-14 and to open ticket OPS-4411 for the fix.",
+    "Who owns the retry queue on db-07.example.com?",
+    "Dana will rewrite parse_header() by Friday; the budget is 1200 EUR.",
+)
+
+
+async def technical_chat(s: Sidecar, turns: int = 20, **settings: object) -> Chat:
+    """A thread of technical and decision content that crosses its trigger in one batch."""
+    chat = s.chat(**settings)
+    await chat.append(
+        *(said(n, f"{TECHNICAL[n % 4]} Turn {n}.", tokens=120) for n in range(1, turns + 1)), wait_s=PATIENCE_S
+    )
+    return chat
+
+
+@pytest.mark.parametrize("model", ["scripted:default", "extractive:"])
+async def test_s1_unit_1_mixed_technical_and_decision_content_makes_a_valid_record(tmp_path, model):
+    """Produces valid schema for mixed technical and decision content."""
+    async with sidecar(tmp_path, {"summarizer.models": [model]}) as s:
+        chat = await technical_chat(s)
+
+        (made,) = await chat.summaries()
+
+        assert made.summary.strip()
+        assert len(made.key_points) <= 30
+        assert {"src/import/orders.py", "OPS-4411"} & set(made.context.domain_entities) or "OPS-4411" in str(made)
+        assert all(len(text) <= 1_000 for text in (*made.key_points, *made.context.decisions))
+        assert made.covered_count > 0
+        assert (made.depth, made.parent_id) == (0, "")
+
+
+async def test_s1_unit_1_a_models_structured_facets_are_kept_as_they_are(tmp_path):
+    """Decisions, action items, open questions and entities come through the wire into the record."""
+    answer = record(
+        "The importer failed on orders_2024.csv and the parser was pinned.",
+        key_points=["OrderParseError since version 3.4.1"],
+        participants=["Dana"],
+        decisions=["Pin parser 3.3.9 until 2026-03-14"],
+        action_items=[{"task": "Rewrite parse_header()", "owner": "Dana", "due": "Friday"}],
+        unresolved=["Who owns the retry queue on db-07.example.com?"],
+        domain_entities=["src/import/orders.py", "OPS-4411"],
+    )
+    async with FakeOllama(responder=saying(answer)) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        chat = await technical_chat(s)
+
+        (made,) = await chat.summaries()
+
+        assert made.context == summary_pb2.SummaryContext(
+            participants=["Dana"],
+            decisions=["Pin parser 3.3.9 until 2026-03-14"],
+            action_items=[summary_pb2.ActionItem(task="Rewrite parse_header()", owner="Dana", due="Friday")],
+            unresolved=["Who owns the retry queue on db-07.example.com?"],
+            domain_entities=["src/import/orders.py", "OPS-4411"],
+        )
+        assert made.provenance == summary_pb2.PROVENANCE_MODEL
+        assert made.model == "ollama:qwen2.5:3b"
+
+
+async def test_s1_unit_2_empty_arrays_are_fine_when_there_were_no_decisions(tmp_path):
+    """Handles empty arrays gracefully when no decisions."""
+    async with FakeOllama(responder=saying(record())) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        chat = s.chat()
+        done = (await chat.talk(14, wait_s=PATIENCE_S)).summarization
+
+        (made,) = await chat.summaries()
+
+        assert done.state == conversation.SUMMARIZATION_STATE_COMPLETED
+        assert made.context == summary_pb2.SummaryContext()
+        assert list(made.key_points) == []
+        text = (await chat.context()).messages[0].message.content
+        assert "Decisions" not in text
+
+
+async def test_s1_unit_3_a_transport_failure_is_retried_once_and_then_fails_safe(tmp_path):
+    """Transport failure: retry once, then fail safe."""
+    async with FakeOllama(behaviour=BEHAVIOURS["busy"]) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        chat = s.chat()
+        done = (await chat.talk(14, wait_s=PATIENCE_S)).summarization
+
+        assert len(ollama.asked()) == done.attempts == 2
+        assert (done.error_class, done.retryable) == (conversation.ERROR_CLASS_TRANSPORT, True)
+        assert [m.message.id for m in (await chat.context()).messages] == [f"m{n}" for n in range(1, 15)]
+        assert await chat.summaries() == []
+
+
+async def test_s1_unit_3_a_transport_failure_that_passes_leaves_a_record(tmp_path):
+    """The one retry is worth something."""
+    async with FakeOllama(behaviour=BEHAVIOURS["busy-once"], responder=saying(record())) as ollama:
+        async with sidecar(tmp_path, on_ollama(ollama)) as s:
+            done = (await s.chat().talk(14, wait_s=PATIENCE_S)).summarization
+
+            assert (done.state, done.attempts) == (conversation.SUMMARIZATION_STATE_COMPLETED, 2)
+
+
+async def test_s1_unit_4_malformed_json_fails_the_pass_without_another_call(tmp_path):
+    """Validation failure (malformed JSON): not ok, and with repair_attempts 0 not retried, as the plan has it."""
+    async with FakeOllama(responder=saying('{"summary": "cut')) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        chat = s.chat(policy={"repair_attempts": 0})
+        done = (await chat.talk(14, wait_s=PATIENCE_S)).summarization
+
+        assert len(ollama.asked()) == done.attempts == 1
+        assert (done.state, done.error_class) == (
+            conversation.SUMMARIZATION_STATE_FAILED,
+            conversation.ERROR_CLASS_INVALID,
+        )
+        assert not done.retryable
+        (event,) = await chat.events("SummarizationFailed")
+        assert event.output_bytes == len('{"summary": "cut')
+        assert len(event.output_hash) == 16
+
+
+async def test_s1_unit_4_one_informed_repair_is_our_default(tmp_path):
+    """The reasons go back to the model once, with another seed."""
+    async with FakeOllama(responder=saying("not JSON", record())) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        done = (await s.chat().talk(14, wait_s=PATIENCE_S)).summarization
+
+        assert (done.state, done.attempts) == (conversation.SUMMARIZATION_STATE_COMPLETED, 2)
+        first, second = ollama.asked()
+        assert first["options"]["seed"] != second["options"]["seed"]
+        assert "was not accepted" in second["messages"][-1]["content"]
+        assert "was not accepted" not in first["messages"][-1]["content"]
+
+
+async def test_s1_unit_5_each_record_has_the_next_depth_and_its_parents_id(tmp_path):
+    """Depth increment logic increments parentId and depth."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        for _ in range(3):
+            await chat.talk(14, wait_s=PATIENCE_S)
+
+        newest_first = await chat.summaries()
+
+        chain = list(reversed(newest_first))[:3]
+        assert [r.depth for r in chain] == [0, 1, 2]
+        assert [r.parent_id for r in chain] == ["", chain[0].id, chain[1].id]
+        assert [r.covered[0].first for r in chain[1:]] == [r.covered[-1].last + 1 for r in chain[:2]]
+
+
+@pytest.mark.parametrize("model", ["scripted:default", "extractive:"])
+async def test_s1_drift_1_an_early_technical_term_is_there_after_the_second_summarization(tmp_path, model):
+    """Summarize, add messages that refer to an early technical term: it is still present after the second pass."""
+    term = "reconcile_ledger.rs"
+    async with sidecar(tmp_path, {"summarizer.models": [model]}) as s:
+        chat = s.chat()
+        await chat.append(
+            said(1, f"The bug sits in {term}, where the totals of account 4711 are added twice.", tokens=120),
+            *(said(n, f"We looked at table batch_{n} and found nothing new.", tokens=120) for n in range(2, 15)),
+            wait_s=PATIENCE_S,
+        )
+        first = (await chat.context()).messages[0]
+        assert first.tag == "summary-depth:0"
+        assert term in first.message.content
+
+        await chat.append(
+            *(
+                said(n, f"Looking at {term} again: batch_{n} goes through it too.", tokens=120)
+                if n == 15
+                else said(n, f"Table batch_{n} was read without a finding.", tokens=120)
+                for n in range(15, 29)
+            ),
+            wait_s=PATIENCE_S,
+        )
+
+        window = await chat.context()
+        assert window.messages[0].tag == f"summary-depth:{window.depth}"
+        assert window.depth >= 1
+        assert term in window.messages[0].message.content
+        assert all(m.message.role != message_pb2.ROLE_SYSTEM for m in window.messages[1:])

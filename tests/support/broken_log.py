@@ -1,0 +1,81 @@
+"""A sidecar's own database connections in the test's hands: a full disk, a busy file, a damaged row.
+
+SQLAlchemy tells of every connection that it opens; nothing of the product is replaced.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import event
+from sqlalchemy.pool import Pool
+
+__all__ = ["Connections", "connections", "damaged", "locked"]
+
+SPARE_PAGES = 12
+
+
+@dataclass(slots=True)
+class Connections:
+    """Every connection that was opened in the block; the log's writer is the first."""
+
+    opened: list[sqlite3.Connection] = field(default_factory=list)
+
+    @property
+    def writer(self) -> sqlite3.Connection:
+        """The one connection that writes."""
+        return self.opened[0]
+
+    def fill(self) -> None:
+        """Leave room for a few pages more."""
+        (pages,) = self.writer.execute("PRAGMA page_count").fetchone()
+        self.writer.execute(f"PRAGMA max_page_count = {pages + SPARE_PAGES}").fetchall()
+
+    def make_room(self) -> None:
+        """The disk is large again."""
+        self.writer.execute("PRAGMA max_page_count = 1000000").fetchall()
+
+    def lose_patience(self) -> None:
+        """Give up at once where the product waits for a lock."""
+        self.writer.execute("PRAGMA busy_timeout = 1").fetchall()
+
+
+@contextmanager
+def connections() -> Iterator[Connections]:
+    """Take down every connection that is opened in the block."""
+    found = Connections()
+
+    def opened(connection: Any, _record: Any) -> None:
+        found.opened.append(connection)
+
+    event.listen(Pool, "connect", opened)
+    try:
+        yield found
+    finally:
+        event.remove(Pool, "connect", opened)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another program writes to the file for as long as the block lasts."""
+    intruder = sqlite3.connect(path, isolation_level=None)
+    try:
+        intruder.execute("BEGIN IMMEDIATE")
+        yield
+        intruder.execute("ROLLBACK")
+    finally:
+        intruder.close()
+
+
+def damaged(path: Path, *, position: int) -> None:
+    """Change one byte of a stored event."""
+    with sqlite3.connect(path) as intruder:
+        (payload,) = intruder.execute("SELECT payload FROM events WHERE position = ?", (position,)).fetchone()
+        wrong = payload[:-1] + bytes([payload[-1] ^ 1])
+        intruder.execute("UPDATE events SET payload = ? WHERE position = ?", (wrong, position))
+    intruder.close()

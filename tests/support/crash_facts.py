@@ -1,0 +1,112 @@
+"""Events of a sidecar's log as facts for the audit, read over its API; and what only the file can tell."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from abridged.v1 import conversation_pb2, event_log_service_pb2, event_pb2
+from abridged.v1.event_log_service_pb2_grpc import EventLogServiceStub
+from eventlog.chain import verify_stream
+from eventlog.event import StreamId
+from eventlog.sqlite import SqliteEventLog
+from service.api.wire import conversation_view
+from service.codec.events import decode
+from service.domain.conversation import fold
+from service.projections import ListQuery, SqlConversationTable
+from tests.support.crash_audit import Fact, PassFact, PassStep
+
+__all__ = ["PAGE_EVENTS", "differing_rows", "read_facts", "verified_streams"]
+
+PAGE_EVENTS = 500
+ROWS_MAX = 10_000
+CALL_S = 20.0
+
+_PASS_EVENTS = {
+    "SummarizationStarted": (event_pb2.SummarizationStarted, PassStep.STARTED),
+    "SummarizationCompleted": (event_pb2.SummarizationCompleted, PassStep.COMPLETED),
+    "SummarizationFailed": (event_pb2.SummarizationFailed, PassStep.ENDED),
+    "SummarizationSkipped": (event_pb2.SummarizationSkipped, PassStep.ENDED),
+}
+
+
+async def read_facts(stub: EventLogServiceStub, *, after: int) -> AsyncIterator[Fact]:
+    """Every event after a position, up to the end as it is met."""
+    end = False
+    while not end:
+        request = event_log_service_pb2.ReadEventsRequest(after=after, limit=PAGE_EVENTS)
+        page = await stub.ReadEvents(request, timeout=CALL_S, wait_for_ready=True)
+        for event in page.events:
+            yield _fact(event)
+        after, end = page.next_after, page.end
+
+
+def verified_streams(path: Path) -> list[str]:
+    """Walk the hash chain of every stream of a log that nobody has open; raises LogCorrupt where it breaks."""
+    log = SqliteEventLog.open(path, clock_us=_no_clock)
+    try:
+        streams = _streams(log)
+        for stream in streams:
+            verify_stream(log, stream)
+        return [stream.name for stream in streams]
+    finally:
+        log.close()
+
+
+def differing_rows(path: Path) -> list[str]:
+    """Conversations whose row of the read table is not what their events fold to."""
+    table = SqlConversationTable(lambda state: conversation_view(state).SerializeToString())
+    log = SqliteEventLog.open(path, clock_us=_no_clock, prepare=table.prepare)
+    try:
+        table.read_through(log.read)
+        rows = {row.id: row.view for row in table.page(ListQuery("default", ROWS_MAX))}
+        streams = _streams(log)
+        assert len(rows) == len(streams), "a row for each conversation"
+        return [
+            stream.name
+            for stream in streams
+            if conversation_pb2.Conversation.FromString(rows[stream.name]) != _folded(log, stream)
+        ]
+    finally:
+        log.close()
+
+
+def _folded(log: SqliteEventLog, stream: StreamId) -> conversation_pb2.Conversation:
+    events = log.read_stream(stream, limit=1_000_000)
+    return conversation_view(fold((decode(e.type, e.schema_version, e.payload), e.time_us) for e in events))
+
+
+def _streams(log: SqliteEventLog) -> list[StreamId]:
+    streams: dict[StreamId, None] = {}
+    after = 0
+    while page := log.read_all(after=after, limit=PAGE_EVENTS):
+        streams.update(dict.fromkeys(event.stream for event in page))
+        after = page[-1].position
+    return list(streams)
+
+
+def _no_clock() -> int:
+    raise AssertionError("nothing is written here")
+
+
+def _fact(event: event_log_service_pb2.Event) -> Fact:
+    message: tuple[str, str, int] | None = None
+    of_pass: PassFact | None = None
+    if event.type == "MessageAppended":
+        appended = event_pb2.MessageAppended.FromString(event.payload)
+        message = (appended.message.id, appended.message.content, appended.number)
+    elif event.type == "SummarizationRequested":
+        requested = event_pb2.SummarizationRequested.FromString(event.payload)
+        of_pass = PassFact(requested.plan.summarization_id, PassStep.REQUESTED)
+    elif event.type in _PASS_EVENTS:
+        of_pass = _pass_fact(event)
+    return Fact(event.position, event.conversation_id, event.version, event.event_id, message, of_pass)
+
+
+def _pass_fact(event: event_log_service_pb2.Event) -> PassFact | None:
+    contract, step = _PASS_EVENTS[event.type]
+    payload = contract.FromString(event.payload)
+    if not payload.summarization_id:  # a pass that was skipped before it began has no id
+        return None
+    claim = payload.claim if isinstance(payload, event_pb2.SummarizationStarted) else 0
+    return PassFact(payload.summarization_id, step, claim)

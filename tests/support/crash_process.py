@@ -1,0 +1,104 @@
+"""A sidecar in a process of its own, on a file and a socket that stay: it can be killed and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+
+__all__ = ["CHANNEL_OPTIONS", "SidecarProcess"]
+
+EXIT_S = 10.0
+"""What a stopping sidecar may take: its own limit is 5 s."""
+
+CHANNEL_OPTIONS = (
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", 20),
+    ("grpc.min_reconnect_backoff_ms", 20),
+    ("grpc.max_reconnect_backoff_ms", 50),
+)
+"""A channel that looks for the restarted sidecar at once and repeats no call by itself."""
+
+_COMMAND = (sys.executable, "-c", "from service.cli.main import main; main()", "serve")
+
+# Each process begins the script anew: its first pass hangs, so that many kills meet a running one.
+_SCRIPT = {"steps": [{"hang": True}, {"default": True}, {"default": True}, {"hang": True}, {"default": True}]}
+HANG_S = 0.4
+
+
+@dataclass
+class SidecarProcess:
+    """`abridged serve` on a SQLite log in `folder`, one process at a time."""
+
+    folder: Path
+    starts: int = 0
+    _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def log_path(self) -> Path:
+        return self.folder / "log.db"
+
+    @property
+    def address(self) -> str:
+        return f"unix:{self.folder}/s"
+
+    def channel(self) -> grpc.aio.Channel:
+        """A channel of its own, which survives restarts."""
+        return grpc.aio.insecure_channel(self.address, options=CHANNEL_OPTIONS)
+
+    def start(self) -> None:
+        """Start a process; it may take a second until it serves."""
+        script = self.folder / "script.json"
+        script.write_text(json.dumps(_SCRIPT))
+        environment = os.environ | {
+            "ABRIDGED_LOG__PATH": str(self.log_path),
+            "ABRIDGED_SERVER__LISTEN": self.address,
+            "ABRIDGED_SERVER__HTTP_LISTEN": "",
+            "ABRIDGED_SUMMARIZER__MODELS": f"scripted:{script}",
+            "ABRIDGED_SUMMARIZER__DEADLINE_S": str(HANG_S),
+            "ABRIDGED_SUMMARIZER__RETRIES": "0",
+            "ABRIDGED_POLICY__FALLBACK": "always",
+            "ABRIDGED_TELEMETRY__LOG_LEVEL": "warning",
+        }
+        with (self.folder / "stderr.txt").open("ab") as errors:
+            self._process = subprocess.Popen(_COMMAND, env=environment, stdout=errors, stderr=errors)
+        self.starts += 1
+
+    async def kill(self) -> None:
+        """SIGKILL: no handler runs, nothing is flushed. Asserts that the process had not ended by itself."""
+        process = self._running()
+        assert process.poll() is None, self.errors()
+        process.kill()
+        await asyncio.to_thread(process.wait, EXIT_S)
+        self._process = None
+
+    async def stop(self) -> int:
+        """SIGTERM; answers the exit code."""
+        process = self._running()
+        process.send_signal(signal.SIGTERM)
+        code = await asyncio.to_thread(process.wait, EXIT_S)
+        self._process = None
+        return code
+
+    def abandon(self) -> None:
+        """End whatever still runs, at the end of a test that failed."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(EXIT_S)
+
+    def errors(self) -> str:
+        """The end of what the processes wrote to standard error."""
+        return (self.folder / "stderr.txt").read_text(errors="replace")[-4_000:]
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "the sidecar was started"
+        return self._process

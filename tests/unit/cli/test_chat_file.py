@@ -1,0 +1,122 @@
+"""Chats in a file: what has no form is told with its place, and hides nothing beside it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from service.cli.chat_file import Fault, FileChat, read_chats
+from service.cli.demo import bundled_conversation
+from service.domain.message import Message, Role, ToolCall
+
+
+def line(*messages: object, **fields: object) -> str:
+    return json.dumps({"conversation_id": "c", "messages": list(messages)} | fields)
+
+
+def test_a_message_keeps_everything_that_the_file_says():
+    """Names, calls with their arguments as they are written, results with their call."""
+    call = {"id": "call-1", "name": "search", "arguments": '{"a":  1}'}
+
+    (chat,) = read_chats(
+        [
+            line(
+                {"id": "a", "role": "assistant", "content": "", "tool_calls": [call]},
+                {"id": "b", "role": "tool", "content": "found", "name": "search", "tool_call_id": "call-1"},
+            )
+        ]
+    )
+
+    assert chat == FileChat(
+        1,
+        "c",
+        (
+            Message("a", Role.ASSISTANT, "", tool_calls=(ToolCall("call-1", "search", '{"a":  1}'),)),
+            Message("b", Role.TOOL, "found", name="search", tool_call_id="call-1"),
+        ),
+        (),
+    )
+
+
+def test_absent_and_null_fields_are_empty():
+    """Exports of other programs write both."""
+    (chat,) = read_chats([line({"role": "user", "content": None, "name": None, "tool_calls": None})])
+
+    assert isinstance(chat, FileChat)
+    assert chat.messages == (Message("m00000", Role.USER),)
+
+
+def test_arguments_may_be_an_object():
+    """Some exports have parsed them; the contract wants text."""
+    call = {"id": "1", "name": "f", "arguments": {"city": "Zürich"}}
+
+    (chat,) = read_chats([line({"role": "assistant", "tool_calls": [call]})])
+
+    assert isinstance(chat, FileChat)
+    assert chat.messages[0].tool_calls[0].arguments == '{"city": "Zürich"}'
+
+
+def test_unknown_fields_are_left_alone():
+    """Files carry more than messages."""
+    (chat,) = read_chats([line({"role": "user", "content": "x", "score": 3}, queries=["?"])])
+
+    assert isinstance(chat, FileChat)
+    assert chat.faults == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "null", '"text"', '{"messages": []}', '{"conversation_id": 1, "messages": []}', line("text")]
+)
+def test_a_line_without_a_chat_is_a_fault_of_its_own(text):
+    """The number is the file's; the next line is read."""
+    broken, fine = read_chats(["\n", text, line()][1:])
+
+    assert isinstance(broken, Fault)
+    assert (broken.line, broken.message_id) == (1, "")
+    assert isinstance(fine, FileChat)
+
+
+def test_empty_lines_count_and_are_left_out():
+    """Line numbers are those of an editor."""
+    (chat,) = read_chats(["\n", "  \n", line()])
+
+    assert chat.line == 3
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ({"content": "x"}, "role"),
+        ({"role": "robot"}, "role must be one of system, user, assistant, tool"),
+        ({"role": "user", "content": ["x"]}, "content"),
+        ({"role": "assistant", "tool_calls": [{"name": "f"}]}, "tool_calls.0.id"),
+        ({"role": "user", "id": 7}, "id"),
+    ],
+)
+def test_a_message_without_form_is_told_and_left_out(message, says):
+    """By its id, or its place where it has none; without its text, which may be private."""
+    private = {"secret": "private words"}
+    (chat,) = read_chats([line({"id": "good", "role": "user", "content": "x"}, message | private)])
+
+    assert isinstance(chat, FileChat)
+    (fault,) = chat.faults
+    assert [m.id for m in chat.messages] == ["good"]
+    assert fault.message_id == "m00001"
+    assert says in fault.what
+    assert "private" not in fault.what
+
+
+def test_the_bundled_conversation_is_worth_showing():
+    """Several speakers, tool calls with JSON results, each answered once; long enough for more than one pass."""
+    chat = bundled_conversation()
+    calls = [call.id for message in chat.messages for call in message.tool_calls]
+    results = [message for message in chat.messages if message.role is Role.TOOL]
+
+    assert chat.faults == ()
+    assert len(chat.messages) >= 44
+    assert len({message.id for message in chat.messages}) == len(chat.messages)
+    assert {message.name for message in chat.messages if message.role is Role.USER} == {"priya", "jonas"}
+    assert sorted(calls) == sorted(message.tool_call_id for message in results)
+    assert all(isinstance(json.loads(message.content), dict) for message in results)
+    assert sum(len(message.content) for message in chat.messages) > 15_000

@@ -1,0 +1,142 @@
+"""What goes to a terminal, and figures as lines of text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abridged.v1 import conversation_pb2, conversation_service_pb2, summary_pb2
+from service.cli.demo_show import success_figures
+from service.cli.figures import bar, pass_line, record_line, usage_line
+from service.cli.plain_json import as_json, as_plain, word
+from service.cli.terminal import excerpt, printable
+
+FORBIDDEN = {chr(n) for n in (*range(9), *range(11, 32), *range(127, 160), 0x202A, 0x202E, 0x2066, 0x200F)}
+
+
+@given(st.text())
+def test_nothing_that_steers_a_terminal_is_printable(text):
+    """Whatever a conversation holds."""
+    assert not FORBIDDEN & set(printable(text))
+
+
+@given(st.text(), st.integers(1, 200))
+def test_an_excerpt_is_one_line_within_its_width(text, chars_max):
+    """Tables stay tables."""
+    line = excerpt(text, chars_max=chars_max)
+
+    assert len(line) <= chars_max
+    assert "\n" not in line
+    assert "\t" not in line
+
+
+def test_an_excerpt_says_that_it_is_one():
+    """Cut text ends in an ellipsis; whole text does not."""
+    assert excerpt("one two three", chars_max=8) == "one two…"
+    assert excerpt("one\n two", chars_max=8) == "one two"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "drawn"), [(0.0, "[....]"), (0.5, "[##..]"), (1.0, "[####]"), (7.5, "[####]"), (-1.0, "[....]")]
+)
+def test_a_bar_is_full_at_one_and_never_longer(ratio, drawn):
+    """Windows over their budget do not break the line."""
+    assert bar(ratio, cells=4) == drawn
+
+
+def test_usage_counts_what_the_caller_adds():
+    """Window and overhead together fill the budget."""
+    usage = conversation_pb2.TokenUsage(window_tokens=900, overhead_tokens=100, budget_tokens=2_000, ratio=0.5)
+
+    assert usage_line(usage) == "ratio 0.50 [##########..........] 1,000 of 2,000 tokens"
+
+
+def test_a_failed_pass_says_why():
+    """Class and whether trying again helps."""
+    failed = conversation_pb2.Summarization(
+        id="0123456789abcdef",
+        trigger=conversation_pb2.TRIGGER_EMERGENCY,
+        state=conversation_pb2.SUMMARIZATION_STATE_FAILED,
+        covered=[summary_pb2.MessageRange(first=1, last=9), summary_pb2.MessageRange(first=12, last=12)],
+        token_ratio=1.25,
+        error_class=conversation_pb2.ERROR_CLASS_TRANSPORT,
+        retryable=True,
+    )
+
+    assert pass_line(failed) == (
+        "pass 01234567, failed, trigger emergency at 1.25, messages 1-9, 12, TRANSPORT, retryable"
+    )
+
+
+def test_a_skipped_pass_says_why():
+    """The reason, in the contract's word."""
+    skipped = conversation_pb2.Summarization(
+        state=conversation_pb2.SUMMARIZATION_STATE_SKIPPED, skip_reason=conversation_pb2.SKIP_REASON_NO_GAIN
+    )
+
+    assert pass_line(skipped).endswith(", NO_GAIN")
+
+
+def test_a_record_says_what_it_saved_and_who_made_it():
+    """Ids without their prefix are told apart by eight characters."""
+    record = summary_pb2.SummaryRecord(
+        id="summary-0123456789",
+        depth=2,
+        covered=[summary_pb2.MessageRange(first=3, last=40)],
+        tokens_before=2_500,
+        tokens_after=400,
+        provenance=summary_pb2.PROVENANCE_MODEL,
+        model="ollama:qwen2.5:3b",
+    )
+
+    assert record_line(record) == (
+        "record 01234567: depth 2, messages 3-40, 2,500 -> 400 tokens, model, ollama:qwen2.5:3b"
+    )
+
+
+def test_json_has_numbers_as_numbers_and_enums_as_words():
+    """64-bit fields, enums, repeated messages, maps, and what is absent."""
+    answer = conversation_service_pb2.GetContextResponse(
+        messages=[conversation_service_pb2.ContextMessage(number=1, tokens=1 << 40)],
+        over_limit_reason=conversation_service_pb2.OVER_LIMIT_IRREDUCIBLE,
+    )
+    answer.messages[0].message.labels["team"] = "billing"
+    answer.messages[0].message.create_time.FromJsonString("2026-03-12T14:07:00Z")
+
+    plain = json.loads(as_json(answer))
+
+    assert plain["messages"][0]["tokens"] == 1 << 40
+    assert plain["messages"][0]["message"]["labels"] == {"team": "billing"}
+    assert plain["messages"][0]["message"]["create_time"] == "2026-03-12T14:07:00Z"
+    assert "token_count" not in plain["messages"][0]["message"]
+    assert plain["over_limit_reason"] == "IRREDUCIBLE"
+    assert "usage" not in plain
+    assert plain["summary_id"] == ""
+
+
+def test_an_enum_value_of_a_newer_version_is_a_number():
+    """A newer sidecar does not break an older command line."""
+    state = conversation_pb2.Summarization.FromString(b"\x18\x63")
+
+    assert word(state, "state") == "99"
+    assert as_plain(state)["state"] == "99"
+
+
+def test_success_figures_leave_skips_and_zeros_out():
+    """The ratio is the one of the recording rule: success / (success + fallback + error)."""
+    exposition = """\
+# HELP abridged_summarizations_total passes
+abridged_summarizations_total{outcome="success",trigger="ratio",model="m"} 3.0
+abridged_summarizations_total{outcome="fallback",trigger="ratio",model="m"} 1.0
+abridged_summarizations_total{outcome="skipped",trigger="ratio",model="m"} 5.0
+abridged_summarizations_total{outcome="error",trigger="ratio",model="m"} 0.0
+abridged_summarizations_pending 0.0
+"""
+    lines = success_figures(exposition)
+
+    assert len(lines) == 4
+    assert lines[-1] == "success ratio 0.75 of 4 finished passes"
+    assert success_figures("") == ["no pass has ended"]

@@ -1,0 +1,302 @@
+"""Stored events: every one comes back as it was, and what cannot be read is refused, not guessed."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from abridged.v1 import conversation_pb2, event_pb2
+from service.codec import enums
+from service.codec.events import EVENT_TYPES, SCHEMA_VERSIONS, UnknownEvent, decode, encode
+from service.codec.values import (
+    canonical,
+    message_from_proto,
+    message_to_proto,
+    overrides_from_proto,
+    overrides_to_proto,
+    policy_from_proto,
+    policy_to_proto,
+    timestamp,
+    timestamp_us,
+)
+from service.domain import events as domain
+from service.domain.message import Attachment, Message, Role, ToolCall
+from service.domain.policy import Policy
+from service.domain.record import (
+    ActionItem,
+    MessageRange,
+    Provenance,
+    RecordContext,
+    RecordQuality,
+    SummaryRecord,
+)
+from service.domain.tokens import TokenSource
+
+EXAMPLES = 40
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+COUNT = st.integers(0, 2**31 - 1)
+TIME_US = st.integers(0, 4_000_000_000_000_000)
+RATIO = st.floats(0, 4)
+ITEMS = st.lists(TEXT, max_size=3).map(tuple)
+LABELS = st.dictionaries(TEXT, TEXT, max_size=3).map(MappingProxyType)
+RANGES = st.lists(st.tuples(COUNT, st.integers(0, 500)).map(lambda r: MessageRange(r[0], r[0] + r[1])), max_size=3).map(
+    tuple
+)
+MESSAGES = st.builds(
+    Message,
+    id=TEXT,
+    role=st.sampled_from(Role),
+    content=TEXT,
+    name=TEXT,
+    tool_calls=st.lists(st.builds(ToolCall, TEXT, TEXT, TEXT), max_size=3).map(tuple),
+    tool_call_id=TEXT,
+    attachments=st.lists(st.builds(Attachment, TEXT, TEXT, COUNT), max_size=2).map(tuple),
+    create_time_us=TIME_US,
+    token_count=st.none() | COUNT,
+    user_id=TEXT,
+    agent_id=TEXT,
+    labels=LABELS,
+)
+POLICIES = st.builds(Policy, trigger_token_ratio=RATIO, min_messages=COUNT, enabled=st.booleans())
+OVERRIDES = st.fixed_dictionaries(
+    {},
+    optional={
+        f.name: st.sampled_from(type(f.default)) if isinstance(f.default, Enum) else st.just(f.default)
+        for f in fields(Policy)
+    },
+).map(MappingProxyType)
+SETTINGS = st.builds(
+    domain.Settings,
+    model=TEXT,
+    requested_context_length=COUNT,
+    context_length=COUNT,
+    context_length_source=st.sampled_from(domain.ContextLengthSource),
+    reserved_output_tokens=COUNT,
+    overhead_tokens=COUNT,
+    calibration_factor=RATIO,
+    policy=OVERRIDES,
+    title=TEXT,
+    labels=LABELS,
+)
+RECORDS = st.builds(
+    SummaryRecord,
+    id=TEXT,
+    create_time_us=TIME_US,
+    depth=COUNT,
+    parent_id=TEXT,
+    summary=TEXT,
+    key_points=ITEMS,
+    context=st.builds(
+        RecordContext,
+        ITEMS,
+        ITEMS,
+        st.lists(st.builds(ActionItem, TEXT, TEXT, TEXT), max_size=2).map(tuple),
+        ITEMS,
+        ITEMS,
+    ),
+    covered=RANGES,
+    tokens_before=COUNT,
+    tokens_after=COUNT,
+    model=TEXT,
+    prompt_name=TEXT,
+    prompt_version=TEXT,
+    provenance=st.sampled_from(Provenance),
+    attempts=COUNT,
+    latency_ms=COUNT,
+    quality=st.builds(RecordQuality, RATIO, COUNT, RATIO),
+)
+PLANS = st.builds(
+    domain.PassPlan,
+    pass_id=TEXT,
+    trigger=st.sampled_from(domain.Trigger),
+    covered=RANGES,
+    source=RANGES,
+    base_id=TEXT,
+    parent_id=TEXT,
+    depth=COUNT,
+    token_ratio=RATIO,
+    message_version=COUNT,
+    replaced_tokens=COUNT,
+    summary_tokens_max=COUNT,
+    policy=POLICIES,
+    rebase=st.booleans(),
+    replaces_id=TEXT,
+)
+SOURCES = st.sampled_from(TokenSource)
+EVENTS = {
+    "ConversationOpened": st.builds(domain.ConversationOpened, TEXT, SETTINGS),
+    "SettingsChanged": st.builds(domain.SettingsChanged, SETTINGS),
+    "MessageAppended": st.builds(domain.MessageAppended, COUNT, MESSAGES, COUNT, SOURCES, TEXT),
+    "UsageReported": st.builds(domain.UsageReported, COUNT, TEXT, COUNT, COUNT, COUNT, RATIO),
+    "SummarizationRequested": st.builds(domain.SummarizationRequested, PLANS),
+    "SummarizationStarted": st.builds(domain.SummarizationStarted, TEXT, COUNT),
+    "SummarizationCompleted": st.builds(domain.SummarizationCompleted, TEXT, RECORDS, SOURCES, st.booleans()),
+    "SummarizationFailed": st.builds(
+        domain.SummarizationFailed,
+        pass_id=TEXT,
+        error_class=st.sampled_from(domain.ErrorClass),
+        attempts=COUNT,
+        retryable=st.booleans(),
+        wait_messages=COUNT,
+        wait_until_us=TIME_US,
+        output_bytes=COUNT,
+        output_hash=st.binary(max_size=8),
+    ),
+    "SummarizationSkipped": st.builds(
+        domain.SummarizationSkipped,
+        reason=st.sampled_from(domain.SkipReason),
+        pass_id=TEXT,
+        attempts=COUNT,
+        wait_messages=COUNT,
+        wait_until_us=TIME_US,
+    ),
+}
+PAIRED: list[Any] = [member for member in vars(enums).values() if isinstance(member, enums.EnumMap)]
+
+
+@pytest.mark.parametrize("name", EVENTS)
+@settings(max_examples=EXAMPLES)
+@given(st.data())
+def test_every_event_comes_back_as_it_was(name, data):
+    """Every field of every type; the same event has the same bytes, however often it is written and read."""
+    event = data.draw(EVENTS[name])
+    type_name, version, payload = encode(event)
+
+    assert (type_name, version) == (name, SCHEMA_VERSIONS[name])
+    assert decode(type_name, version, payload) == event
+    assert encode(decode(type_name, version, payload))[2] == payload
+
+
+def test_every_event_type_is_in_the_registry_and_in_these_tests():
+    """A new type is stored, and tested, or this fails."""
+    names = {kind.__name__ for kind in domain.Event.__args__}
+
+    assert set(EVENT_TYPES) == set(EVENTS) == names
+    assert set(SCHEMA_VERSIONS.values()) == {1}
+
+
+def test_bytes_do_not_depend_on_the_order_of_labels():
+    """Maps are written sorted: the same content has one form."""
+    forwards = Message("m", Role.USER, labels={"a": "1", "b": "2"})
+    backwards = Message("m", Role.USER, labels={"b": "2", "a": "1"})
+
+    assert encode(domain.MessageAppended(1, forwards, 1, TokenSource.CALLER)) == encode(
+        domain.MessageAppended(1, backwards, 1, TokenSource.CALLER)
+    )
+    assert canonical(message_to_proto(forwards)) == canonical(message_to_proto(backwards))
+
+
+@given(MESSAGES, COUNT)
+def test_a_messages_own_bytes_spare_encoding_it_again(message, number):
+    """Stored around what the client sent, the event is the same to the last byte."""
+    event = domain.MessageAppended(number, message, 1, TokenSource.CALLER, "test")
+
+    assert encode(event, sent=canonical(message_to_proto(message))) == encode(event)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "version"), [("MessageForgotten", 1), ("", 1), ("MessageAppended", 2), ("MessageAppended", 0)]
+)
+def test_an_unknown_type_or_version_is_refused(type_name, version):
+    """Skipping an event would falsify everything after it."""
+    with pytest.raises(UnknownEvent, match="version"):
+        decode(type_name, version, b"")
+
+
+@pytest.mark.parametrize("name", EVENTS)
+@settings(max_examples=EXAMPLES)
+@given(st.binary(max_size=60))
+def test_garbage_is_refused_or_read_but_never_crashes(name, payload):
+    """Whatever the bytes: an event of the type, or UnknownEvent."""
+    try:
+        event = decode(name, 1, payload)
+    except UnknownEvent:
+        return
+    assert type(event).__name__ == name
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\xff\xff",
+        event_pb2.MessageAppended(number=1).SerializeToString(),
+        event_pb2.MessageAppended(message=message_to_proto(Message("m", Role.USER))).SerializeToString() + b"\x20\x63",
+    ],
+    ids=["broken", "no role", "a newer source"],
+)
+def test_an_unreadable_payload_is_refused_with_its_cause(payload):
+    """Broken bytes, a missing enum and a number of a newer contract."""
+    with pytest.raises(UnknownEvent, match="unreadable payload") as refused:
+        decode("MessageAppended", 1, payload)
+    assert refused.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("paired", PAIRED)
+def test_every_enum_has_its_twin_in_both_directions(paired):
+    """No member of either side is left out; UNSPECIFIED is nobody's."""
+    members = list(paired._to)
+    contract = {value for value in paired._to.values() if value}
+
+    assert [paired.to_domain(paired.to_proto(member)) for member in members] == members
+    assert len(contract) == len(members) == len(type(members[0]).__members__)
+    with pytest.raises(KeyError):
+        paired.to_domain(0)
+
+
+def test_no_enum_of_the_contract_has_a_member_that_the_domain_lacks():
+    """What a newer contract adds must be given a meaning before it is stored."""
+    pairs: dict[Any, Any] = {
+        enums.TRIGGERS: conversation_pb2.Trigger,
+        enums.ERROR_CLASSES: conversation_pb2.ErrorClass,
+        enums.SKIP_REASONS: conversation_pb2.SkipReason,
+        enums.DEPTH_LIMITS: conversation_pb2.DepthLimit,
+        enums.FALLBACKS: conversation_pb2.Fallback,
+        enums.TOOL_OUTPUTS: conversation_pb2.ToolOutput,
+        enums.SUMMARY_ROLES: conversation_pb2.SummaryRole,
+        enums.TOKEN_SOURCES: event_pb2.TokenSource,
+    }
+
+    for paired, contract in pairs.items():
+        assert set(paired._from) == set(contract.values()) - {0}
+
+
+def test_every_policy_field_is_in_the_contract():
+    """A plan carries its whole policy, so a field that the contract lacks could not be replayed."""
+    contract = {f.name for f in conversation_pb2.PolicyOverrides.DESCRIPTOR.fields}
+
+    assert contract == {f.name for f in fields(Policy)}
+    assert all(f.has_presence or f.enum_type for f in conversation_pb2.PolicyOverrides.DESCRIPTOR.fields)
+
+
+@given(POLICIES)
+def test_a_policy_is_stored_whole(policy):
+    """Also the fields that have their default today: tomorrow's default must not change yesterday's plan."""
+    assert policy_from_proto(policy_to_proto(policy)) == policy
+    assert set(overrides_from_proto(policy_to_proto(policy))) == {f.name for f in fields(Policy)}
+
+
+@given(OVERRIDES)
+def test_only_what_was_set_is_set(overrides):
+    """An override of zero is an override; what is not set stays the operator's."""
+    assert overrides_from_proto(overrides_to_proto(overrides)) == overrides
+    zero = MappingProxyType({**overrides, "min_messages": 0, "enabled": False})
+    assert overrides_from_proto(overrides_to_proto(zero)) == zero
+
+
+@given(MESSAGES)
+def test_a_message_comes_back_as_it_was(message):
+    """A count of zero is a count; no count is none."""
+    for counted in (message, replace(message, token_count=0), replace(message, token_count=None)):
+        assert message_from_proto(message_to_proto(counted)) == counted
+
+
+@given(TIME_US)
+def test_times_are_exact_to_the_microsecond(us):
+    """Beyond that they are cut, never rounded into the future."""
+    assert timestamp_us(timestamp(us)) == us
