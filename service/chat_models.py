@@ -50,6 +50,8 @@ class ChatModels:
             self._waiting.pop(key, None)
         elif len(self._waiting) < WAITING_MAX:
             self._waiting[key] = settings.model
+            # The description may have come while the conversation's first commit was under way.
+            self._context_lengths.remind(settings.model)
 
     async def learned(self, model: str, update: Callable[[StreamId], Awaitable[None]]) -> None:
         """Bring the conversations that wait for `model` up to date."""

@@ -71,8 +71,6 @@ RENDERINGS = ("anthropic", "ollama", "openai")
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
-    # Retries are this module's: the channel's own cannot read RetryInfo, and would multiply with ours.
-    ("grpc.enable_retries", 0),
     # A sidecar is never behind the proxy that the environment names for the web.
     ("grpc.enable_http_proxy", 0),
     # Each command has one channel; sharing the process's connection pool would share another one's backoff.

@@ -55,6 +55,11 @@ class ContextLengths:
                 return length, ContextLengthSource.TABLE
         return self._default, ContextLengthSource.DEFAULT
 
+    def remind(self, model: str) -> None:
+        """Call `on_learned` again if the model is described already: for whoever began to wait just too late."""
+        if model in self._described:
+            self._on_learned(model)
+
     async def close(self) -> None:
         """Stop asking."""
         for task in self._asking.values():

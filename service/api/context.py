@@ -75,7 +75,7 @@ async def context_of(
         messages=context_messages(rendered),
         usage=usage,
         over_limit=is_over,
-        over_limit_reason=_pb.OverLimit.Value(f"OVER_LIMIT_{reason}") if is_over and reason else 0,  # type: ignore[arg-type]  # 0 is UNSPECIFIED
+        over_limit_reason=_pb.OverLimit.Value(f"OVER_LIMIT_{reason}") if is_over and reason else 0,  # type: ignore[arg-type]  # 0 stands for UNSPECIFIED
         compacted=live is not None,
         summary_id=live.id if live else "",
         depth=live.depth if live else -1,

@@ -41,7 +41,12 @@ FILE_PATIENCE = Patience(attempts_max=10, pause_base_s=0.25, pause_max_s=10.0)
 @click.option("--prefix", default="", help="Stands before the conversation ids of the file.")
 @click.option("--batch", type=click.IntRange(1, BATCH_MAX), default=1, show_default=True, help="Messages a call.")
 @click.option("--wait", "wait_s", type=click.FloatRange(0, 3600), metavar="SECONDS", help="For a pass; files wait 60.")
-@click.option("--settle", is_flag=True, help="Force a last pass where a chat of the file ends over its trigger.")
+@click.option(
+    "--settle/--no-settle",
+    default=True,
+    show_default=True,
+    help="Force a last pass where a chat of the file ends over its trigger before the next one is due.",
+)
 @click.option("--model", default="", help="The chat model, for a new conversation.")
 @click.option("--context-length", type=click.IntRange(0), default=0, help="Its context length, in tokens.")
 @click.option("--reserved-output-tokens", type=click.IntRange(0), default=0, help="Tokens kept for the answer.")

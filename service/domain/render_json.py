@@ -156,9 +156,6 @@ def _anthropic(messages: Sequence[Message]) -> dict[str, Any]:
             turns[-1]["content"].extend(blocks)
         else:
             turns.append({"role": role, "content": blocks})
-    for turn in turns:
-        # The API wants results before any text of the same turn.
-        turn["content"].sort(key=lambda block: block["type"] != "tool_result")
     if turns and turns[0]["role"] == "assistant":
         turns.insert(0, {"role": "user", "content": [{"type": "text", "text": OPENING}]})
     return {"system": system, "messages": turns} if system else {"messages": turns}

@@ -136,12 +136,12 @@ def test_what_cannot_be_compressed_is_irreducible_and_said_so(play):
     assert "over its trigger, irreducible" in ran.out
 
 
-def test_a_chat_that_ends_over_its_trigger_fails_and_settles(play):
+def test_a_chat_that_ends_over_its_trigger_settles_and_fails_unsettled(play):
     """Between trigger and the next due pass nothing is wrong with a live chat; a finished one gets no more turns."""
     few = chat("few", *(f"{n}. {LONG * 3}" for n in range(9)))
 
-    open_end = play(few)
-    settled = play(few, arguments=("--settle",))
+    open_end = play(few, arguments=("--no-settle",))
+    settled = play(few)
 
     assert open_end.code == 1
     assert "OVER its trigger (no pass due yet)" in open_end.out

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from google.protobuf import descriptor_pool
+from google.protobuf.field_mask_pb2 import FieldMask
 from grpc_health.v1 import health_pb2
 
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
 from abridged.v1 import server_info_service_pb2 as info
 from service.api.edge import METHOD_SCOPES
+from service.api.server import SERVICES
 from tests.support.refusal import refused
 from tests.support.sidecar import PATIENCE_S, Sidecar, said, sidecar
 
@@ -90,7 +93,7 @@ def _calls_about(conversation_id: str, pass_id: str, summary_id: str) -> list[An
     requests = {
         "GetContext": api.GetContextRequest(),
         "GetConversation": api.GetConversationRequest(),
-        "UpdateConversation": api.UpdateConversationRequest(update_mask={"paths": ["title"]}),
+        "UpdateConversation": api.UpdateConversationRequest(update_mask=FieldMask(paths=["title"])),
         "ReportUsage": api.ReportUsageRequest(message_version=1, prompt_tokens=1),
         "SummarizeConversation": api.SummarizeConversationRequest(),
         "GetSummarization": api.GetSummarizationRequest(summarization_id=pass_id),
@@ -150,7 +153,7 @@ async def test_every_method_asks_for_its_scope(tmp_path, token, missing):
         for method, scope in METHOD_SCOPES.items():
             if scope != missing:
                 continue
-            stream = s.channel.unary_stream(f"/{method}")
+            stream: Any = s.channel.unary_stream(f"/{method}")
             async with refused("PERMISSION_DENIED", "PERMISSION_DENIED") as refusal:
                 async for _ in stream(b"", timeout=PATIENCE_S, metadata=bearer(token)):
                     pass
@@ -169,9 +172,6 @@ async def test_admin_has_every_scope(tmp_path):
 
 async def test_every_method_of_the_contract_has_a_scope(tmp_path):
     """A method without a row would be open to every token."""
-    from service.api.server import SERVICES
-    from google.protobuf import descriptor_pool
-
     pool = descriptor_pool.Default()
     methods = {f"{name}/{method.name}" for name in SERVICES for method in pool.FindServiceByName(name).methods}
     assert methods == set(METHOD_SCOPES)

@@ -20,9 +20,7 @@ from abridged.v1 import (
 from abridged.v1 import (
     conversation_service_pb2_grpc,
     error_reason_pb2,
-    event_log_service_pb2_grpc,
     message_pb2,
-    server_info_service_pb2_grpc,
 )
 from abridged.v1 import event_log_service_pb2 as log
 from abridged.v1 import server_info_service_pb2 as info
@@ -111,9 +109,8 @@ async def test_a_field_that_breaks_a_rule_is_named(tmp_path, request_, fields):
 )
 async def test_tool_fields_on_the_wrong_message_are_refused(tmp_path, message):
     """Only an assistant calls, only a result answers."""
-    async with sidecar(tmp_path) as s:
-        async with refused("INVALID_ARGUMENT", "INVALID_FIELD"):
-            await s.chat().append(message)
+    async with sidecar(tmp_path) as s, refused("INVALID_ARGUMENT", "INVALID_FIELD"):
+        await s.chat().append(message)
 
 
 @pytest.mark.parametrize(
@@ -218,19 +215,21 @@ async def test_what_even_the_transport_refuses_leaves_the_sidecar_well(tmp_path)
 
 async def test_too_many_calls_are_refused_and_told_when_to_come_back(tmp_path):
     """The calls that are served go on."""
-    async with FakeOllama(responder=hanging()) as ollama:
-        async with sidecar(tmp_path, on_ollama(ollama) | {"server.concurrent_rpcs_max": 3}) as s:
-            await s.chat().talk(14)
-            waiting = [
-                asyncio.ensure_future(s.info.WaitIdle(info.WaitIdleRequest(timeout=duration(0.5)))) for _ in range(8)
-            ]
-            outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    async with (
+        FakeOllama(responder=hanging()) as ollama,
+        sidecar(tmp_path, on_ollama(ollama) | {"server.concurrent_rpcs_max": 3}) as s,
+    ):
+        await s.chat().talk(14)
+        waiting = [
+            asyncio.ensure_future(s.info.WaitIdle(info.WaitIdleRequest(timeout=duration(0.5)))) for _ in range(8)
+        ]
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
 
-            refusals = [refusal_of(o) for o in outcomes if isinstance(o, grpc.aio.AioRpcError)]
-            assert len(refusals) == 5
-            assert {(r.code, r.reason) for r in refusals} == {("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS")}
-            assert all(r.retry_s for r in refusals)
-            assert (await s.chat().state()).message_version == 14
+        refusals = [refusal_of(o) for o in outcomes if isinstance(o, grpc.aio.AioRpcError)]
+        assert len(refusals) == 5
+        assert {(r.code, r.reason) for r in refusals} == {("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS")}
+        assert all(r.retry_s for r in refusals)
+        assert (await s.chat().state()).message_version == 14
 
 
 async def test_too_many_streams_are_refused_and_told_when_to_come_back(tmp_path):
@@ -259,17 +258,19 @@ async def test_too_many_streams_are_refused_and_told_when_to_come_back(tmp_path)
 
 async def test_forced_passes_past_the_queue_are_refused_and_appends_are_not(tmp_path):
     """A full queue delays passes that are triggered; it never refuses them."""
-    async with FakeOllama(responder=hanging()) as ollama:
-        async with sidecar(tmp_path, on_ollama(ollama) | {"summarizer.queue_max": 1}) as s:
-            await s.chat("a").talk(14)
-            forced = s.chat("b")
-            await forced.talk(10)
+    async with (
+        FakeOllama(responder=hanging()) as ollama,
+        sidecar(tmp_path, on_ollama(ollama) | {"summarizer.queue_max": 1}) as s,
+    ):
+        await s.chat("a").talk(14)
+        forced = s.chat("b")
+        await forced.talk(10)
 
-            async with refused("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS") as refusal:
-                await forced.summarize(wait_s=0)
-            assert refusal.retry_s
+        async with refused("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS") as refusal:
+            await forced.summarize(wait_s=0)
+        assert refusal.retry_s
 
-            assert (await s.chat("c").talk(14)).summarization.state == conversation.SUMMARIZATION_STATE_PENDING
+        assert (await s.chat("c").talk(14)).summarization.state == conversation.SUMMARIZATION_STATE_PENDING
 
 
 # ---- the log
@@ -391,7 +392,14 @@ async def test_a_model_that_is_not_pulled_fails_its_pass_by_that_class(tmp_path)
 # ---- bugs
 
 
-class _Broken(conversation_service_pb2_grpc.ConversationServiceServicer):
+class _Silent:
+    """Answers to every name with a method that is never called."""
+
+    def __getattr__(self, name: str) -> Any:
+        return name
+
+
+class _Broken(_Silent):
     async def GetConversation(self, request: Any, context: Any) -> Any:
         raise KeyError("CANARY of the user's text")
 
@@ -412,11 +420,7 @@ async def test_a_bug_is_answered_with_an_id_that_the_log_line_carries():
         tracing=open_tracing(TracingSettings()),
         metrics=metrics,
     )
-    servicers: Any = Servicers(
-        _Broken(),  # type: ignore[arg-type]  # a servicer with a bug
-        event_log_service_pb2_grpc.EventLogServiceServicer(),  # type: ignore[arg-type]  # not called
-        server_info_service_pb2_grpc.ServerInfoServiceServicer(),  # type: ignore[arg-type]  # not called
-    )
+    servicers: Any = Servicers(_Broken(), _Silent(), _Silent())  # type: ignore[arg-type]  # one with a bug, two unused
     server = GrpcServer(servicers, edge, stopping=asyncio.Event())
     (address,) = await server.start(["127.0.0.1:0"])
     try:

@@ -6,9 +6,11 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
 
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2
+from abridged.v1.conversation_pb2 import ConversationSettings
 from tests.support.answers import record, saying
 from tests.support.ollama_responder import AskRefused, Responder
 from tests.support.ollama_server import FakeOllama
@@ -61,7 +63,9 @@ async def attempts(s: Sidecar) -> list[Refusal]:
         client.GetContext(api.GetContextRequest(conversation_id="c1", max_tokens=1)),
         client.UpdateConversation(
             api.UpdateConversationRequest(
-                conversation_id="c1", settings={"title": SONG * 100}, update_mask={"paths": ["title"]}
+                conversation_id="c1",
+                settings=ConversationSettings(title=SONG * 100),
+                update_mask=FieldMask(paths=["title"]),
             )
         ),
         client.ListConversations(api.ListConversationsRequest(page_token=SONG)),
@@ -136,13 +140,15 @@ async def test_text_of_messages_and_models_reaches_no_log_metric_span_or_error(t
 async def test_with_content_logging_on_the_debug_log_shows_the_start_of_a_bad_answer(tmp_path):
     """At most 200 characters, without control characters, secrets masked: for whoever switched it on."""
     answer = f"{SONG}\x07 password=hunter2secret " + "x" * 1_000
-    async with FakeOllama(responder=saying(answer)) as ollama:
-        async with sidecar(tmp_path, on_ollama(ollama) | {"telemetry.log_content": True}, log_content=True) as s:
-            await s.chat().talk(14, wait_s=PATIENCE_S)
+    async with (
+        FakeOllama(responder=saying(answer)) as ollama,
+        sidecar(tmp_path, on_ollama(ollama) | {"telemetry.log_content": True}, log_content=True) as s,
+    ):
+        await s.chat().talk(14, wait_s=PATIENCE_S)
 
-            (line,) = [line for line in s.logs if line["event"] == "pass.output"]
+        (line,) = [line for line in s.logs if line["event"] == "pass.output"]
 
-            assert line["output"].startswith(SONG)
-            assert len(line["output"]) <= 200
-            assert "\x07" not in line["output"]
-            assert "hunter2secret" not in s.log_text
+        assert line["output"].startswith(SONG)
+        assert len(line["output"]) <= 200
+        assert "\x07" not in line["output"]
+        assert "hunter2secret" not in s.log_text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import grpc
 import pytest
 
@@ -162,7 +164,7 @@ async def test_conversations_are_listed_last_changed_first_and_filtered(tmp_path
         await s.chat("b", labels={"team": "blue"}).append(said(1, tokens=10))
         await s.chat("c", labels={"team": "blu"}).append(said(1, tokens=1_200))
 
-        async def listed(**query: object) -> list[str]:
+        async def listed(**query: Any) -> list[str]:
             answer = await s.conversations.ListConversations(api.ListConversationsRequest(**query))
             return [c.id for c in answer.conversations]
 
@@ -223,10 +225,10 @@ async def test_an_unknown_method_is_refused_with_a_reason(tmp_path):
     """A newer client learns that this version lacks the method; every error has an ErrorInfo."""
     async with sidecar(tmp_path) as s:
         for method in ("/abridged.v1.ConversationService/PinMessages", "/abridged.v1.TextService/SummarizeText"):
-            unary = s.channel.unary_unary(method)
+            unary: Any = s.channel.unary_unary(method)
             async with refused("UNIMPLEMENTED", "NOT_IMPLEMENTED"):
                 await unary(b"", timeout=PATIENCE_S)
-        stream = s.channel.stream_stream("/abridged.v1.ConversationService/IngestMessages")
+        stream: Any = s.channel.stream_stream("/abridged.v1.ConversationService/IngestMessages")
         async with refused("UNIMPLEMENTED", "NOT_IMPLEMENTED"):
             async for _ in stream(iter([b"", b""]), timeout=PATIENCE_S):
                 pass

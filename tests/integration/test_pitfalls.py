@@ -73,17 +73,19 @@ async def test_pitfall_01_no_error_placeholder_or_thinking_becomes_a_summary(tmp
 
 async def test_pitfall_01_an_answer_cut_off_by_length_is_never_a_summary(tmp_path):
     """Though it parses: what was cut off is not known."""
-    async with FakeOllama(responder=saying(record(), done_reason="length")) as ollama:
-        async with sidecar(tmp_path, on_ollama(ollama)) as s:
-            chat = s.chat()
-            done = (await chat.talk(14, wait_s=PATIENCE_S)).summarization
+    async with (
+        FakeOllama(responder=saying(record(), done_reason="length")) as ollama,
+        sidecar(tmp_path, on_ollama(ollama)) as s,
+    ):
+        chat = s.chat()
+        done = (await chat.talk(14, wait_s=PATIENCE_S)).summarization
 
-            assert (done.state, done.error_class) == (FAILED, conversation.ERROR_CLASS_INVALID)
-            assert await chat.summaries() == []
+        assert (done.state, done.error_class) == (FAILED, conversation.ERROR_CLASS_INVALID)
+        assert await chat.summaries() == []
 
 
 async def test_pitfall_02_a_pass_only_appends(tmp_path):
-    """Nothing is deleted or replaced: the log before the pass is there after it, byte for byte, and so are the texts."""
+    """Nothing is deleted or replaced: the log before the pass is there after it, byte for byte."""
     gate = asyncio.Event()
     async with FakeOllama(responder=gated(gate)) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
         chat = s.chat()
@@ -122,27 +124,29 @@ async def test_pitfall_03_messages_that_come_during_the_model_call_stay(tmp_path
 async def test_pitfall_04_everything_that_is_covered_was_read(tmp_path, turns):
     """A range longer than the model's window is read in parts and merged; no message is left out for its length."""
     settings = {"ollama.num_ctx": 4_096}
-    async with FakeOllama(responder=saying(record())) as ollama:
-        async with sidecar(tmp_path, on_ollama(ollama) | settings) as s:
-            chat = s.chat(context_length=100_000)
-            marks = [f"mark{n}x{part}" for n in range(turns) for part in range(600 // turns)]
-            size = len(marks) // turns
-            for n in range(turns):
-                text = ". ".join(
-                    f"The importer has read {mark} and went on to the next one" for mark in marks[n * size :][:size]
-                )
-                await chat.append(said(n + 1, text))
-            await chat.append(*(said(n, "ok", tokens=5) for n in range(turns + 1, turns + 9)))
+    async with (
+        FakeOllama(responder=saying(record())) as ollama,
+        sidecar(tmp_path, on_ollama(ollama) | settings) as s,
+    ):
+        chat = s.chat(context_length=100_000)
+        marks = [f"mark{n}x{part}" for n in range(turns) for part in range(600 // turns)]
+        size = len(marks) // turns
+        for n in range(turns):
+            text = ". ".join(
+                f"The importer has read {mark} and went on to the next one" for mark in marks[n * size :][:size]
+            )
+            await chat.append(said(n + 1, text))
+        await chat.append(*(said(n, "ok", tokens=5) for n in range(turns + 1, turns + 9)))
 
-            done = await chat.summarize()
+        done = await chat.summarize()
 
-            assert done.state == COMPLETED
-            (made,) = await chat.summaries()
-            assert made.provenance == summary_pb2.PROVENANCE_MERGED
-            assert done.attempts == len(ollama.asked()) > 2
-            read = set(re.findall(r"mark\d+x\d+", "\n".join(prompts(ollama))))
-            assert read == set(marks)
-            assert await covered(chat) >= set(range(1, turns + 1))
+        assert done.state == COMPLETED
+        (made,) = await chat.summaries()
+        assert made.provenance == summary_pb2.PROVENANCE_MERGED
+        assert done.attempts == len(ollama.asked()) > 2
+        read = set(re.findall(r"mark\d+x\d+", "\n".join(prompts(ollama))))
+        assert read == set(marks)
+        assert await covered(chat) >= set(range(1, turns + 1))
 
 
 async def test_pitfall_05_an_append_succeeds_whatever_the_model_does(tmp_path):
@@ -250,36 +254,40 @@ async def test_pitfall_09_the_models_own_tokens_are_not_the_chats(tmp_path):
 async def test_pitfall_10_a_small_gain_is_refused(tmp_path, share):
     """A record that saves less than min_gain, or grows the window, is not committed; the pass is a skip."""
     sentence = "The importer reads table orders and the user looks at it with care. "
-    async with FakeOllama(responder=saying(record(sentence * int(1_080 * share / 14)))) as ollama:
-        async with sidecar(tmp_path, on_ollama(ollama) | {"ollama.num_ctx": 16_384}) as s:
-            chat = s.chat(policy={"max_summary_tokens": 2_000})
-            done = (await chat.talk(14, wait_s=PATIENCE_S)).summarization
+    async with (
+        FakeOllama(responder=saying(record(sentence * int(1_080 * share / 14)))) as ollama,
+        sidecar(tmp_path, on_ollama(ollama) | {"ollama.num_ctx": 16_384}) as s,
+    ):
+        chat = s.chat(policy={"max_summary_tokens": 2_000})
+        done = (await chat.talk(14, wait_s=PATIENCE_S)).summarization
 
-            assert (done.state, done.skip_reason) == (
-                conversation.SUMMARIZATION_STATE_SKIPPED,
-                conversation.SKIP_REASON_NO_GAIN,
-            )
-            assert len((await chat.context()).messages) == 14
+        assert (done.state, done.skip_reason) == (
+            conversation.SUMMARIZATION_STATE_SKIPPED,
+            conversation.SKIP_REASON_NO_GAIN,
+        )
+        assert len((await chat.context()).messages) == 14
 
 
 async def test_pitfall_11_a_summary_call_never_overflows_its_own_window(tmp_path):
     """Prompt and answer fit into num_ctx in every call; one enormous message blocks nothing."""
     num_ctx = 4_096
-    async with FakeOllama(responder=saying(record())) as ollama:
-        async with sidecar(tmp_path, on_ollama(ollama) | {"ollama.num_ctx": num_ctx}) as s:
-            chat = s.chat(context_length=60_000)
-            await chat.append(said(1, "The importer reads orders from the queue and goes on. " * 3_500))
-            await chat.talk(13, tokens=50)
-            await s.idle()
-            if not await chat.summaries():
-                await chat.summarize()
+    async with (
+        FakeOllama(responder=saying(record())) as ollama,
+        sidecar(tmp_path, on_ollama(ollama) | {"ollama.num_ctx": num_ctx}) as s,
+    ):
+        chat = s.chat(context_length=60_000)
+        await chat.append(said(1, "The importer reads orders from the queue and goes on. " * 3_500))
+        await chat.talk(13, tokens=50)
+        await s.idle()
+        if not await chat.summaries():
+            await chat.summarize()
 
-            assert [p.state for p in await chat.passes()] == [COMPLETED]
-            for body in ollama.asked():
-                tokens = sum(count_tokens(m["content"]) for m in body["messages"])
-                assert tokens + body["options"]["num_predict"] <= num_ctx
-                assert body["options"]["num_ctx"] == num_ctx
-            assert len(ollama.asked()) > 4
+        assert [p.state for p in await chat.passes()] == [COMPLETED]
+        for body in ollama.asked():
+            tokens = sum(count_tokens(m["content"]) for m in body["messages"])
+            assert tokens + body["options"]["num_predict"] <= num_ctx
+            assert body["options"]["num_ctx"] == num_ctx
+        assert len(ollama.asked()) > 4
 
 
 async def test_pitfall_12_appends_do_not_wait_for_a_hanging_model(tmp_path):
@@ -406,7 +414,7 @@ INJECTED = (
 
 
 async def test_pitfall_16_a_message_cannot_close_its_frame_in_the_prompt(tmp_path):
-    """Tags of ours in a text are defused, in content, names and tool arguments; the instruction comes after all data."""
+    """Tags of ours are defused in content, names and tool arguments; the instruction comes after all data."""
     async with FakeOllama(responder=saying(record())) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
         chat = s.chat(context_length=60_000, policy={"min_range_tokens": 1})
         calling = message_pb2.Message(
@@ -452,10 +460,12 @@ async def test_pitfall_16_a_record_cannot_close_its_frame_in_the_window(tmp_path
 
 async def test_pitfall_19_a_silently_shortened_prompt_is_never_a_summary(tmp_path):
     """The server evaluated fewer tokens than were sent: the answer is refused, whatever it says."""
-    async with FakeOllama(behaviour=BEHAVIOURS["silent-cut"], responder=saying(record())) as ollama:
-        async with sidecar(tmp_path, on_ollama(ollama)) as s:
-            chat = s.chat()
-            done = (await chat.talk(14, wait_s=PATIENCE_S)).summarization
+    async with (
+        FakeOllama(behaviour=BEHAVIOURS["silent-cut"], responder=saying(record())) as ollama,
+        sidecar(tmp_path, on_ollama(ollama)) as s,
+    ):
+        chat = s.chat()
+        done = (await chat.talk(14, wait_s=PATIENCE_S)).summarization
 
-            assert (done.state, done.error_class) == (FAILED, conversation.ERROR_CLASS_TRUNCATED)
-            assert await chat.summaries() == []
+        assert (done.state, done.error_class) == (FAILED, conversation.ERROR_CLASS_TRUNCATED)
+        assert await chat.summaries() == []

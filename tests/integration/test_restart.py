@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from grpc_health.v1 import health_pb2
 
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import summary_pb2
-from tests.support.answers import hanging, record, saying
+from tests.support.answers import gated, hanging, record, saying
 from tests.support.ollama_server import FakeOllama
-from tests.support.sidecar import PATIENCE_S, Clock, on_ollama, said, script, sidecar
+from tests.support.sidecar import PATIENCE_S, Clock, Sidecar, on_ollama, said, script, sidecar
 
 DEAD = {"summarizer.models": ["ollama:x"], "ollama.hosts": ["127.0.0.1:9"]}
 CLAIMS_MAX = 3
@@ -36,10 +39,12 @@ async def test_a_pending_pass_resumes_after_a_restart_and_ends_once(tmp_path):
 
 async def test_a_pass_that_nobody_had_begun_runs_after_a_restart(tmp_path):
     """Also those that were still in the queue."""
-    async with FakeOllama(responder=hanging()) as ollama:
-        async with sidecar(tmp_path, on_ollama(ollama) | {"summarizer.concurrent_passes": 1}) as s:
-            for name in "abc":
-                await s.chat(name).talk(14)
+    async with (
+        FakeOllama(responder=hanging()) as ollama,
+        sidecar(tmp_path, on_ollama(ollama) | {"summarizer.concurrent_passes": 1}) as s,
+    ):
+        for name in "abc":
+            await s.chat(name).talk(14)
 
     async with sidecar(tmp_path) as s:
         await s.idle()
@@ -101,7 +106,7 @@ async def test_a_pass_that_takes_every_process_down_with_it_is_failed(tmp_path):
             async with sidecar(tmp_path, on_ollama(ollama)) as s:
                 if start == 0:
                     await s.chat().talk(14)
-                await ollama.until(lambda o, calls=start + 1: len(o.asked()) == calls)
+                await ollama.until(_asked(start + 1))
 
         async with sidecar(tmp_path, on_ollama(ollama)) as s:
             await s.idle()
@@ -113,6 +118,10 @@ async def test_a_pass_that_takes_every_process_down_with_it_is_failed(tmp_path):
             )
             assert len(ollama.asked()) == CLAIMS_MAX
             assert 'outcome="error"' in await s.http("/metrics")
+
+
+def _asked(times: int) -> Callable[[FakeOllama], bool]:
+    return lambda ollama: len(ollama.asked()) == times
 
 
 async def test_a_fallback_record_is_remade_when_a_model_is_back(tmp_path):
@@ -177,7 +186,7 @@ async def test_calibration_survives_a_restart(tmp_path):
 async def test_the_list_of_conversations_survives_a_restart(tmp_path):
     """The read table is written with the events, and not made anew from them."""
 
-    async def listed(s):
+    async def listed(s: Sidecar) -> Any:
         return (await s.conversations.ListConversations(api.ListConversationsRequest(labels={"a": "1"}))).conversations
 
     async with sidecar(tmp_path) as s:
@@ -195,18 +204,18 @@ async def test_a_stop_lets_a_running_pass_finish_within_its_grace(tmp_path):
     """What can end, ends; the rest is resumed."""
     gate = asyncio.Event()
 
-    async def open_when_stopping(s) -> None:
-        while not any(line["event"] == "sidecar.stopping" for line in s.logs):
-            await asyncio.sleep(0)
+    async with (
+        FakeOllama(responder=gated(gate)) as ollama,
+        sidecar(tmp_path, on_ollama(ollama) | {"server.shutdown_grace_s": 5.0}) as s,
+    ):
+        await s.chat().talk(14)
+        await ollama.until(lambda o: bool(o.asked()))
+        health = s.health.Watch(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S)
+        await health.read()
+        stopping = asyncio.ensure_future(s.stop())
+        assert (await health.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
         gate.set()
-
-    from tests.support.answers import gated
-
-    async with FakeOllama(responder=gated(gate)) as ollama:
-        async with sidecar(tmp_path, on_ollama(ollama) | {"server.shutdown_grace_s": 5.0}) as s:
-            await s.chat().talk(14)
-            await ollama.until(lambda o: bool(o.asked()))
-            await asyncio.gather(s.stop(), open_when_stopping(s))
+        await stopping
 
     async with sidecar(tmp_path) as s:
         assert len(await s.chat().events("SummarizationStarted")) == 1

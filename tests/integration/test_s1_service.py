@@ -22,9 +22,9 @@ TECHNICAL = (
 )
 
 
-async def technical_chat(s: Sidecar, turns: int = 20, **settings: object) -> Chat:
+async def technical_chat(s: Sidecar, turns: int = 20) -> Chat:
     """A thread of technical and decision content that crosses its trigger in one batch."""
-    chat = s.chat(**settings)
+    chat = s.chat()
     await chat.append(
         *(said(n, f"{TECHNICAL[n % 4]} Turn {n}.", tokens=120) for n in range(1, turns + 1)), wait_s=PATIENCE_S
     )
@@ -103,11 +103,13 @@ async def test_s1_unit_3_a_transport_failure_is_retried_once_and_then_fails_safe
 
 async def test_s1_unit_3_a_transport_failure_that_passes_leaves_a_record(tmp_path):
     """The one retry is worth something."""
-    async with FakeOllama(behaviour=BEHAVIOURS["busy-once"], responder=saying(record())) as ollama:
-        async with sidecar(tmp_path, on_ollama(ollama)) as s:
-            done = (await s.chat().talk(14, wait_s=PATIENCE_S)).summarization
+    async with (
+        FakeOllama(behaviour=BEHAVIOURS["busy-once"], responder=saying(record())) as ollama,
+        sidecar(tmp_path, on_ollama(ollama)) as s,
+    ):
+        done = (await s.chat().talk(14, wait_s=PATIENCE_S)).summarization
 
-            assert (done.state, done.attempts) == (conversation.SUMMARIZATION_STATE_COMPLETED, 2)
+        assert (done.state, done.attempts) == (conversation.SUMMARIZATION_STATE_COMPLETED, 2)
 
 
 async def test_s1_unit_4_malformed_json_fails_the_pass_without_another_call(tmp_path):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
 
 from abridged.v1 import conversation_pb2 as conversation
+from abridged.v1 import conversation_service_pb2 as api
 from tests.support.refusal import refused
 from tests.support.sidecar import PATIENCE_S, said, sidecar
 
@@ -95,19 +97,13 @@ async def test_a_stale_expected_version_is_refused(tmp_path):
         await chat.append(said(1))
 
         async with refused("ABORTED", "WRONG_EXPECTED_VERSION") as refusal:
-            await chat._ask(
-                "UpdateConversation",
-                _request,
-                expected_version=0,
+            await s.conversations.UpdateConversation(
+                api.UpdateConversationRequest(
+                    conversation_id="c1", update_mask=FieldMask(paths=["title"]), expected_version=0
+                )
             )
 
         assert refusal.metadata == {"expected": "0", "actual": "1"}
-
-
-def _request(**fields):
-    from abridged.v1 import conversation_service_pb2 as api
-
-    return api.UpdateConversationRequest(update_mask={"paths": ["title"]}, **fields)
 
 
 async def test_a_policy_field_that_the_operator_keeps_is_refused(tmp_path):
@@ -188,8 +184,6 @@ async def test_another_model_starts_with_its_own_calibration(tmp_path):
         await chat.append(said(1, "word " * 400))
         window = await chat.context()
         tokens = window.usage.window_tokens
-        from abridged.v1 import conversation_service_pb2 as api
-
         await s.conversations.ReportUsage(
             api.ReportUsageRequest(conversation_id="c1", message_version=1, prompt_tokens=int(tokens * 1.5))
         )

@@ -30,8 +30,8 @@ CHANNEL_OPTIONS = (
 
 _COMMAND = (sys.executable, "-c", "from service.cli.main import main; main()", "serve")
 
-# Each process begins the script anew: its first pass hangs, so that many kills meet a running one.
-_SCRIPT = {"steps": [{"hang": True}, {"default": True}, {"default": True}, {"hang": True}, {"default": True}]}
+# Each process begins the script anew: a pass at its start hangs, so that many kills meet a running one.
+_SCRIPT = {"steps": [{"default": True}, {"hang": True}, {"default": True}]}
 HANG_S = 0.4
 
 
@@ -66,6 +66,7 @@ class SidecarProcess:
             "ABRIDGED_SUMMARIZER__MODELS": f"scripted:{script}",
             "ABRIDGED_SUMMARIZER__DEADLINE_S": str(HANG_S),
             "ABRIDGED_SUMMARIZER__RETRIES": "0",
+            "ABRIDGED_SUMMARIZER__CONCURRENT_PASSES": "4",
             "ABRIDGED_POLICY__FALLBACK": "always",
             "ABRIDGED_TELEMETRY__LOG_LEVEL": "warning",
         }

@@ -27,8 +27,8 @@ TRIES_MAX = 1_000
 BATCH_MAX = 3
 
 _TEXT = (
-    "Release 4.{n}.1 of billing-api moves host db-{n:05d}.example.com to the new rack because src/app/migrate_{n}.py "
-    "failed twice with error E{n} in the night, and the owner of ticket OPS-{n} agreed to wait for the next window."
+    "Release r{n} of billing_api moves host db_{n} to the new rack because step migrate_{n} failed twice with error "
+    "E{n} in the night, and the owner of ticket OPS_{n} agreed to wait for the next window, which nobody has planned."
 )
 
 

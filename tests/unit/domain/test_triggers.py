@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.conversation import Conversation
+from service.domain.conversation import Conversation, lineage
 from service.domain.decide import ChangeSettings, EndWait, ReportUsage, RequestPass
 from service.domain.errors import DepthLimitReached, NothingToSummarize, PassesDisabled
 from service.domain.events import (
@@ -296,6 +296,20 @@ def test_a_follow_up_comes_exactly_once():
     assert [type(e).__name__ for e in second.events] == ["SummarizationCompleted"]
 
 
+def test_messages_that_came_during_a_follow_up_wait_for_the_cooldown():
+    """There is no third pass of the same trigger, though its tail of two would free something again."""
+    policy = Policy(min_range_tokens=100)
+    requested = given(OPEN, *chat(74), *chat(5, 58, first=75)).when(append(appended(80, 58)), policy)
+    first = Given(requested.after).when(complete(requested.after, tokens=590), policy)
+    assert only_plan(first.events).trigger is Trigger.FOLLOW_UP
+    during = Given(first.after).when(append(*chat(3, 100, first=81)), policy).after
+
+    second = Given(during).when(complete(during, tokens=500), policy)
+
+    assert policy.trigger_token_ratio <= second.after.ratio < policy.emergency_token_ratio
+    assert triggers(second) == []
+
+
 def test_no_follow_up_below_the_trigger():
     """One record is enough when it was enough."""
     requested = given(OPEN, *chat(79)).when(append(appended(80)), POLICY)
@@ -427,6 +441,7 @@ def test_a_rebased_record_begins_a_new_chain():
     rebased = Given(Given(state).when(complete(state), POLICY).after)
     plan, _ = filled(rebased, POLICY)
 
+    assert lineage(rebased.state) == (live_in(rebased.state),)
     assert (plan.depth, plan.base_id, plan.rebase) == (1, live_in(rebased.state).id, False)
 
 
