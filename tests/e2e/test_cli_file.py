@@ -140,7 +140,7 @@ def test_a_chat_that_ends_over_its_trigger_settles_and_fails_unsettled(play):
     """Between trigger and the next due pass nothing is wrong with a live chat; a finished one gets no more turns."""
     few = chat("few", *(f"{n}. {LONG * 3}" for n in range(9)))
 
-    open_end = play(few, arguments=("--no-settle",))
+    open_end = play(few, arguments=("--context-length", "1024", "--no-settle"))
     settled = play(few)
 
     assert open_end.code == 1

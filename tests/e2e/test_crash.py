@@ -18,7 +18,7 @@ from abridged.v1.event_log_service_pb2_grpc import EventLogServiceStub
 from abridged.v1.server_info_service_pb2_grpc import ServerInfoServiceStub
 from tests.support.crash_audit import Audit, Ledger
 from tests.support.crash_facts import differing_rows, read_facts, verified_streams
-from tests.support.crash_process import SidecarProcess
+from tests.support.crash_process import CALL_S, SidecarProcess, until_answered
 from tests.support.crash_writers import Writers
 
 WRITERS = 8
@@ -71,9 +71,9 @@ async def crashed(*, cycles: int, seed: int) -> dict[str, int]:
                 await sidecar.kill()
                 sidecar.start()
             await writers.finish()
-            idle = await ServerInfoServiceStub(channel).WaitIdle(
-                server_info_service_pb2.WaitIdleRequest(timeout=Duration(seconds=IDLE_S)), timeout=IDLE_S + 1
-            )
+            info = ServerInfoServiceStub(channel)
+            waiting = server_info_service_pb2.WaitIdleRequest(timeout=Duration(seconds=IDLE_S))
+            idle = await until_answered(lambda: info.WaitIdle(waiting, timeout=IDLE_S + CALL_S, wait_for_ready=True))
             assert idle.idle, f"{idle.pending} passes never ended"
             audit.take([fact async for fact in read_facts(log, after=audit.head)])
         assert await sidecar.stop() == 0

@@ -36,6 +36,10 @@ class Ledger:
         """Remember a message before it is sent for the first time."""
         self.sent[message.conversation, message.id] = message
 
+    def retry(self) -> None:
+        """Count a call that nobody answered."""
+        self.retries += 1
+
     def ack(self, conversation: str, message_id: str, number: int) -> None:
         """Remember what the server said."""
         self.acked[conversation, message_id] = number

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from abridged.v1 import conversation_pb2, event_log_service_pb2, event_pb2
 from abridged.v1.event_log_service_pb2_grpc import EventLogServiceStub
@@ -15,14 +17,14 @@ from service.codec.events import decode
 from service.domain.conversation import fold
 from service.projections import ListQuery, SqlConversationTable
 from tests.support.crash_audit import Fact, PassFact, PassStep
+from tests.support.crash_process import CALL_S, until_answered
 
 __all__ = ["PAGE_EVENTS", "differing_rows", "read_facts", "verified_streams"]
 
 PAGE_EVENTS = 500
 ROWS_MAX = 10_000
-CALL_S = 20.0
 
-_PASS_EVENTS = {
+_PASS_EVENTS: dict[str, tuple[Any, str]] = {
     "SummarizationStarted": (event_pb2.SummarizationStarted, PassStep.STARTED),
     "SummarizationCompleted": (event_pb2.SummarizationCompleted, PassStep.COMPLETED),
     "SummarizationFailed": (event_pb2.SummarizationFailed, PassStep.ENDED),
@@ -35,7 +37,7 @@ async def read_facts(stub: EventLogServiceStub, *, after: int) -> AsyncIterator[
     end = False
     while not end:
         request = event_log_service_pb2.ReadEventsRequest(after=after, limit=PAGE_EVENTS)
-        page = await stub.ReadEvents(request, timeout=CALL_S, wait_for_ready=True)
+        page = await until_answered(partial(stub.ReadEvents, request, timeout=CALL_S, wait_for_ready=True))
         for event in page.events:
             yield _fact(event)
         after, end = page.next_after, page.end
@@ -105,7 +107,8 @@ def _fact(event: event_log_service_pb2.Event) -> Fact:
 
 def _pass_fact(event: event_log_service_pb2.Event) -> PassFact | None:
     contract, step = _PASS_EVENTS[event.type]
-    payload = contract.FromString(event.payload)
+    payload = contract()
+    payload.ParseFromString(event.payload)
     if not payload.summarization_id:  # a pass that was skipped before it began has no id
         return None
     claim = payload.claim if isinstance(payload, event_pb2.SummarizationStarted) else 0

@@ -8,12 +8,23 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import grpc
 
-__all__ = ["CHANNEL_OPTIONS", "SidecarProcess"]
+__all__ = ["CALL_S", "CHANNEL_OPTIONS", "SidecarProcess", "until_answered"]
+
+T = TypeVar("T")
+
+CALL_S = 20.0
+"""Longer than a restart takes, so that a call which waits for one does not give up before it."""
+
+TRIES_MAX = 1_000
+_RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
+"""What a killed server looks like. Anything else is an answer that it should not have given."""
 
 EXIT_S = 10.0
 """What a stopping sidecar may take: its own limit is 5 s."""
@@ -33,6 +44,18 @@ _COMMAND = (sys.executable, "-c", "from service.cli.main import main; main()", "
 # Each process begins the script anew: a pass at its start hangs, so that many kills meet a running one.
 _SCRIPT = {"steps": [{"default": True}, {"hang": True}, {"default": True}]}
 HANG_S = 0.4
+
+
+async def until_answered(call: Callable[[], Awaitable[T]], *, retried: Callable[[], None] = lambda: None) -> T:
+    """Call again and again while nobody answers; raises what a living server answers."""
+    for _ in range(TRIES_MAX):
+        try:
+            return await call()
+        except grpc.aio.AioRpcError as error:
+            if error.code() not in _RETRIED:
+                raise
+        retried()
+    raise AssertionError("nobody ever answered")
 
 
 @dataclass

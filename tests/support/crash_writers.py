@@ -11,19 +11,13 @@ import grpc
 from abridged.v1 import conversation_pb2, conversation_service_pb2, message_pb2
 from abridged.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from tests.support.crash_audit import Ledger, SentMessage
+from tests.support.crash_process import CALL_S, until_answered
 
 __all__ = ["CONTEXT_LENGTH", "Writers"]
 
 CONTEXT_LENGTH = 1_500
 """Tokens; small, so that some ten messages trigger a pass."""
 
-CALL_S = 20.0
-"""Longer than a restart takes, so that a call which waits for one does not give up before it."""
-
-RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
-"""What a killed server looks like. Anything else is an answer that it should not have given."""
-
-TRIES_MAX = 1_000
 BATCH_MAX = 3
 
 _TEXT = (
@@ -96,16 +90,9 @@ class Writers:
     async def _until_acked(
         self, stub: ConversationServiceStub, request: conversation_service_pb2.AppendMessagesRequest
     ) -> None:
-        for _ in range(TRIES_MAX):
-            try:
-                response = await stub.AppendMessages(request, timeout=CALL_S, wait_for_ready=True)
-            except grpc.aio.AioRpcError as error:
-                if error.code() not in RETRIED:
-                    raise
-                self.ledger.retries += 1
-                continue
-            for appended in response.messages:
-                self.ledger.ack(request.conversation_id, appended.id, appended.number)
-            self.ledger.requests_acked += 1
-            return
-        raise AssertionError(f"never acknowledged: {request.conversation_id} {request.messages[0].id}")
+        response = await until_answered(
+            lambda: stub.AppendMessages(request, timeout=CALL_S, wait_for_ready=True), retried=self.ledger.retry
+        )
+        for appended in response.messages:
+            self.ledger.ack(request.conversation_id, appended.id, appended.number)
+        self.ledger.requests_acked += 1

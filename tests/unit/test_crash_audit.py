@@ -86,16 +86,16 @@ def test_messages_out_of_their_writers_order_are_found():
 
 
 @pytest.mark.parametrize(
-    ("field", "complaint"),
+    ("place", "version", "complaint"),
     [
-        ("position", "position 8 comes after 3"),
-        ("version", "a: version 8 after 3"),
+        (8, 4, "position 8 comes after 3"),
+        (4, 8, "a: version 8 after 3"),
     ],
 )
-def test_a_gap_is_found(field, complaint):
+def test_a_gap_is_found(place, version, complaint):
     """In the log's positions and in a conversation's versions."""
     facts = log()
-    facts[3] = replace(facts[3], **{field: 8})
+    facts[3] = replace(facts[3], position=place, version=version)
 
     assert complaint in audited(facts)
 
