@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -32,12 +33,12 @@ _pb = server_info_service_pb2
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What does not change while the server runs."""
+    """What does not change while the server runs. `limits` has the contract's Limits by field name."""
 
     version: str
     log_id: str
     models: tuple[str, ...]
-    limits: _pb.Limits
+    limits: Mapping[str, int]
     started_us: int
 
 
@@ -54,7 +55,7 @@ class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer)
         return _pb.GetServerInfoResponse(
             version=self._facts.version,
             capabilities=CAPABILITIES,
-            limits=self._facts.limits,
+            limits=_pb.Limits(**self._facts.limits),
             log_id=self._facts.log_id,
             namespace=current_caller().namespace,
             summarizer_models=self._facts.models,

@@ -8,7 +8,6 @@ import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from abridged.v1 import server_info_service_pb2
 from eventlog.subscription import CommitWakeUp, Timing
 from service.api.auth import Authenticator, Grant
 from service.api.conversation_servicer import ConversationServicer, RequestLimits
@@ -128,13 +127,13 @@ def _facts(settings: Settings, core: Core) -> ServerFacts:
         version=VERSION,
         log_id=core.log.log_id,
         models=settings.summarizer.models,
-        limits=server_info_service_pb2.Limits(
-            append_messages_max=server.batch_messages_max,
-            message_bytes_max=server.message_bytes_max,
-            append_bytes_max=server.batch_bytes_max,
-            concurrent_rpcs_max=server.concurrent_rpcs_max,
-            streams_max=server.streams_max,
-            queued_passes_max=settings.summarizer.queue_max,
-        ),
+        limits={
+            "append_messages_max": server.batch_messages_max,
+            "message_bytes_max": server.message_bytes_max,
+            "append_bytes_max": server.batch_bytes_max,
+            "concurrent_rpcs_max": server.concurrent_rpcs_max,
+            "streams_max": server.streams_max,
+            "queued_passes_max": settings.summarizer.queue_max,
+        },
         started_us=core.now_us(),
     )

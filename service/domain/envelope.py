@@ -27,7 +27,9 @@ def unwrap_envelope(content: str) -> str:
         payload = inner if isinstance(inner, dict) and "result" in inner else payload
     if isinstance(payload, dict) and "result" in payload:
         payload = payload["result"]
-    return payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
+    text = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
+    # JSON can spell halves of surrogate pairs, which no encoding of text can carry on.
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _may_be_envelope(content: str) -> bool:

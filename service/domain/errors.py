@@ -1,23 +1,23 @@
 """What the rules refuse, as a tree; each type has one status at the edge.
 
-    DomainError
-    ├── InvalidPolicy            settings that cannot work whatever the data; names the field
-    ├── ConversationNotFound     commands other than an append need an open conversation
-    ├── SummaryNotFound
-    ├── PassNotFound
-    ├── WrongMessageVersion      the conversation does not have the number of messages that was expected
-    ├── MessageIdReused          a message id is known with other content
-    ├── RequestIdReused          a request id is known with other content
-    ├── TooLarge                 a message or a batch is over its limit
-    ├── NothingToSummarize       a forced pass would have nothing to compress
-    ├── DepthLimitReached        the chain is as deep as it may be and the policy says HALT
-    ├── PassesDisabled           the policy switches passes off
-    ├── PassSuperseded           the pass is not pending any more
-    ├── WindowTooLarge           the window cannot fit into what the caller allows
-    ├── WaitedPassFailed         the pass that a caller waited for has failed
-    ├── VersionNotReached        a version that the conversation does not have yet
-    ├── TooManyPasses            the queue of passes is full; come back later
-    └── InvalidPageToken         not a token of ours, or of another request
+DomainError
+├── InvalidPolicy            settings that cannot work whatever the data; names the field
+├── ConversationNotFound     commands other than an append need an open conversation
+├── SummaryNotFound
+├── PassNotFound
+├── WrongMessageVersion      the conversation does not have the number of messages that was expected
+├── MessageIdReused          a message id is known with other content
+├── RequestIdReused          a request id is known with other content
+├── TooLarge                 a message or a batch is over its limit
+├── NothingToSummarize       a forced pass would have nothing to compress
+├── DepthLimitReached        the chain is as deep as it may be and the policy says HALT
+├── PassesDisabled           the policy switches passes off
+├── PassSuperseded           the pass is not pending any more
+├── WindowTooLarge           the window cannot fit into what the caller allows
+├── WaitedPassFailed         the pass that a caller waited for has failed
+├── VersionNotReached        a version that the conversation does not have yet
+├── TooManyPasses            the queue of passes is full; come back later
+└── InvalidPageToken         not a token of ours, or of another request
 """
 
 from __future__ import annotations

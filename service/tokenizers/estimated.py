@@ -142,7 +142,8 @@ class EstimatingCounter:
             return 0
         classes = b" " + _classes(text)
         weights = _ASCII_WEIGHTS if text.isascii() else _ASCII_WEIGHTS + _SCRIPT_WEIGHTS
-        hundredths = sum(weight * classes.count(pattern) for pattern, weight in weights)
+        occurrences = classes.count
+        hundredths = sum([weight * occurrences(pattern) for pattern, weight in weights])
         return max(1, -(-hundredths * _SAFETY_PERCENT // (_HUNDREDTHS * _HUNDREDTHS)))
 
 

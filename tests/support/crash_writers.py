@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 import grpc
 
@@ -62,7 +63,7 @@ class Writers:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _write(self, place: int, stub: ConversationServiceStub) -> None:
+    async def _write(self, place: int, stub: Any) -> None:
         writer = f"w{place}"
         rng = random.Random(self.seed * 1_000 + place)
         written = 0
@@ -87,9 +88,7 @@ class Writers:
             request.messages.append(message_pb2.Message(id=message.id, role=role, content=message.content))
         return request
 
-    async def _until_acked(
-        self, stub: ConversationServiceStub, request: conversation_service_pb2.AppendMessagesRequest
-    ) -> None:
+    async def _until_acked(self, stub: Any, request: conversation_service_pb2.AppendMessagesRequest) -> None:
         response = await until_answered(
             lambda: stub.AppendMessages(request, timeout=CALL_S, wait_for_ready=True), retried=self.ledger.retry
         )

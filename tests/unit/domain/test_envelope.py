@@ -52,3 +52,10 @@ def test_other_content_comes_back_as_it_is(content: str) -> None:
 def test_any_text_survives(content: str) -> None:
     """Unwrapping never raises."""
     assert unwrap_envelope(content) == content
+
+
+def test_half_a_surrogate_pair_is_replaced():
+    """What JSON can spell and UTF-8 cannot carry does not reach a renderer."""
+    unwrapped = unwrap_envelope('{"payload": "broken \\ud800 text", "sig": "s"}')
+
+    assert unwrapped == "broken ? text"

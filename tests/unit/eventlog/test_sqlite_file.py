@@ -11,13 +11,13 @@ from eventlog.sqlite_file import file_system_of, refuse_network_file_system, wal
 
 MOUNTS = """\
 22 1 0:20 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
-23 22 0:21 / /home rw - xfs /dev/vdb rw
-24 22 0:22 / /home/shared rw,nosuid shared:5 master:1 - nfs4 server:/export rw,vers=4.2
+23 22 0:21 / /srv rw - xfs /dev/vdb rw
+24 22 0:22 / /srv/shared rw,nosuid shared:5 master:1 - nfs4 server:/export rw,vers=4.2
 25 22 0:23 / /mnt/with\\040space rw - cifs //server/share rw
 26 22 0:24 / /mnt/ssh rw - fuse.sshfs user@host: rw
 27 22 0:25 / /mnt/fuse rw - fuse.mergerfs mergerfs rw
 28 22 0:26 / /host rw - 9p hostshare rw
-29 24 0:27 / /home/shared/local rw - ext4 /dev/vdc rw
+29 24 0:27 / /srv/shared/local rw - ext4 /dev/vdc rw
 30 22 0:28 / /data rw - ext4 /dev/vdd rw
 31 22 0:29 / /data rw - nfs server:/over rw
 a line that is not one
@@ -54,10 +54,10 @@ def test_libraries_with_the_wal_reset_fault_are_named(version, warned):
     ("path", "kind"),
     [
         ("/var/log.db", "ext4"),
-        ("/home/me/log.db", "xfs"),
-        ("/home/shared/log.db", "nfs4"),
-        ("/home/shared/local/log.db", "ext4"),
-        ("/home/sharedness/log.db", "xfs"),
+        ("/srv/log.db", "xfs"),
+        ("/srv/shared/log.db", "nfs4"),
+        ("/srv/shared/local/log.db", "ext4"),
+        ("/srv/sharedness/log.db", "xfs"),
         ("/mnt/with space/log.db", "cifs"),
         ("/mnt/ssh/log.db", "fuse.sshfs"),
         ("/data/log.db", "nfs"),
@@ -74,14 +74,14 @@ def test_an_unknown_mount_table_says_nothing(tmp_path):
     refuse_network_file_system(tmp_path, "")
 
 
-@pytest.mark.parametrize("path", ["/home/shared/x", "/mnt/with space/x", "/mnt/ssh/x", "/host/x", "/data/x"])
+@pytest.mark.parametrize("path", ["/srv/shared/x", "/mnt/with space/x", "/mnt/ssh/x", "/host/x", "/data/x"])
 def test_network_file_systems_are_refused(path):
     """Locks and shared memory do not hold there."""
     with pytest.raises(LogUnsafe, match="network file system"):
         refuse_network_file_system(Path(path), MOUNTS)
 
 
-@pytest.mark.parametrize("path", ["/x", "/home/x", "/mnt/fuse/x", "/home/shared/local/x"])
+@pytest.mark.parametrize("path", ["/x", "/srv/x", "/mnt/fuse/x", "/srv/shared/local/x"])
 def test_local_file_systems_are_accepted(path):
     """Only what is known to be remote is refused."""
     refuse_network_file_system(Path(path), MOUNTS)
