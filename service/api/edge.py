@@ -250,7 +250,9 @@ class _Call:
         await self._context.abort(rich.code, rich.details, trailing_metadata=tuple(trailing))
 
 
-async def _unknown_method(_requests: Any, _context: Any) -> Any:
+async def _unknown_method(requests: AsyncIterator[bytes], _context: Any) -> Any:
+    # A client that is still sending when the call ends sees its own failure to send instead of our answer.
+    await anext(requests, None)
     raise UnknownMethod("there is no such method")
 
 

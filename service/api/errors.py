@@ -21,7 +21,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, ResourceInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from abridged.v1 import error_reason_pb2
+from abridged.v1 import conversation_pb2, error_reason_pb2
 from eventlog import errors as log
 from service.domain import errors as domain
 
@@ -119,7 +119,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
     domain.InvalidPolicy: _Row(
         _C.INVALID_ARGUMENT,
         _R.ERROR_REASON_INVALID_POLICY,
-        details=lambda e: (_bad(((f"settings.policy.{e.field}", e.reason),)),),
+        details=lambda e: (_bad(((_setting(e.field), e.reason),)),),
     ),
     domain.TooLarge: _Row(
         _C.INVALID_ARGUMENT,
@@ -250,6 +250,12 @@ def _status(
         wrapped.Pack(detail)
         packed.append(wrapped)
     return Status(code=code.value[0], message=text, details=packed)
+
+
+def _setting(field: str) -> str:
+    """Where a request has it: some rules are about the conversation's own settings, most about its policy."""
+    own = field in conversation_pb2.ConversationSettings.DESCRIPTOR.fields_by_name
+    return f"settings.{field}" if own else f"settings.policy.{field}"
 
 
 def _bad(violations: tuple[tuple[str, str], ...]) -> BadRequest:

@@ -17,7 +17,7 @@ from service.bootstrap.core import open_core
 from service.bootstrap.edge import Running, assembled
 from service.settings import Settings
 
-__all__ = ["Running", "run", "serve"]
+__all__ = ["Running", "run", "serve", "settle_memory"]
 
 GC_ALLOCATIONS = 10_000
 
@@ -75,10 +75,10 @@ async def _until_signalled(settings: Settings, environ: Mapping[str, str]) -> No
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await serve(settings, environ, stop=stop, ready=lambda _: _settle_memory())
+    await serve(settings, environ, stop=stop, ready=lambda _: settle_memory())
 
 
-def _settle_memory() -> None:
+def settle_memory() -> None:
     """Take what the start has loaded out of every later collection: walking it stops the loop for tens of ms."""
     gc.collect()
     gc.freeze()

@@ -21,6 +21,8 @@ from service.version import VERSION
 __all__ = ["bench"]
 
 NAMES = ("disk", "sqlite", "echo", "append", "batch", "context", "fold", "start", "hang")
+"""Those of service.cli.bench_rounds, which is loaded only to measure; a test compares them."""
+
 HEADINGS = ("figure", "what", "median", "spread", "ratio", "target", "")
 DISTURBED_LOAD = 0.5
 """Load average before the run, for each processor, from which the figures say more about the machine's other work."""

@@ -11,13 +11,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from service.bootstrap import settle_memory
 from service.cli.bench_figures import FIGURES, percentile
 from service.cli.bench_load import CALLS_MAX, Load, closed_loop
 from service.cli.bench_processes import echo_child, sidecar_child
 from service.cli.bench_rpc import CONTENT, Echo, SidecarCalls, echo_answers, until_serving
 from service.cli.bench_storage import BATCH_ROWS, BareSqlite, FoldLog, flush_percentiles_ms
 
-__all__ = ["NAMES", "ROUNDS", "measured"]
+__all__ = ["NAMES", "ROUNDS", "Bench", "measured"]
 
 ROUNDS = 5
 CLIENTS = 64
@@ -161,6 +162,8 @@ async def _context(bench: Bench) -> AsyncIterator[Measure]:
 
 @asynccontextmanager
 async def _fold(bench: Bench) -> AsyncIterator[Measure]:
+    # It runs in this process, and should find its memory as it would in a sidecar.
+    settle_memory()
     with FoldLog.seeded(bench.path("fold.db"), CONTENT) as log:
 
         async def measure() -> Values:

@@ -21,7 +21,7 @@ from abridged.v1 import conversation_pb2, conversation_service_pb2, message_pb2
 from abridged.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from service.cli.bench_echo import echo_call
 
-__all__ = ["CHANNELS", "CONTENT", "Echo", "SidecarCalls", "until_serving"]
+__all__ = ["CONTENT", "Echo", "SidecarCalls", "echo_answers", "until_serving"]
 
 CHANNELS = 4
 START_MAX_S = 20.0

@@ -24,7 +24,7 @@ from service.domain.events import ConversationOpened, MessageAppended, Settings
 from service.domain.message import Message, Role
 from service.domain.tokens import TokenSource
 
-__all__ = ["FOLD_EVENTS", "BareSqlite", "FoldLog", "flush_latencies_s"]
+__all__ = ["BATCH_ROWS", "BareSqlite", "FoldLog", "flush_percentiles_ms"]
 
 FLUSHES = 200
 FLUSH_BYTES = 4_096
@@ -43,8 +43,8 @@ _PAGE = (
 )
 
 
-def flush_latencies_s(path: Path) -> list[float]:
-    """Seconds of each of some fdatasync calls after a small write."""
+def flush_percentiles_ms(path: Path) -> tuple[float, float]:
+    """Median and 99th percentile of fdatasync after a small write."""
     block = secrets.token_bytes(FLUSH_BYTES)
     latencies = []
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -56,7 +56,7 @@ def flush_latencies_s(path: Path) -> list[float]:
             latencies.append(time.perf_counter() - began)
     finally:
         os.close(file)
-    return latencies
+    return percentile(latencies, 0.5) * 1e3, percentile(latencies, 0.99) * 1e3
 
 
 class BareSqlite:
@@ -167,9 +167,3 @@ def _now_us() -> int:
 
 _no_id: Callable[[], str] = str
 """Folding makes no ids and has no trace."""
-
-
-def flush_percentiles_ms(path: Path) -> tuple[float, float]:
-    """Median and 99th percentile of a flush."""
-    latencies = flush_latencies_s(path)
-    return percentile(latencies, 0.5) * 1e3, percentile(latencies, 0.99) * 1e3

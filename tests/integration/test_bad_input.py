@@ -34,7 +34,7 @@ from service.api.edge import Edge, EdgeLimits
 from service.api.server import GrpcServer, Servicers
 from service.api.validation import Validation
 from service.domain import errors as domain_errors
-from tests.support.answers import hanging
+from tests.support.answers import gated, hanging
 from tests.support.broken_log import connections, damaged, locked
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_server import FakeOllama
@@ -290,6 +290,25 @@ async def test_a_busy_log_asks_for_a_retry_that_is_safe(tmp_path):
                 assert len((await chat.context()).messages) == 1
 
             assert (await chat.append(said(2))).message_version == 2
+
+
+async def test_a_record_waits_for_a_log_that_is_busy(tmp_path):
+    """It was expensive: the pass asks no model again, and commits when the log can take it."""
+    gate = asyncio.Event()
+    with connections() as opened:
+        async with FakeOllama(responder=gated(gate)) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+            chat = s.chat()
+            await chat.talk(14)
+            await ollama.until(lambda o: bool(o.asked()))
+            opened.lose_patience()
+            with locked(tmp_path / "abridged.db"):
+                gate.set()
+                assert not (await s.info.WaitIdle(info.WaitIdleRequest(timeout=duration(0.3)))).idle
+            await s.idle()
+
+            assert (await chat.context()).compacted
+            assert len(ollama.asked()) == 1
+            assert "pass.commit_delayed" in s.log_text
 
 
 async def test_a_full_disk_is_said_and_serving_resumes_by_itself(tmp_path):

@@ -346,6 +346,9 @@ def _assert_whole(messages: Sequence[Any]) -> None:
     open_calls: set[str] = set()
     for place, rendered in enumerate(messages):
         message = rendered.message
+        # What was torn apart would be rendered as quoted text, which no API refuses and no model can use.
+        assert "not in this context" not in message.content
+        assert "no result came" not in message.content
         if message.role == message_pb2.ROLE_TOOL:
             assert message.tool_call_id in open_calls, f"an orphan at {place}"
             open_calls.discard(message.tool_call_id)

@@ -12,6 +12,7 @@ from grpc_health.v1 import health_pb2
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import summary_pb2
+from service.summarizer.reactor import PROBE_FIRST_S
 from tests.support.answers import gated, hanging, record, saying
 from tests.support.ollama_server import FakeOllama
 from tests.support.sidecar import PATIENCE_S, Clock, Sidecar, on_ollama, said, script, sidecar
@@ -125,7 +126,7 @@ def _asked(times: int) -> Callable[[FakeOllama], bool]:
 
 
 async def test_a_fallback_record_is_remade_when_a_model_is_back(tmp_path):
-    """From the same range, in the same place of the chain; the stand-in was marked and never called a success."""
+    """At its first answer, from the same range, in the same place; the stand-in was never called a success."""
     async with sidecar(tmp_path, DEAD) as s:
         chat = s.chat(policy={"fallback": conversation.FALLBACK_ALWAYS})
         await chat.talk(14, wait_s=PATIENCE_S)
@@ -139,7 +140,7 @@ async def test_a_fallback_record_is_remade_when_a_model_is_back(tmp_path):
         chat = s.chat()
         watch = s.conversations.WatchConversation(
             api.WatchConversationRequest(conversation_id="c1", after_version=(await chat.state()).event_version),
-            timeout=PATIENCE_S,
+            timeout=PROBE_FIRST_S / 2,
         )
         await s.chat("c2").talk(14, wait_s=PATIENCE_S)
         async for item in watch:

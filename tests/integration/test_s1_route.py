@@ -49,7 +49,13 @@ async def test_s1_integration_1_a_long_thread_triggers_exactly_once_at_the_ratio
 
 async def test_s1_integration_2_hysteresis_prevents_a_second_pass_after_a_small_burst(tmp_path):
     """Past the trigger again, but neither below reset since nor enough new messages: nothing."""
-    policy = {"reset_token_ratio": 0.5, "tail_token_ratio": 0.37, "cooldown_messages": 0, "rearm_messages": 20}
+    policy = {
+        "reset_token_ratio": 0.5,
+        "tail_token_ratio": 0.37,
+        "min_messages": 2,
+        "cooldown_messages": 0,
+        "rearm_messages": 20,
+    }
     async with sidecar(tmp_path) as s:
         chat = s.chat(policy=policy, overhead_tokens=600)
         await chat.talk(12, tokens=85, wait_s=PATIENCE_S)

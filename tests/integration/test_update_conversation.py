@@ -158,8 +158,10 @@ async def test_a_reserve_that_leaves_no_budget_is_refused(tmp_path):
         chat = s.chat()
         await chat.append(said(1))
 
-        async with refused("INVALID_ARGUMENT", "INVALID_POLICY"):
+        async with refused("INVALID_ARGUMENT", "INVALID_POLICY") as refusal:
             await chat.update(["reserved_output_tokens"], reserved_output_tokens=2_000)
+
+        assert list(refusal.fields) == ["settings.reserved_output_tokens"]
 
 
 async def test_switching_summarization_off_stops_passes_at_once(tmp_path):
