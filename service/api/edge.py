@@ -1,4 +1,6 @@
-"""What every RPC goes through: credential, limits, span, rules, errors, metrics. One interceptor, in this order.
+"""What every RPC goes through: credential, limits, span, rules, errors, metrics. One wrapper, in this order.
+
+Handlers are wrapped when they are first asked for: gRPC's own interceptors go through a chain of tasks at every call.
 
 Nothing of an exception but its table row reaches a client; what is in no row is a bug, answered with an opaque id that
 the log line carries.
@@ -9,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -28,7 +30,7 @@ from service.api.auth import Authenticator, set_caller
 from service.api.errors import TooManyRequests, UnknownMethod, internal_status, status_of
 from service.api.validation import Validation
 
-__all__ = ["METHOD_SCOPES", "Edge", "EdgeLimits"]
+__all__ = ["METHOD_SCOPES", "Edge", "EdgeLimits", "GuardedServer"]
 
 OPEN_METHODS = frozenset({"grpc.health.v1.Health"})
 """Services that need no credential, since a health check has none, and that are answered under any load."""
@@ -68,8 +70,8 @@ class EdgeLimits:
     streams_max: int
 
 
-class Edge(grpc.aio.ServerInterceptor):
-    """The interceptor. `in_flight` and `streams` count the calls that are being served."""
+class Edge:
+    """Wraps handlers. `in_flight` and `streams` count the calls that are being served."""
 
     def __init__(
         self,
@@ -85,27 +87,15 @@ class Edge(grpc.aio.ServerInterceptor):
         self._validation = validation
         self._tracing = tracing
         self._metrics = metrics
-        self._wrapped: dict[str, _Handler] = {}
         self.in_flight = 0
         self.streams = 0
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[_Handler]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> _Handler:
-        """Wrap the handler of a method, once."""
-        method = handler_call_details.method.lstrip("/")
-        wrapped = self._wrapped.get(method)
-        if wrapped is None:
-            handler = await continuation(handler_call_details)
-            if handler is None:
-                # Not remembered: names of methods that do not exist are without number.
-                return grpc.stream_unary_rpc_method_handler(self._unary(method, _unknown_method))
-            wrapped = self._wrapped[method] = self._wrap(method, handler)
-        return wrapped
+    def unknown(self, method: str) -> _Handler:
+        """What answers a method that nobody serves; not remembered, since such names are without number."""
+        return grpc.stream_unary_rpc_method_handler(self._unary(method, _unknown_method))
 
-    def _wrap(self, method: str, handler: _Handler) -> _Handler:
+    def guarded(self, method: str, handler: _Handler) -> _Handler:
+        """The handler of `method`, with everything that a call goes through around it."""
         if handler.request_streaming:
             return grpc.stream_stream_rpc_method_handler(
                 self._stream(method, handler.stream_stream),
@@ -192,6 +182,47 @@ class Edge(grpc.aio.ServerInterceptor):
     def count(self, method: str, code: str, seconds: float, trace_id: str) -> None:
         """Count a call that is over."""
         self._metrics.rpc_ended(method, code, seconds=seconds, trace_id=trace_id)
+
+
+class GuardedServer:
+    """Takes the place of a server where handlers are added to it, and adds them guarded."""
+
+    def __init__(self, server: grpc.aio.Server, edge: Edge) -> None:
+        self._server = server
+        self._edge = edge
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        """See grpc.Server."""
+        self._server.add_generic_rpc_handlers(tuple(_Guarded(self._edge, h) for h in generic_rpc_handlers))
+
+    def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, _Handler]) -> None:
+        """See grpc.Server. Generated code adds the same handlers by the other way too, which serves them."""
+
+    def refuse_the_rest(self) -> None:
+        """Answer what no handler takes. To be called when all handlers have been added."""
+        self._server.add_generic_rpc_handlers((_Unknown(self._edge),))
+
+
+class _Guarded(grpc.GenericRpcHandler):
+    def __init__(self, edge: Edge, inner: grpc.GenericRpcHandler) -> None:
+        self._edge = edge
+        self._inner = inner
+        self._handlers: dict[str, _Handler] = {}
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> _Handler:
+        name = handler_call_details.method
+        handler = self._handlers.get(name)
+        if handler is None and (inner := self._inner.service(handler_call_details)) is not None:
+            handler = self._handlers[name] = self._edge.guarded(name.lstrip("/"), inner)
+        return handler
+
+
+class _Unknown(grpc.GenericRpcHandler):
+    def __init__(self, edge: Edge) -> None:
+        self._edge = edge
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> _Handler:
+        return self._edge.unknown(handler_call_details.method.lstrip("/"))
 
 
 class _Call:

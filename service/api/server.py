@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import cast
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from abridged.v1 import (
     conversation_service_pb2,
@@ -21,7 +22,7 @@ from abridged.v1 import (
     server_info_service_pb2_grpc,
 )
 from service.api.conversation_servicer import ConversationServicer
-from service.api.edge import Edge
+from service.api.edge import Edge, GuardedServer
 from service.api.event_log_servicer import EventLogServicer
 from service.api.listeners import NO_REUSE, bind, guarded
 from service.api.server_info_servicer import ServerInfoServicer
@@ -61,7 +62,6 @@ class GrpcServer:
         self._resources = ExitStack()
         self._health = health_aio.HealthServicer()
         self._server = grpc.aio.server(
-            interceptors=(edge,),
             options=(
                 NO_REUSE,
                 ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
@@ -72,14 +72,15 @@ class GrpcServer:
                 ("grpc.max_connection_age_grace_ms", 60_000),
             ),
         )
-        conversation_service_pb2_grpc.add_ConversationServiceServicer_to_server(servicers.conversations, self._server)
-        event_log_service_pb2_grpc.add_EventLogServiceServicer_to_server(servicers.event_log, self._server)
-        server_info_service_pb2_grpc.add_ServerInfoServiceServicer_to_server(servicers.server_info, self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        reflection.enable_server_reflection(
-            (*SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME),
-            self._server,
-        )
+        guard = GuardedServer(self._server, edge)
+        guarded = cast(grpc.aio.Server, guard)
+        conversation_service_pb2_grpc.add_ConversationServiceServicer_to_server(servicers.conversations, guarded)
+        event_log_service_pb2_grpc.add_EventLogServiceServicer_to_server(servicers.event_log, guarded)
+        server_info_service_pb2_grpc.add_ServerInfoServiceServicer_to_server(servicers.server_info, guarded)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, guarded)
+        names = (*SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflection.aio.ReflectionServicer(names), guarded)
+        guard.refuse_the_rest()
 
     async def start(self, addresses: Sequence[str]) -> tuple[str, ...]:
         """Listen and serve; answers the addresses with their real ports. Raises AddressTaken."""
