@@ -11,12 +11,12 @@ from service.codec.enums import SUMMARY_ROLES
 from service.conversations import Conversations
 from service.domain.conversation import Conversation
 from service.domain.errors import WindowTooLarge
-from service.domain.policy import DepthLimit, Policy, SummaryRole
+from service.domain.policy import Policy, SummaryRole
 from service.domain.render import RenderedMessage, clipped, rendered_originals, rendered_window
 from service.domain.render_json import Rendering, render_json
-from service.domain.window import compressible
+from service.domain.triggers import HeldBy, held_by
 
-__all__ = ["ORIGINAL_MESSAGES_MAX", "ContextQuery", "context_of", "over_limit"]
+__all__ = ["ORIGINAL_MESSAGES_MAX", "ContextQuery", "context_of"]
 
 ORIGINAL_MESSAGES_MAX = 20_000
 """Messages of one answer with the ORIGINAL view; longer conversations are read with ReadEvents."""
@@ -26,6 +26,19 @@ _RENDERINGS = {
     _pb.RENDERING_OPENAI: Rendering.OPENAI,
     _pb.RENDERING_ANTHROPIC: Rendering.ANTHROPIC,
     _pb.RENDERING_OLLAMA: Rendering.OLLAMA,
+}
+
+
+_OVER_LIMITS = {
+    None: _pb.OVER_LIMIT_UNSPECIFIED,
+    HeldBy.PASS_PENDING: _pb.OVER_LIMIT_PASS_PENDING,
+    HeldBy.WAITING_AFTER_FAILURE: _pb.OVER_LIMIT_WAITING_AFTER_FAILURE,
+    HeldBy.IRREDUCIBLE: _pb.OVER_LIMIT_IRREDUCIBLE,
+    HeldBy.DEPTH_LIMIT: _pb.OVER_LIMIT_DEPTH_LIMIT,
+    HeldBy.DISABLED: _pb.OVER_LIMIT_DISABLED,
+    HeldBy.MIN_MESSAGES: _pb.OVER_LIMIT_NOT_DUE,
+    HeldBy.COOLDOWN: _pb.OVER_LIMIT_NOT_DUE,
+    HeldBy.HYSTERESIS: _pb.OVER_LIMIT_NOT_DUE,
 }
 
 
@@ -68,14 +81,14 @@ async def context_of(
     if query.original or query.max_tokens:
         usage.window_tokens = sum(m.tokens for m in rendered)
         usage.ratio = (usage.window_tokens + usage.overhead_tokens) / usage.budget_tokens
-    reason = over_limit(state, policy, now_us=conversations.now_us())
     is_over = usage.ratio > 1
+    held = held_by(state, policy, conversations.now_us()) if is_over else None
     live = state.live if not query.original else None
     return _pb.GetContextResponse(
         messages=context_messages(rendered),
         usage=usage,
         over_limit=is_over,
-        over_limit_reason=_pb.OverLimit.Value(f"OVER_LIMIT_{reason}") if is_over and reason else 0,  # type: ignore[arg-type]  # 0 stands for UNSPECIFIED
+        over_limit_reason=_OVER_LIMITS[held],
         compacted=live is not None,
         summary_id=live.id if live else "",
         depth=live.depth if live else -1,
@@ -83,22 +96,6 @@ async def context_of(
         message_version=state.message_version,
         rendered_json=render_json([m.message for m in rendered], query.rendering) if query.rendering else "",
     )
-
-
-def over_limit(state: Conversation, policy: Policy, *, now_us: int) -> str:
-    """Why a window past its trigger is not made smaller now: a name of OverLimit, empty when nothing holds it."""
-    if state.ratio < policy.trigger_token_ratio:
-        return ""
-    if state.pending:
-        return "PASS_PENDING"
-    if not policy.enabled:
-        return "DISABLED"
-    if state.waiting(now_us):
-        return "WAITING_AFTER_FAILURE"
-    if compressible(state, policy, tail_messages=policy.preserve_recent) is None:
-        return "IRREDUCIBLE"
-    deepest = state.live is not None and state.live.depth + 1 >= policy.max_summary_chain_depth
-    return "DEPTH_LIMIT" if deepest and policy.on_depth_limit is DepthLimit.HALT else ""
 
 
 def _limited(rendered: tuple[RenderedMessage, ...], query: ContextQuery) -> tuple[RenderedMessage, ...]:

@@ -11,7 +11,7 @@ from abridged.v1 import conversation_pb2, conversation_service_pb2, conversation
 from eventlog.event import StreamId
 from service.api import wire
 from service.api.auth import current_caller
-from service.api.context import ContextQuery, context_of, over_limit
+from service.api.context import ContextQuery, context_of
 from service.api.errors import WaitTooShort
 from service.api.watch import Watching, watch
 from service.changes import Changes
@@ -22,6 +22,7 @@ from service.domain.conversation import Conversation, lineage, record_named
 from service.domain.decide import ChangeSettings, ReportUsage, RequestPass
 from service.domain.errors import PassNotFound, SummaryNotFound, WaitedPassFailed
 from service.domain.events import SummarizationRequested
+from service.domain.triggers import held_by
 from service.policies import Policies
 from service.projections import ConversationTable, ListQuery
 from service.summarizer.reactor import Reactor
@@ -257,8 +258,8 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         )
 
     def _view(self, state: Conversation) -> conversation_pb2.Conversation:
-        held_by = over_limit(state, self._policies.of(state.settings), now_us=self._conversations.now_us())
-        return wire.conversation_view(state, held_by=held_by)
+        held = held_by(state, self._policies.of(state.settings), self._conversations.now_us())
+        return wire.conversation_view(state, held_by=held.value if held else "")
 
     def _page(
         self, what: str, request: _pb.ListSummariesRequest | _pb.ListSummarizationsRequest, count: int

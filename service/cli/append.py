@@ -194,7 +194,7 @@ def _standing(outcome: Outcome) -> str:
         return "under its trigger"
     if outcome.is_well:
         return "over its trigger, irreducible: what is left must stay verbatim"
-    return f"OVER its trigger ({outcome.held_by or 'no pass due yet'})"
+    return f"OVER its trigger ({outcome.held_by or 'a pass is due'})"
 
 
 def _label(text: str) -> tuple[str, str]:

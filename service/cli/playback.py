@@ -19,6 +19,8 @@ __all__ = ["Outcome", "Playing", "play"]
 
 _PLACE = re.compile(r"messages\[(\d+)\]")
 IRREDUCIBLE = "IRREDUCIBLE"
+NOT_DUE = frozenset({"MIN_MESSAGES", "COOLDOWN", "HYSTERESIS"})
+"""What would hold a live chat's next pass back for a while, and a finished one's for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ async def play(
     if not appended + known:
         return Outcome(conversation_id, 0, 0, tuple(faults))
     outcome = await _outcome(client, conversation_id, playing, Outcome(conversation_id, appended, known, tuple(faults)))
-    if playing.settle and not outcome.is_well and not outcome.held_by:
+    if playing.settle and not outcome.is_well and outcome.held_by in NOT_DUE:
         await _settle(client, conversation_id, playing)
         outcome = await _outcome(client, conversation_id, playing, outcome)
     return outcome

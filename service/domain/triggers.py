@@ -6,6 +6,7 @@ A plan is fixed when it is made: what arrives during the pass stays in the tail,
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import StrEnum
 
 from service.domain.chunks import calls_needed
 from service.domain.conversation import Conversation, lineage, live_coverage, merged
@@ -14,7 +15,20 @@ from service.domain.policy import DepthLimit, Policy, summary_cap
 from service.domain.record import SummaryRecord
 from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, compressible, counted_tokens
 
-__all__ = ["followed_up", "remade", "requested", "ruled"]
+__all__ = ["HeldBy", "followed_up", "held_by", "remade", "requested", "ruled"]
+
+
+class HeldBy(StrEnum):
+    """Why a window past its trigger is left as it is."""
+
+    PASS_PENDING = "PASS_PENDING"  # noqa: S105 - a state, not a password
+    DISABLED = "DISABLED"
+    WAITING_AFTER_FAILURE = "WAITING_AFTER_FAILURE"
+    IRREDUCIBLE = "IRREDUCIBLE"
+    DEPTH_LIMIT = "DEPTH_LIMIT"
+    MIN_MESSAGES = "MIN_MESSAGES"
+    COOLDOWN = "COOLDOWN"
+    HYSTERESIS = "HYSTERESIS"
 
 
 def ruled(state: Conversation, policy: Policy, pass_id: str, now_us: int) -> list[Event]:
@@ -35,6 +49,29 @@ def ruled(state: Conversation, policy: Policy, pass_id: str, now_us: int) -> lis
     if isinstance(event, SummarizationSkipped) and state.depth_limit_said:
         return []
     return [event]
+
+
+def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
+    """Why a window past its trigger is left as it is now; None below the trigger, and when nothing holds it."""
+    if state.ratio < policy.trigger_token_ratio:
+        return None
+    if state.pending:
+        return HeldBy.PASS_PENDING
+    if not policy.enabled:
+        return HeldBy.DISABLED
+    if state.waiting(now_us):
+        return HeldBy.WAITING_AFTER_FAILURE
+    if compressible(state, policy, tail_messages=policy.preserve_recent) is None:
+        return HeldBy.IRREDUCIBLE
+    if (
+        state.live
+        and state.live.depth + 1 >= policy.max_summary_chain_depth
+        and policy.on_depth_limit is DepthLimit.HALT
+    ):
+        return HeldBy.DEPTH_LIMIT
+    if state.ratio >= policy.emergency_token_ratio:
+        return None
+    return _not_due(state, policy) or (None if _is_armed(state, policy) else HeldBy.HYSTERESIS)
 
 
 def followed_up(state: Conversation, policy: Policy, pass_id: str) -> list[Event]:
@@ -99,20 +136,27 @@ def remade(state: Conversation, fallback: SummaryRecord, policy: Policy, pass_id
 def _trigger(state: Conversation, policy: Policy, *, past_trigger: bool, refresh_due: bool) -> Trigger | None:
     if state.ratio >= policy.emergency_token_ratio:
         return Trigger.EMERGENCY
-    if state.chat_messages < policy.min_messages:
-        return None
-    if state.completed_passes and state.messages_since_pass < policy.cooldown_messages:
+    if _not_due(state, policy):
         return None
     if refresh_due:
         return Trigger.PERIODIC
-    if not past_trigger:
-        return None
-    armed = (
+    return Trigger.RATIO if past_trigger and _is_armed(state, policy) else None
+
+
+def _not_due(state: Conversation, policy: Policy) -> HeldBy | None:
+    if state.chat_messages < policy.min_messages:
+        return HeldBy.MIN_MESSAGES
+    if state.completed_passes and state.messages_since_pass < policy.cooldown_messages:
+        return HeldBy.COOLDOWN
+    return None
+
+
+def _is_armed(state: Conversation, policy: Policy) -> bool:
+    return (
         not state.completed_passes
         or state.lowest_ratio_since_pass < policy.reset_token_ratio
         or state.messages_since_pass >= policy.rearm_messages
     )
-    return Trigger.RATIO if armed else None
 
 
 def _refresh_due(state: Conversation, policy: Policy) -> bool:

@@ -144,7 +144,7 @@ def test_a_chat_that_ends_over_its_trigger_settles_and_fails_unsettled(play):
     settled = play(few)
 
     assert open_end.code == 1
-    assert "OVER its trigger (no pass due yet)" in open_end.out
+    assert "OVER its trigger (MIN_MESSAGES)" in open_end.out
     assert settled.code == 0
     assert "1 records" in settled.out
 

@@ -677,7 +677,10 @@ class Conversation(_message.Message):
     failures_in_row: _builtins.int
     """Failed passes in a row."""
     held_by: _builtins.str
-    """Why the window cannot be made smaller now; empty when nothing holds it."""
+    """Why a window past its trigger is left as it is: PASS_PENDING, DISABLED, WAITING_AFTER_FAILURE, IRREDUCIBLE,
+    DEPTH_LIMIT, MIN_MESSAGES, COOLDOWN or HYSTERESIS; empty when nothing holds it. ListConversations leaves it empty,
+    since some of these change with time alone.
+    """
     @_builtins.property
     def settings(self) -> Global___ConversationSettings:
         """What the client set."""

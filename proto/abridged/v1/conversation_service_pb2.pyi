@@ -96,6 +96,8 @@ class _OverLimitEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OverLimit.V
     """The chain is as deep as it may be."""
     OVER_LIMIT_DISABLED: _OverLimit.ValueType  # 5
     """Passes are switched off."""
+    OVER_LIMIT_NOT_DUE: _OverLimit.ValueType  # 6
+    """No pass is due yet: too few messages, or too few since the last one."""
 
 class OverLimit(_OverLimit, metaclass=_OverLimitEnumTypeWrapper):
     """OverLimit says why a window is over its budget."""
@@ -112,6 +114,8 @@ OVER_LIMIT_DEPTH_LIMIT: OverLimit.ValueType  # 4
 """The chain is as deep as it may be."""
 OVER_LIMIT_DISABLED: OverLimit.ValueType  # 5
 """Passes are switched off."""
+OVER_LIMIT_NOT_DUE: OverLimit.ValueType  # 6
+"""No pass is due yet: too few messages, or too few since the last one."""
 Global___OverLimit: _TypeAlias = OverLimit  # noqa: Y015
 
 class _PassStage:

@@ -26,6 +26,7 @@ from service.domain.events import (
 from service.domain.message import Role
 from service.domain.policy import DepthLimit, Policy
 from service.domain.tokens import TokenSource
+from service.domain.triggers import HeldBy, held_by
 from tests.support.chats import (
     OPEN,
     SETTINGS,
@@ -468,3 +469,22 @@ def test_overhead_and_reserved_output_count():
 
     assert triggers(history.when(append(appended(34)), POLICY)) == [Trigger.RATIO]
     assert history.state.budget == 800
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({}, None),
+        ({"trigger_token_ratio": 0.9}, None),
+        ({"min_messages": 50}, HeldBy.MIN_MESSAGES),
+        ({"min_messages": 50, "emergency_token_ratio": 0.8}, None),
+        ({"enabled": False}, HeldBy.DISABLED),
+        ({"min_range_tokens": 5_000}, HeldBy.IRREDUCIBLE),
+    ],
+)
+def test_a_window_past_its_trigger_says_what_holds_it(change, why):
+    """Whoever asks why nothing happens gets the rule that says so; None when the next command brings a pass."""
+    state = given(OPEN, *chat(14, 61)).state
+
+    assert 0.8 <= state.ratio < 0.9
+    assert held_by(state, replace(Policy(), **change), 0) is why
