@@ -1,4 +1,8 @@
 # Every target is one line: what it does is in scripts/, and CI runs the same scripts.
+# `make PYTHON=python3.12 TARGET` makes .venv with that Python; without it the first that is new enough is taken.
+
+PYTHON ?=
+export PYTHON
 
 .PHONY: help install run test check format test-llm test-crash bench coverage protos config-docs lock clean
 

@@ -8,7 +8,7 @@ read. The chain needs neither payload nor salt, so erasing both leaves it valid.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from struct import Struct
 from typing import Protocol
@@ -49,7 +49,7 @@ class LogIdentity:
     """Who a log is. `key` is its secret: without it nobody can test a guess at a content against its hash."""
 
     log_id: str
-    key: bytes
+    key: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ __all__ = [
     "EVERYTHING",
     "EXISTS",
     "NO_STREAM",
+    "PAGE_BYTES_MAX",
     "PAGE_EVENTS_MAX",
     "PAYLOAD_BYTES_MAX",
     "SCAN_EVENTS_MAX",
@@ -44,6 +45,9 @@ APPEND_EVENTS_MAX = 2_000
 
 PAGE_EVENTS_MAX = 500
 """Most events in one page of a filtered read."""
+
+PAGE_BYTES_MAX = 4 << 20
+"""Largest sum of payloads in one page: what bounds the memory of a read, whatever its limit."""
 
 SCAN_EVENTS_MAX = 4_000
 """Most events that one filtered read looks at: what bounds its time when nothing matches."""
@@ -180,7 +184,11 @@ class Page:
 
 
 class EventLog(Protocol):
-    """An append-only log. Every method is synchronous and thread-safe; reads are pages, never cursors left open."""
+    """An append-only log. Every method is synchronous and thread-safe; reads are pages, never cursors left open.
+
+    A page ends at `limit` or before the event that would take it past PAGE_BYTES_MAX. So a short page is not the end:
+    only an empty one is.
+    """
 
     @property
     def log_id(self) -> str:
@@ -227,7 +235,7 @@ class EventLog(Protocol):
         ...
 
     def on_commit(self, listener: Callable[[int], None]) -> Callable[[], None]:
-        """Call `listener` with the head after each commit, from the writer's thread; returns how to stop it.
+        """Call `listener` with the head after each commit that moved it, in the writer's thread; returns how to stop.
 
         A listener must be quick and must not raise.
         """

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from itertools import islice
 from typing import Any
@@ -19,6 +19,7 @@ from eventlog.errors import EventTooLarge, LogClosed
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
 from eventlog.log import (
     EVERYTHING,
+    PAGE_BYTES_MAX,
     PAGE_EVENTS_MAX,
     SCAN_EVENTS_MAX,
     Append,
@@ -118,7 +119,7 @@ class MemoryEventLog:
         self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, backward: bool = False
     ) -> list[RecordedEvent]:
         with self._reading():
-            return _slice(self._by_stream.get(stream, []), after, limit, backward)
+            return _page(_walk(self._by_stream.get(stream, []), after, backward), limit)[0]
 
     def read_all(
         self,
@@ -129,23 +130,23 @@ class MemoryEventLog:
         backward: bool = False,
     ) -> list[RecordedEvent]:
         with self._reading():
-            if namespace is None:
-                return _slice(self._events, after, limit, backward)
-            every = _slice(self._events, after, len(self._events), backward)
-        return list(islice((event for event in every if event.stream.namespace == namespace), limit))
+            every = _walk(self._events, after, backward)
+            return _page((e for e in every if namespace is None or e.event.stream.namespace == namespace), limit)[0]
 
     def scan(self, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, matching: EventFilter = EVERYTHING) -> Page:
         with self._reading():
-            window = _slice(self._events, after, SCAN_EVENTS_MAX, backward=False)
             head = len(self._events)
-        found = tuple(islice((event for event in window if matching.accepts(event)), limit))
-        if len(found) == limit:
-            return Page(found, found[-1].position, head)
-        return Page(found, window[-1].position if window else after, head)
+            window = islice(self._events, after, after + SCAN_EVENTS_MAX)
+            found, whole = _page((sealed for sealed in window if matching.accepts(sealed.event)), limit)
+        if len(found) == limit or not whole:
+            return Page(tuple(found), found[-1].position, head)
+        return Page(tuple(found), max(after, min(after + SCAN_EVENTS_MAX, head)), head)
 
     def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
         with self._reading():
-            return self._by_stream.get(stream, [])[after : after + limit]
+            events = self._by_stream.get(stream, [])
+            page, _ = _page(_walk(events, after, backward=False), limit)
+            return events[after : after + len(page)]
 
     def stream_version(self, stream: StreamId) -> int:
         with self._reading():
@@ -176,9 +177,21 @@ class MemoryEventLog:
         return self._lock
 
 
-def _slice(events: list[SealedEvent], after: int, limit: int, backward: bool) -> list[RecordedEvent]:
+def _walk(events: list[SealedEvent], after: int, backward: bool) -> Iterator[SealedEvent]:
     """Events by their place, which is also their position or version minus one."""
     if not backward:
-        return [sealed.event for sealed in events[after : after + limit]]
+        return islice(events, after, None)
     last = len(events) if after == 0 else min(after - 1, len(events))
-    return [sealed.event for sealed in reversed(events[max(0, last - limit) : last])]
+    return (events[place] for place in range(last - 1, -1, -1))
+
+
+def _page(events: Iterable[SealedEvent], limit: int) -> tuple[list[RecordedEvent], bool]:
+    """The first `limit` events up to PAGE_BYTES_MAX, at least one; and whether bytes did not cut the page."""
+    page: list[RecordedEvent] = []
+    total = 0
+    for sealed in islice(events, limit):
+        total += len(sealed.event.payload)
+        if page and total > PAGE_BYTES_MAX:
+            return page, False
+        page.append(sealed.event)
+    return page, True

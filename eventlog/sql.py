@@ -6,13 +6,14 @@ them. Writes go in as few statements as possible, since each one hands the inter
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
 from eventlog.chain import check_commitment
 from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
+from eventlog.log import PAGE_BYTES_MAX
 from eventlog.schema import events, requests, streams
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "select_known_requests",
     "select_page",
     "select_streams",
+    "within_bytes",
 ]
 
 Row = tuple[Any, ...]
@@ -39,6 +41,9 @@ _READ_COLUMNS = (
     "e.position, s.namespace, s.name, e.version, e.event_id, e.type, e.schema_version, e.time_us, e.trace_context, "
     "e.payload, e.salt, e.commitment"
 )
+_PAYLOAD = 9
+"""The place of the payload among the columns that are read."""
+
 _SEAL_COLUMNS = ", e.content_hash, e.chain"
 
 
@@ -111,13 +116,29 @@ def select_streams(rows: int, mark: str) -> str:
 
 @cache
 def select_page(*conditions: str, order: str, seals: bool = False) -> str:
-    """A page of events in `order` that meet `conditions`; its last parameter is the number of rows."""
+    """A page of events in `order` that meet `conditions`; its last parameter is the number of rows.
+
+    By position, events come first in the join: begun at the streams, it would read and sort all that they hold.
+    """
+    join = "CROSS JOIN" if order.startswith("e.position") else "JOIN"
     where = " AND ".join(conditions)
     columns = _READ_COLUMNS + _SEAL_COLUMNS if seals else _READ_COLUMNS
     return (
-        f"SELECT {columns} FROM events AS e JOIN streams AS s ON s.id = e.stream "  # noqa: S608 - of constants
+        f"SELECT {columns} FROM events AS e {join} streams AS s ON s.id = e.stream "  # noqa: S608 - of constants
         f"WHERE {where} ORDER BY {order} LIMIT ?"
     )
+
+
+def within_bytes(rows: Iterable[Row]) -> tuple[list[Row], bool]:
+    """The first rows of a page up to PAGE_BYTES_MAX of payload, at least one; and whether those were all."""
+    taken: list[Row] = []
+    total = 0
+    for row in rows:
+        total += len(row[_PAYLOAD] or b"")
+        if taken and total > PAGE_BYTES_MAX:
+            return taken, False
+        taken.append(row)
+    return taken, True
 
 
 def event_row(sealed_event: SealedEvent, stream: int) -> Row:

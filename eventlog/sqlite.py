@@ -91,7 +91,7 @@ class SqliteEventLog:
             random_bytes=random_bytes,
             fatal=self._fail,
         )
-        self._head = self._writer.head
+        self._head = self._told = self._writer.head
         self._group_commit = GroupCommit(self._commit, after=self._committed, idle=self._idle, failed=self._fail)
 
     @classmethod
@@ -227,8 +227,10 @@ class SqliteEventLog:
         return outcomes
 
     def _committed(self) -> None:
-        for listener in self._listeners:
-            listener(self._head)
+        if self._told != self._head:
+            self._told = self._head
+            for listener in self._listeners:
+                listener(self._head)
         self._writer.bound_wal()
 
     def _idle(self) -> None:

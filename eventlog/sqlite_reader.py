@@ -13,7 +13,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from eventlog.errors import LogUnavailable
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
 from eventlog.log import SCAN_EVENTS_MAX, EventFilter, Page
-from eventlog.sql import recorded, sealed, select_page
+from eventlog.sql import recorded, sealed, select_page, within_bytes
 from eventlog.sqlite_errors import translated
 
 __all__ = ["SqliteReader"]
@@ -63,10 +63,10 @@ class SqliteReader:
         conditions, parameters = _conditions(matching)
         window = after + SCAN_EVENTS_MAX
         statement = select_page(*_WINDOW, *conditions, order="e.position")
-        rows = self._rows(statement, (after, window, *parameters, limit))
+        rows, whole = self._taken(statement, (after, window, *parameters, limit), within_bytes)
         found = tuple(recorded(row) for row in rows)
         last = found[-1].position if found else after
-        if len(found) == limit:
+        if len(found) == limit or not whole:
             return Page(found, last, max(head, last))
         return Page(found, max(last, min(window, head)), max(head, last))
 
@@ -74,7 +74,7 @@ class SqliteReader:
         return [sealed(row) for row in self._rows(_STREAM_SEALED, (stream.namespace, stream.name, after, limit))]
 
     def stream_version(self, stream: StreamId) -> int:
-        version: int = self._rows(_STREAM_VERSION, (stream.namespace, stream.name))[0][0]
+        version: int = self._taken(_STREAM_VERSION, (stream.namespace, stream.name), _only_value)
         return version
 
     def read(self, query: Callable[[Connection], T]) -> T:
@@ -94,13 +94,20 @@ class SqliteReader:
         self._engine.dispose()
 
     def _rows(self, statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        return self._taken(statement, parameters, within_bytes)[0]
+
+    def _taken(self, statement: str, parameters: Sequence[Any], take: Callable[[sqlite3.Cursor], T]) -> T:
+        """What `take` makes of the rows; those that it does not ask for are never read."""
         try:
             pooled = self._engine.raw_connection()
         except PoolTimeout as error:
             raise LogUnavailable("too many reads are waiting") from error
         try:
-            rows: list[tuple[Any, ...]] = pooled.cursor().execute(statement, parameters).fetchall()
-            return rows
+            cursor = pooled.cursor()
+            try:
+                return take(cursor.execute(statement, parameters))
+            finally:
+                cursor.close()
         except sqlite3.Error as error:
             outcome = translated(error)
             if outcome is None:
@@ -110,11 +117,15 @@ class SqliteReader:
             pooled.close()
 
 
+def _only_value(rows: sqlite3.Cursor) -> Any:
+    return rows.fetchone()[0]
+
+
 def _conditions(matching: EventFilter) -> tuple[list[str], list[str]]:
     conditions: list[str] = []
     parameters: list[str] = []
     if matching.namespace is not None:
-        conditions.append("s.namespace = ?")
+        conditions.append("e.namespace = ?")
         parameters.append(matching.namespace)
     if matching.stream is not None:
         conditions.extend(_STREAM)

@@ -27,8 +27,6 @@ from observability.facts import (
     ChatAnswered,
     ChatStarted,
     Fact,
-    HttpAnswered,
-    HttpStarted,
     PassEnded,
     PassOutcome,
     PassStarted,
@@ -76,7 +74,7 @@ class ExportedTracing:
                 parent = _remote(fact.traceparent)
             case PassStarted():
                 parent, links = _ROOT, _links((fact.trigger_traceparent,))
-            case ChatStarted() | HttpStarted():
+            case ChatStarted():
                 parent = _local(CURRENT.get())
             case _:
                 assert_never(fact)
@@ -190,8 +188,6 @@ def _name(fact: SpanFact) -> tuple[str, SpanKind]:
             return semconv.SPAN_SUMMARIZE, SpanKind.INTERNAL
         case ChatStarted():
             return f"{semconv.OPERATION_CHAT} {fact.model}", SpanKind.CLIENT
-        case HttpStarted():
-            return fact.method, SpanKind.CLIENT
         case _:
             assert_never(fact)
 
@@ -210,13 +206,6 @@ def _start_attributes(fact: SpanFact) -> Attributes:
             }
         case ChatStarted():
             return _chat_attributes(fact)
-        case HttpStarted():
-            return {
-                semconv.HTTP_REQUEST_METHOD: fact.method,
-                semconv.SERVER_ADDRESS: fact.host,
-                semconv.SERVER_PORT: fact.port,
-                semconv.URL_PATH: fact.path,
-            }
         case _:
             assert_never(fact)
 
@@ -264,8 +253,6 @@ def _end_attributes(fact: Fact) -> Attributes:
                 semconv.GEN_AI_USAGE_INPUT_TOKENS: fact.input_tokens,
                 semconv.GEN_AI_USAGE_OUTPUT_TOKENS: fact.output_tokens,
             }
-        case HttpAnswered():
-            return {semconv.HTTP_RESPONSE_STATUS_CODE: fact.status}
         case _:
             assert_never(fact)
 
@@ -277,8 +264,6 @@ def _error_type(fact: Fact) -> str:
         case PassEnded():
             failed = fact.outcome in {PassOutcome.ERROR, PassOutcome.CANCELLED}
             return fact.error_class.value if failed and fact.error_class is not None else ""
-        case HttpAnswered():
-            return str(fact.status) if fact.status >= 400 else ""
         case ChatAnswered():
             return ""
         case _:

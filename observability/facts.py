@@ -18,8 +18,6 @@ __all__ = [
     "ChatStarted",
     "ErrorClass",
     "Fact",
-    "HttpAnswered",
-    "HttpStarted",
     "PassEnded",
     "PassOutcome",
     "PassStarted",
@@ -83,7 +81,10 @@ class BreakerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RpcStarted:
-    """A call came in. `method` is `package.Service/Method`, a served one; `traceparent` is the caller's header."""
+    """A call came in. `method` is `package.Service/Method`, or `_OTHER` for what nobody serves.
+
+    `traceparent` is the caller's header.
+    """
 
     method: str
     traceparent: str = ""
@@ -180,27 +181,10 @@ class ChatAnswered:
     output_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class HttpStarted:
-    """A request goes out. `path` is a route of the provider, without query or credentials."""
-
-    method: str
-    host: str
-    port: int
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class HttpAnswered:
-    """The response's head is here."""
-
-    status: int
-
-
-SpanFact = RpcStarted | PassStarted | ChatStarted | HttpStarted
+SpanFact = RpcStarted | PassStarted | ChatStarted
 """Facts that open a span."""
 
-Fact = RpcEnded | PassEnded | ChatAnswered | HttpAnswered
+Fact = RpcEnded | PassEnded | ChatAnswered
 """Facts that a span notes before it closes."""
 
 BREAKER_VALUES: Mapping[BreakerState, int] = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}

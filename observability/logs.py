@@ -133,7 +133,7 @@ def _only_identifiers(_logger: WrappedLogger, _method: str, event: EventDict) ->
     named = isinstance(name, str) and _EVENT_NAME.fullmatch(name)
     frames = event.pop("exception_frames", None)
     safe = {_safe_key(key): _safe(str(key), value, depth=0) for key, value in event.items()}
-    safe["event"] = name if named else "unnamed_event"
+    safe["event"] = name if named else "event.unnamed"
     if frames is not None:
         safe["exception_frames"] = frames
     return safe
@@ -229,7 +229,7 @@ class _LibraryRecords(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         fields: MutableMapping[str, Any] = {
-            "event": "library_log",
+            "event": "library.logged",
             "logger": record.name,
             "at": f"{record.pathname}:{record.lineno}",
             "exc_info": record.exc_info,
@@ -265,13 +265,13 @@ def _adopt_hooks() -> Callable[[], None]:
     def uncaught(kind: type[BaseException], error: BaseException, _at: object) -> None:
         if issubclass(kind, KeyboardInterrupt):
             return
-        log.critical("uncaught_exception", exc_info=error)
+        log.critical("exception.uncaught", exc_info=error)
 
     def uncaught_in_thread(args: threading.ExceptHookArgs) -> None:
-        log.critical("uncaught_exception", thread_name=args.thread.name if args.thread else "", exc_info=args.exc_value)
+        log.critical("exception.uncaught", thread_name=args.thread.name if args.thread else "", exc_info=args.exc_value)
 
     def unraisable(args: sys.UnraisableHookArgs) -> None:
-        log.error("unraisable_exception", exc_info=args.exc_value)
+        log.error("exception.unraisable", exc_info=args.exc_value)
 
     sys.excepthook, threading.excepthook, sys.unraisablehook = uncaught, uncaught_in_thread, unraisable
 

@@ -147,10 +147,6 @@ class Metrics:
         """Count one transaction of the log: the types of its events, and how long it took."""
         self._log.committed(event_types, seconds=seconds, trace_id=trace_id)
 
-    def projection_lag(self, events: int) -> None:
-        """Say how many events the slowest projection is behind the log."""
-        self._log.projection_lag.set(events)
-
     def subscriber_opened(self) -> None:
         """Count a live event stream in."""
         self._log.subscribers.inc()
@@ -312,11 +308,6 @@ class _LogInstruments:
             "abridged_commit_duration_seconds",
             "How long does a transaction of the log take, flush included?",
             buckets=_COMMIT_SECONDS,
-            registry=registry,
-        )
-        self.projection_lag = Gauge(
-            "abridged_projection_lag_events",
-            "How many events is the slowest projection behind the log?",
             registry=registry,
         )
         self.subscribers = Gauge(

@@ -1,7 +1,7 @@
 """Names of spans, attributes and span events, each written once; no other file of the service spells one.
 
-RPC and HTTP names follow the OpenTelemetry semantic conventions 1.44, GenAI names the conventions' own repository
-(status Development). What no convention covers begins with `abridged.`. `SPAN_ATTRIBUTES` is closed: a span carries
+RPC names follow the OpenTelemetry semantic conventions 1.44, GenAI names the conventions' own repository (status
+Development). What no convention covers begins with `abridged.`. `SPAN_ATTRIBUTES` is closed: a span carries
 nothing else, which is how a message's text cannot become an attribute.
 """
 
@@ -40,20 +40,15 @@ __all__ = [
     "GEN_AI_RESPONSE_MODEL",
     "GEN_AI_USAGE_INPUT_TOKENS",
     "GEN_AI_USAGE_OUTPUT_TOKENS",
-    "HTTP_REQUEST_METHOD",
-    "HTTP_RESPONSE_STATUS_CODE",
     "OPERATION_CHAT",
     "RPC_METHOD",
     "RPC_RESPONSE_STATUS_CODE",
     "RPC_SERVER_ERRORS",
     "RPC_SYSTEM_GRPC",
     "RPC_SYSTEM_NAME",
-    "SERVER_ADDRESS",
-    "SERVER_PORT",
     "SPAN_ATTRIBUTES",
     "SPAN_COMMIT",
     "SPAN_SUMMARIZE",
-    "URL_PATH",
 ]
 
 SPAN_COMMIT = "commit batch"
@@ -69,12 +64,6 @@ RPC_RESPONSE_STATUS_CODE = "rpc.response.status_code"
 RPC_SYSTEM_GRPC = "grpc"
 RPC_SERVER_ERRORS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
 """Status codes that are the server's fault; only these make a server span an error (gRPC conventions, 1.44)."""
-
-HTTP_REQUEST_METHOD = "http.request.method"
-HTTP_RESPONSE_STATUS_CODE = "http.response.status_code"
-SERVER_ADDRESS = "server.address"
-SERVER_PORT = "server.port"
-URL_PATH = "url.path"
 
 GEN_AI_PROVIDER_NAME = "gen_ai.provider.name"
 GEN_AI_OPERATION_NAME = "gen_ai.operation.name"
@@ -142,13 +131,11 @@ _CHAT = frozenset(
         ERROR_TYPE,
     }
 )
-_HTTP = frozenset({HTTP_REQUEST_METHOD, HTTP_RESPONSE_STATUS_CODE, SERVER_ADDRESS, SERVER_PORT, URL_PATH, ERROR_TYPE})
 
 SPAN_ATTRIBUTES: Mapping[str, frozenset[str]] = {
     "rpc": _RPC,
     "commit": frozenset({ABRIDGED_COMMIT_EVENTS}),
     "pass": _PASS,
     "chat": _CHAT,
-    "http": _HTTP,
 }
 """Every attribute that a span of each kind may carry."""

@@ -54,7 +54,30 @@ preserve_recent = 12
 
 [tokens.context_lengths]
 "ollama:qwen2.5:*" = 32768
-```"""
+```
+
+With the defaults `reset_token_ratio` never shows: `rearm_messages` arms the trigger with the very message that ends
+the cooldown, whatever the ratio is. Raise it above `cooldown_messages`, and a trigger whose ratio never fell below the
+reset waits for that many messages.
+
+## Scripted models
+
+`summarizer.models = ["scripted:answers.json"]` answers from a file, for tests and demonstrations; `scripted:default`
+makes a record of the source's own sentences. Call n gets step n, and the last step repeats:
+
+```json
+{"context_length": 8192,
+ "steps": [{"default": true},
+           {"record": {"summary": "..."}},
+           {"text": "not JSON"},
+           {"text": "{\\"summ", "finish_reason": "length"},
+           {"error": "unavailable", "retry_after_s": 1},
+           {"hang": true}]}
+```
+
+`record` fills the fields that it lacks with empty ones; `error` is one of `unavailable`, `missing`, `refused`,
+`truncated`; `hang` answers nothing until the deadline. `context_length` may be left out. A file that cannot be followed
+is refused at start."""
 _PLAIN_TYPES = {bool: "true or false", int: "integer", float: "number", str: "text", Path: "path", SecretStr: "secret"}
 
 

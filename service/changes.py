@@ -16,12 +16,19 @@ class Changes:
 
     def __init__(self) -> None:
         self._waiters: dict[StreamId, set[asyncio.Future[None]]] = {}
+        self._closed = False
 
     def notify(self, key: StreamId) -> None:
         """The conversation has changed."""
         for waiter in self._waiters.pop(key, ()):
             if not waiter.done():
                 waiter.set_result(None)
+
+    def close(self) -> None:
+        """End every wait, now and later: the server stops, and who waits gets what is known instead of an error."""
+        self._closed = True
+        for key in list(self._waiters):
+            self.notify(key)
 
     async def until(
         self,
@@ -31,7 +38,7 @@ class Changes:
         *,
         timeout_s: float,
     ) -> Conversation:
-        """The state as soon as it `holds`, or as it is after `timeout_s`."""
+        """The state as soon as it `holds`, or as it is after `timeout_s` or when this is closed."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
             waiter = asyncio.get_running_loop().create_future()
@@ -39,7 +46,7 @@ class Changes:
             try:
                 state = await read()
                 left_s = deadline - asyncio.get_running_loop().time()
-                if holds(state) or left_s <= 0:
+                if holds(state) or left_s <= 0 or self._closed:
                     return state
                 await asyncio.wait({waiter}, timeout=left_s)
             finally:

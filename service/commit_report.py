@@ -3,44 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from eventlog.log import AppendHook, Committed
 from observability.facts import BatchCommitted
 from observability.metrics import Metrics
-from observability.tracing import Tracing
+from observability.tracing import Tracing, sampled_trace_id
 
 __all__ = ["CommitReport"]
 
 
+@dataclass(frozen=True, slots=True)
+class _Transaction:
+    began_ns: int
+    committed: Sequence[Committed]
+
+    @property
+    def first(self) -> int:
+        return self.committed[0].events[0].position
+
+    @property
+    def last(self) -> int:
+        return self.committed[-1].events[-1].position
+
+
 class CommitReport:
-    """Sees each group of appends twice, in the writer's thread: in its transaction, and when that is on disk."""
+    """Sees each transaction in the writer's thread, before it is committed, and hears afterwards how far the log is.
+
+    A transaction that is refused or fails is never reported: its positions are beyond the head or went to another.
+    """
 
     def __init__(self, metrics: Metrics, tracing: Tracing, *, clock_ns: Callable[[], int]) -> None:
         self._metrics = metrics
         self._tracing = tracing
         self._clock_ns = clock_ns
-        self._began_ns = 0
-        self._group: Sequence[Committed] = ()
+        self._open: list[_Transaction] = []
 
     def hook(self, project: AppendHook) -> AppendHook:
-        """The hook that also remembers the group."""
+        """The hook that also remembers the transactions for which it did not raise."""
 
         def remember(transaction: Any, committed: Sequence[Committed]) -> None:
-            self._began_ns = self._clock_ns()
-            self._group = committed
+            seen = _Transaction(self._clock_ns(), committed)
+            # A position that is given out again belonged to a transaction that came to nothing.
+            while self._open and self._open[-1].first >= seen.first:
+                self._open.pop()
             project(transaction, committed)
+            self._open.append(seen)
 
         return remember
 
-    def committed(self, _head: int) -> None:
-        """Report the group that has just been committed."""
-        if not self._group:
-            return
-        ended_ns = self._clock_ns()
-        types = [event.type for commit in self._group for event in commit.events]
-        traceparents = tuple({c.events[0].trace_context: None for c in self._group if c.events[0].trace_context})
-        self._group = ()
-        sampled = next((t[3:35] for t in traceparents if t.endswith("-01")), "")
-        self._metrics.commit(types, seconds=(ended_ns - self._began_ns) / 1e9, trace_id=sampled)
-        self._tracing.record_commit(BatchCommitted(self._began_ns, ended_ns, len(types), traceparents))
+    def committed(self, head: int) -> None:
+        """Report what has been committed since the last time; each transaction ended before the next one began."""
+        done = [transaction for transaction in self._open if transaction.last <= head]
+        self._open.clear()
+        ends = [*(transaction.began_ns for transaction in done[1:]), self._clock_ns()]
+        for transaction, ended_ns in zip(done, ends, strict=False):
+            self._report(transaction, ended_ns)
+
+    def _report(self, transaction: _Transaction, ended_ns: int) -> None:
+        began_ns, committed = transaction.began_ns, transaction.committed
+        types = [event.type for commit in committed for event in commit.events]
+        traceparents = tuple({c.events[0].trace_context: None for c in committed if c.events[0].trace_context})
+        sampled = next(filter(None, map(sampled_trace_id, traceparents)), "")
+        self._metrics.commit(types, seconds=(ended_ns - began_ns) / 1e9, trace_id=sampled)
+        self._tracing.record_commit(BatchCommitted(began_ns, ended_ns, len(types), traceparents))

@@ -8,12 +8,11 @@ reported together, each line naming field and origin, and never a value: one of 
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_origin
@@ -22,6 +21,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from service.domain.errors import InvalidPolicy
+from service.nearest_name import PREFIX, did_you_mean
 from service.settings import PolicySettings, Settings, TokenGrant
 
 __all__ = [
@@ -36,7 +36,6 @@ __all__ = [
     "load",
 ]
 
-PREFIX = "ABRIDGED_"
 CONFIG_VARIABLE = "ABRIDGED_CONFIG"
 STANDARD_VARIABLES = {
     "OLLAMA_HOST": "ollama.hosts",
@@ -179,7 +178,7 @@ class _Loading:
             if setting := by_variable.get(variable):
                 self._take_text(setting, text, origin)
             else:
-                self._refuse("", origin, f"there is no setting {variable}{_nearest(variable, by_variable)}")
+                self._refuse("", origin, f"there is no setting {variable}{did_you_mean(variable, by_variable)}")
 
     def take_flags(self, flags: Mapping[str, Any]) -> None:
         for name, value in flags.items():
@@ -249,13 +248,26 @@ class _Loading:
                 settings.policy_of(pattern)
             except InvalidPolicy as error:
                 field = f"policy.{error.field}" if pattern is None else f"policy_by_model.{pattern}.{error.field}"
-                self._refuse(field, self._origin_of(field), error.reason)
+                self._refuse(field, self._origin_of(field), error.reason + self._compared(settings, pattern, error))
                 if pattern is None:
                     return
 
+    def _compared(self, settings: Settings, pattern: str | None, error: InvalidPolicy) -> str:
+        """The values that do not fit together, where the rule is about more than one field. They are no secrets."""
+        others = [name for name in PolicySettings.model_fields if name in error.reason and name != error.field]
+        if not others:
+            return ""
+        shown = []
+        for name in (error.field, *others):
+            is_of_row = pattern is not None and name in settings.policy_by_model[pattern].model_fields_set
+            group = settings.policy_by_model[pattern] if pattern is not None and is_of_row else settings.policy
+            origin = self._origin_of(f"policy_by_model.{pattern}.{name}" if is_of_row else f"policy.{name}")
+            shown.append(f"{name} is {getattr(group, name)} ({origin})")
+        return f"; {', '.join(shown)}: change one of them"
+
     def _take(self, name: str, value: Any, origin: Origin) -> None:
         if name not in self._known:
-            self._refuse(name, origin, f"there is no such setting{_nearest(name, (*self._known, *self._groups))}")
+            self._refuse(name, origin, f"there is no such setting{did_you_mean(name, (*self._known, *self._groups))}")
             return
         self._values[name] = value
         self._origins[name] = origin
@@ -323,12 +335,7 @@ def _message(kind: str, message: str, field: str) -> str:
     if kind != "extra_forbidden":
         return message
     inner = (*PolicySettings.model_fields, *TokenGrant.model_fields)
-    return f"there is no such setting{_nearest(field.rpartition('.')[2], inner)}"
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]}?" if close else ""
+    return f"there is no such setting{did_you_mean(field.rpartition('.')[2], inner)}"
 
 
 def _field_name(loc: tuple[int | str, ...], ctx: Mapping[str, Any]) -> str:

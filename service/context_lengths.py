@@ -18,6 +18,8 @@ Describe = Callable[[str], Awaitable[int | None]]
 """Asks the model's server for a context length in tokens; None when it does not say or cannot be asked."""
 
 MODELS_REMEMBERED_MAX = 1_000
+ASKING_MAX = 16
+"""Descriptions that are asked for at once; a conversation that comes on top asks again with its next change."""
 ASK_AGAIN_S = 60.0
 
 
@@ -68,7 +70,9 @@ class ContextLengths:
 
     def _ask(self, model: str) -> None:
         now = self._now_s()
-        if model in self._asking or now - self._asked_at.get(model, -ASK_AGAIN_S) < ASK_AGAIN_S:
+        if model in self._asking or len(self._asking) >= ASKING_MAX:
+            return
+        if now - self._asked_at.get(model, -ASK_AGAIN_S) < ASK_AGAIN_S:
             return
         if len(self._asked_at) >= MODELS_REMEMBERED_MAX:
             self._asked_at.clear()
@@ -80,6 +84,8 @@ class ContextLengths:
             length = await self._describe(model)
         finally:
             self._asking.pop(model, None)
-        if length and len(self._described) < MODELS_REMEMBERED_MAX:
+        if length:
+            if len(self._described) >= MODELS_REMEMBERED_MAX:
+                del self._described[next(iter(self._described))]
             self._described[model] = length
             self._on_learned(model)

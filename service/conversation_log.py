@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eventlog.async_append import AsyncAppender
-from eventlog.event import NewEvent, StreamId
+from eventlog.event import NewEvent, RecordedEvent, StreamId
 from eventlog.log import Append, AppendResult, EventLog, ExpectedVersion, RequestKey, exactly
 from service.codec.events import decode, encode
 from service.domain.conversation import Conversation, fold
+from service.domain.errors import TooLarge
 from service.domain.events import (
     ConversationOpened,
     Event,
@@ -94,10 +95,13 @@ class ConversationLog:
         return await asyncio.to_thread(self._numbers_at, key, sorted(versions))
 
     async def originals(
-        self, key: StreamId, wanted: Callable[[int], bool], *, limit: int
+        self, key: StreamId, wanted: Callable[[int], bool], *, limit: int, bytes_max: int | None = None
     ) -> tuple[MessageAppended, ...]:
-        """Messages by number as they were appended, the oldest `limit` of them."""
-        return await asyncio.to_thread(self._originals, key, wanted, limit)
+        """Messages by number as they were appended, the oldest `limit` of them.
+
+        Raises TooLarge, having read no further, when they are stored in more than `bytes_max` bytes.
+        """
+        return await asyncio.to_thread(self._originals, key, wanted, limit, bytes_max)
 
     async def requested_by(self, key: StreamId, pass_id: str) -> str:
         """The traceparent of the call that triggered a pass, from its event; empty when it had none."""
@@ -131,24 +135,32 @@ class ConversationLog:
             before = page[-1].version
         return ""
 
-    def _originals(self, key: StreamId, wanted: Callable[[int], bool], limit: int) -> tuple[MessageAppended, ...]:
+    def _originals(
+        self, key: StreamId, wanted: Callable[[int], bool], limit: int, bytes_max: int | None
+    ) -> tuple[MessageAppended, ...]:
         found: list[MessageAppended] = []
-        for event, _ in self._events(key, only=MessageAppended.__name__):
+        size = 0
+        for recorded in self._recorded(key):
+            if recorded.type != MessageAppended.__name__:
+                continue
+            event = decode(recorded.type, recorded.schema_version, recorded.payload)
             if isinstance(event, MessageAppended) and wanted(event.number):
+                size += len(recorded.payload)
+                if bytes_max is not None and size > bytes_max:
+                    raise TooLarge("messages", size=size, limit=bytes_max)
                 found.append(event)
                 if len(found) >= limit:
                     break
         return tuple(found)
 
-    def _events(self, key: StreamId, *, only: str = "") -> Iterator[tuple[Event, int]]:
+    def _events(self, key: StreamId) -> Iterator[tuple[Event, int]]:
+        for recorded in self._recorded(key):
+            yield decode(recorded.type, recorded.schema_version, recorded.payload), recorded.time_us
+
+    def _recorded(self, key: StreamId) -> Iterator[RecordedEvent]:
         after = 0
-        while True:
-            page = self._log.read_stream(key, after=after, limit=PAGE_EVENTS)
-            for recorded in page:
-                if not only or recorded.type == only:
-                    yield decode(recorded.type, recorded.schema_version, recorded.payload), recorded.time_us
-            if len(page) < PAGE_EVENTS:
-                return
+        while page := self._log.read_stream(key, after=after, limit=PAGE_EVENTS):
+            yield from page
             after = page[-1].version
 
     def _new_event(self, key: StreamId, event: Event, sent: SentMessages) -> NewEvent:

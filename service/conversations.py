@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
-from eventlog.errors import EventIdConflict, KnownEvents, RequestKeyConflict, WrongExpectedVersion
+from eventlog.errors import EventIdConflict, KnownEvents, LogUnavailable, RequestKeyConflict, WrongExpectedVersion
 from eventlog.event import StreamId
 from eventlog.log import AppendResult, RequestKey
 from service.conversation_cache import ConversationCache
@@ -154,6 +154,8 @@ class Conversations:
                 try:
                     after, result, fresh = await self._append_new(key, state, request, remaining, sent)
                 except KnownEvents as error:
+                    if not attempts_left:
+                        raise LogUnavailable("others keep writing the same messages") from error
                     known |= await self.log.numbers_at(key, error.versions.values())
                 except EventIdConflict as error:
                     raise MessageIdReused(self._ids(key, request.messages, error.event_ids)) from error
@@ -232,13 +234,13 @@ class Conversations:
     def _decided(self, state: Conversation, command: Command) -> list[Event]:
         """The events of a command, under the policy of the settings that it leaves behind."""
         match command:
-            case AppendMessages():
-                settings = state.settings if state.is_open else command.open_with
-            case ChangeSettings():
-                settings = command.settings
+            case AppendMessages() if not state.is_open:
+                policy = self._policies.accepted(command.open_with)
+            case ChangeSettings(settings=new) if _asks_for_another_policy(new, state.settings):
+                policy = self._policies.accepted(new)
             case _:
-                settings = state.settings
-        return decide(state, command, self._policies.of(settings))
+                policy = self._policies.of(state.settings)
+        return decide(state, command, policy)
 
     def _ids(self, key: StreamId, messages: Sequence[Message], event_ids: Sequence[bytes]) -> tuple[str, ...]:
         return tuple(m.id for m in messages if self.log.message_event_id(key, m.id) in event_ids)
@@ -248,7 +250,8 @@ class Conversations:
         if state is None:
             state = await self.log.fold(key)
             if state.is_open:
-                self._cache.put(key, state)
+                # Meanwhile a commit whose caller has gone may have put a newer one.
+                state = self._cache.put(key, state)
         return state
 
     def _exclusive(self, key: StreamId) -> asyncio.Lock:
@@ -256,6 +259,10 @@ class Conversations:
         if lock is None:
             lock = self._locks[key] = asyncio.Lock()
         return lock
+
+
+def _asks_for_another_policy(new: Settings, old: Settings) -> bool:
+    return new.model != old.model or new.policy != old.policy
 
 
 def _sent(request: AppendRequest) -> SentMessages:

@@ -1,16 +1,28 @@
-"""Which policy holds for a conversation: the operator's, for its model, under the fields that the client overrides."""
+"""Which policy holds for a conversation: the operator's, for its model, under the fields that the client overrides.
+
+What a client asks for now is refused when it does not fit. What it asked for long ago is in the log, and the operator
+may have changed the policy since: a conversation never stops working for that, it goes on without what no longer fits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import structlog
+
+from service.domain.errors import InvalidPolicy
 from service.domain.events import Settings
 from service.domain.policy import Policy, overridden
 
 __all__ = ["Policies"]
 
 _CACHED_MAX = 1_024
+
+_RATIOS = frozenset({"trigger_token_ratio", "reset_token_ratio", "emergency_token_ratio", "tail_token_ratio"})
+"""The fields of which each is limited by another."""
+
+_log = structlog.get_logger()
 
 
 class Policies:
@@ -22,15 +34,31 @@ class Policies:
         self._cached: dict[tuple[str, tuple[tuple[str, Any], ...]], Policy] = {}
 
     def of(self, settings: Settings) -> Policy:
-        """The policy in force for these settings; raises InvalidPolicy for a field that clients may not set."""
+        """The policy in force for settings from the log; overrides that do not fit any more are left out."""
         key = (settings.model, tuple(sorted(settings.policy.items())))
         policy = self._cached.get(key)
         if policy is None:
-            policy = self._resolved(settings.model, settings.policy)
+            policy = self._fitting(settings.model, settings.policy)
             if len(self._cached) >= _CACHED_MAX:
                 self._cached.clear()
             self._cached[key] = policy
         return policy
 
-    def _resolved(self, model: str, overrides: Mapping[str, Any]) -> Policy:
-        return overridden(self._policy_for(model), overrides, allowed=self._client_fields)
+    def accepted(self, settings: Settings) -> Policy:
+        """The policy for settings that a client asks for; raises InvalidPolicy when one of its fields does not fit."""
+        return overridden(self._policy_for(settings.model), settings.policy, allowed=self._client_fields)
+
+    def _fitting(self, model: str, overrides: Mapping[str, Any]) -> Policy:
+        left = dict(overrides)
+        while True:
+            try:
+                policy = overridden(self._policy_for(model), left, allowed=self._client_fields)
+            except InvalidPolicy as error:
+                # Each turn leaves out at least one, and the operator's own policy is valid.
+                for name in {error.field} & left.keys() or _RATIOS & left.keys() or set(left):
+                    del left[name]
+            else:
+                break
+        if len(left) < len(overrides):
+            _log.warning("policy.overrides_left_out", model=model, fields=sorted(overrides.keys() - left.keys()))
+        return policy

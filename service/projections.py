@@ -139,8 +139,8 @@ class ConversationTable(Protocol):
         """Every conversation that a start must look at."""
         ...
 
-    def calibrations(self) -> dict[str, float]:
-        """For each model, the factor that most reports have shaped."""
+    def calibrations(self) -> dict[tuple[str, str], float]:
+        """For each model of a namespace, the factor that most reports have shaped."""
         ...
 
 
@@ -191,7 +191,7 @@ class MemoryConversationTable:
         """See ConversationTable."""
         matching = (
             row
-            for row in self._rows.values()
+            for row in self._all()
             if row.namespace == query.namespace
             and (not query.before or row.position < query.before)
             and row.ratio >= query.min_ratio
@@ -203,14 +203,21 @@ class MemoryConversationTable:
         """See ConversationTable."""
         return [
             Attention(row.namespace, row.id, row.pending, row.wait_until_us, row.fallback)
-            for row in self._rows.values()
+            for row in self._all()
             if row.pending or row.wait_until_us or row.fallback
         ]
 
-    def calibrations(self) -> dict[str, float]:
+    def calibrations(self) -> dict[tuple[str, str], float]:
         """See ConversationTable."""
-        reported = [row for row in self._rows.values() if row.usage_reports and row.model]
-        return {row.model: row.calibration_factor for row in sorted(reported, key=lambda row: row.usage_reports)}
+        reported = [row for row in self._all() if row.usage_reports and row.model]
+        return {
+            (row.namespace, row.model): row.calibration_factor
+            for row in sorted(reported, key=lambda row: row.usage_reports)
+        }
+
+    def _all(self) -> list[Row]:
+        """Copied in one step: reads run in threads while commits write."""
+        return list(self._rows.values())
 
 
 class SqlConversationTable:
@@ -262,15 +269,15 @@ class SqlConversationTable:
             for r in self._rows(columns.where(wanted))
         ]
 
-    def calibrations(self) -> dict[str, float]:
+    def calibrations(self) -> dict[tuple[str, str], float]:
         """See ConversationTable."""
         table = _CONVERSATIONS.c
         statement = (
-            select(table.model, table.calibration_factor)
+            select(table.namespace, table.model, table.calibration_factor)
             .where(table.usage_reports > 0, table.model != "")
             .order_by(table.usage_reports)
         )
-        return {r.model: r.calibration_factor for r in self._rows(statement)}
+        return {(r.namespace, r.model): r.calibration_factor for r in self._rows(statement)}
 
     def _rows(self, statement: Select[Any]) -> Sequence[Any]:
         assert self._read is not None, "read_through comes first"

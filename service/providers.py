@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from observability.facts import BreakerState
 from observability.metrics import Metrics
@@ -12,6 +13,7 @@ from service.models.extractive import ExtractiveModel
 from service.models.model import ModelError, SummaryModel
 from service.models.ollama import OllamaModel
 from service.models.ollama_address import parse_address
+from service.models.ollama_description import DescriptionCache
 from service.models.ollama_host import OllamaHost, open_hosts
 from service.models.ollama_settings import OllamaSettings
 from service.models.preference import PreferredModel
@@ -32,7 +34,13 @@ class Providers:
     """Makes models. The hosts of Ollama, their limits and breakers, are shared by all of its models."""
 
     def __init__(
-        self, group: OllamaGroup, *, metrics: Metrics, counter: TokenCounter, clock_s: Callable[[], float]
+        self,
+        group: OllamaGroup,
+        *,
+        metrics: Metrics,
+        counter: TokenCounter,
+        clock_s: Callable[[], float],
+        cache_dir: Path | None,
     ) -> None:
         self._counter = counter
         self._clock_s = clock_s
@@ -52,11 +60,13 @@ class Providers:
             clock=clock_s,
             on_breaker=lambda host, state: metrics.breaker_changed(host, _BREAKER[state]),
         )
-        self._described: dict[str, OllamaModel] = {}
+        self._descriptions = DescriptionCache(cache_dir)
+        self._models: list[SummaryModel] = []
 
     def preferred(self, names: Sequence[str]) -> SummaryModel:
         """The models of a list as one: the first that exists answers."""
         models = [self._model(name) for name in names]
+        self._models += models
         return models[0] if len(models) == 1 else PreferredModel(models)
 
     def extractive(self) -> SummaryModel:
@@ -65,15 +75,16 @@ class Providers:
 
     async def context_length(self, model: str) -> int | None:
         """What a chat model can hold, if Ollama knows it; None when it does not, or cannot be asked."""
-        name = model.removeprefix("ollama:")
-        described = self._described.setdefault(name, self._ollama(name))
+        # Clients choose these names, so nothing is kept by name; what descriptions say is kept by digest.
         try:
-            return (await described.describe()).context_length
+            return (await self._ollama(model.removeprefix("ollama:")).describe()).context_length
         except ModelError:
             return None
 
     async def close(self) -> None:
-        """Release the hosts' connections."""
+        """Stop what the models of `preferred` have under way, then release the hosts' connections."""
+        for model in self._models:
+            await model.close()
         for host in self._hosts:
             await host.close()
 
@@ -88,4 +99,4 @@ class Providers:
                 return self._ollama(model)
 
     def _ollama(self, model: str) -> OllamaModel:
-        return OllamaModel(model, self._hosts, self._settings, clock=self._clock_s)
+        return OllamaModel(model, self._hosts, self._settings, clock=self._clock_s, descriptions=self._descriptions)

@@ -167,7 +167,6 @@ class LogSettings(_Group):
     path: Path = Field(
         default=Path("abridged.db"), description="The log's file. It holds message text and is made 0600."
     )
-    payload_bytes_max: int = Field(default=1_048_576, ge=1_024, le=1_048_576, description="Largest event, in bytes.")
 
 
 class PolicySettings(_Group):
@@ -232,7 +231,8 @@ class SummarizerSettings(_Group):
 
     models: Annotated[tuple[ProviderModel, ...], Field(min_length=1, max_length=16)] = Field(
         default=("ollama:qwen2.5:3b",),
-        description="`provider:model` in order of preference; the next one serves when a model is missing.",
+        description="`ollama:NAME`, `extractive:default` (asks no model) or `scripted:FILE`, in order of preference; "
+        "the next one serves when a model is missing, not when its host is away (`policy.fallback` is for that).",
     )
     prompt_file: Path | None = Field(
         default=None,
@@ -276,6 +276,10 @@ class OllamaSettings(_Group):
     )
     concurrency: int = Field(default=1, ge=1, le=64, description="Calls at once to a host.")
     queue_max: int = Field(default=16, ge=1, le=10_000, description="Calls that may wait for a host.")
+    cache_dir: Path | None = Field(
+        default=None,
+        description="Folder of model descriptions, asked for once a digest; by default `<log.path>.models`.",
+    )
 
 
 class TokenSettings(_Group):

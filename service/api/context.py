@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from abridged.v1 import conversation_pb2, conversation_service_pb2
@@ -16,10 +17,13 @@ from service.domain.render import RenderedMessage, clipped, rendered_originals, 
 from service.domain.render_json import Rendering, render_json
 from service.domain.triggers import HeldBy, held_by
 
-__all__ = ["ORIGINAL_MESSAGES_MAX", "ContextQuery", "context_of"]
+__all__ = ["ORIGINAL_BYTES_MAX", "ORIGINAL_MESSAGES_MAX", "ContextQuery", "context_of"]
 
 ORIGINAL_MESSAGES_MAX = 20_000
 """Messages of one answer with the ORIGINAL view; longer conversations are read with ReadEvents."""
+
+ORIGINAL_BYTES_MAX = 16 << 20
+"""Stored bytes of those messages: what bounds an answer's time and memory, however long the messages are."""
 
 _pb = conversation_service_pb2
 _RENDERINGS = {
@@ -68,21 +72,35 @@ class ContextQuery:
 async def context_of(
     conversations: Conversations, key: StreamId, state: Conversation, query: ContextQuery, policy: Policy
 ) -> _pb.GetContextResponse:
-    """The answer; raises WindowTooLarge when it cannot be within `max_tokens`."""
-    if query.original:
-        events = await conversations.log.originals(key, lambda _: True, limit=ORIGINAL_MESSAGES_MAX + 1)
-        if len(events) > ORIGINAL_MESSAGES_MAX:
-            raise WindowTooLarge(tokens=state.original_tokens, limit=ORIGINAL_MESSAGES_MAX)
-        rendered = rendered_originals(events, state.settings.calibration_factor)
-    else:
-        rendered = rendered_window(state, query.role)
+    """The answer.
+
+    Raises WindowTooLarge when it cannot be within `max_tokens`, TooLarge when there are more originals than one answer
+    holds.
+    """
+    now_us = conversations.now_us()
+    if not query.original:
+        return _answer(rendered_window(state, query.role), state, query, policy, now_us)
+    events = await conversations.log.originals(
+        key, lambda _: True, limit=ORIGINAL_MESSAGES_MAX + 1, bytes_max=ORIGINAL_BYTES_MAX
+    )
+    if len(events) > ORIGINAL_MESSAGES_MAX:
+        raise WindowTooLarge(tokens=state.original_tokens, limit=ORIGINAL_MESSAGES_MAX)
+    # A window is bounded by its model's context, the originals only by the limits above: too much for the event loop.
+    return await asyncio.to_thread(
+        lambda: _answer(rendered_originals(events, state.settings.calibration_factor), state, query, policy, now_us)
+    )
+
+
+def _answer(
+    rendered: tuple[RenderedMessage, ...], state: Conversation, query: ContextQuery, policy: Policy, now_us: int
+) -> _pb.GetContextResponse:
     rendered = _limited(rendered, query)
     usage = usage_of(state)
     if query.original or query.max_tokens:
         usage.window_tokens = sum(m.tokens for m in rendered)
         usage.ratio = (usage.window_tokens + usage.overhead_tokens) / usage.budget_tokens
     is_over = usage.ratio > 1
-    held = held_by(state, policy, conversations.now_us()) if is_over else None
+    held = held_by(state, policy, now_us) if is_over else None
     live = state.live if not query.original else None
     return _pb.GetContextResponse(
         messages=context_messages(rendered),

@@ -29,12 +29,6 @@ from service.summarizer.reactor import Reactor
 
 __all__ = ["ConversationServicer", "RequestLimits"]
 
-WAIT_WITHOUT_DEADLINE_S = 60.0
-"""How long a call waits that asks for a wait and has no deadline."""
-
-DEADLINE_MARGIN_S = 0.05
-"""What is left of a deadline when a wait ends, so that the answer still arrives."""
-
 _pb = conversation_service_pb2
 
 
@@ -89,7 +83,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             AppendRequest(
                 messages=messages,
                 contents=contents,
-                open_with=lambda: self._models.opening(wire.requested(request.settings)),
+                open_with=lambda: self._models.opening(key.namespace, wire.requested(request.settings)),
                 request_id=request.request_id,
                 expected_version=request.expected_version if request.HasField("expected_version") else None,
             ),
@@ -116,7 +110,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
                 key,
                 lambda: self._conversations.state(key),
                 lambda s: s.message_version >= request.min_version,
-                timeout_s=_patience_s(context, WAIT_WITHOUT_DEADLINE_S),
+                timeout_s=wire.patience_s(context.time_remaining()),
             )
             if state.message_version < request.min_version:
                 raise WaitTooShort(wanted=request.min_version, actual=state.message_version)
@@ -254,7 +248,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             key,
             lambda: self._conversations.state(key),
             lambda s: s.pending is None,
-            timeout_s=min(wanted_s, _patience_s(context, wanted_s)),
+            timeout_s=min(wanted_s, wire.patience_s(context.time_remaining())),
         )
 
     def _view(self, state: Conversation) -> conversation_pb2.Conversation:
@@ -275,11 +269,6 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
 def _key(conversation_id: str) -> StreamId:
     """The conversation in the caller's own namespace: others cannot even be named."""
     return StreamId(current_caller().namespace, conversation_id)
-
-
-def _patience_s(context: Any, without_deadline_s: float) -> float:
-    remaining = context.time_remaining()
-    return without_deadline_s if remaining is None else max(0.0, remaining - DEADLINE_MARGIN_S)
 
 
 def _require_no_failure(state: Conversation, *, waited_for: str) -> None:

@@ -1,5 +1,8 @@
 """What every RPC goes through: credential, limits, span, rules, errors, metrics. One wrapper, in this order.
 
+Streams of ours and those of gRPC's own services, which may need no credential, have places apart, so that the latter
+cannot take the former's. What nobody serves is counted and traced under one name: a client's text is no label.
+
 Handlers are wrapped when they are first asked for: gRPC's own interceptors go through a chain of tasks at every call.
 
 Nothing of an exception but its table row reaches a client; what is in no row is a bug, answered with an opaque id that
@@ -11,23 +14,24 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 import grpc
 import structlog
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from google.rpc.code_pb2 import Code
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
 
 from observability.facts import RpcEnded, RpcStarted
-from observability.metrics import Metrics
-from observability.tracing import Span, Tracing
+from observability.metrics import OTHER, Metrics
+from observability.tracing import Span, Tracing, sampled_trace_id
 from service.api.auth import Authenticator, set_caller
-from service.api.errors import TooManyRequests, UnknownMethod, internal_status, status_of
+from service.api.errors import InvalidRequest, TooManyRequests, UnknownMethod, internal_status, status_of
 from service.api.validation import Validation
 
 __all__ = ["METHOD_SCOPES", "Edge", "EdgeLimits", "GuardedServer"]
@@ -56,6 +60,9 @@ METHOD_SCOPES: Mapping[str, str] = {
 }
 """What a credential needs for each method."""
 
+UNKNOWN_REQUEST_S = 1.0
+"""How long the request of an unknown method may take to come before it is refused all the same."""
+
 _log = structlog.get_logger()
 
 _Handler = Any
@@ -64,14 +71,14 @@ _Handler = Any
 
 @dataclass(frozen=True, slots=True)
 class EdgeLimits:
-    """How many calls are served at a time."""
+    """How many calls are served at a time. `streams_max` holds for our streams, and again for those of gRPC's own."""
 
     concurrent_rpcs_max: int
     streams_max: int
 
 
 class Edge:
-    """Wraps handlers. `in_flight` and `streams` count the calls that are being served."""
+    """Wraps handlers. `in_flight` counts the unary calls that are being served."""
 
     def __init__(
         self,
@@ -88,11 +95,20 @@ class Edge:
         self._tracing = tracing
         self._metrics = metrics
         self.in_flight = 0
-        self.streams = 0
+        self._streams: dict[bool, int] = {True: 0, False: 0}
 
-    def unknown(self, method: str) -> _Handler:
-        """What answers a method that nobody serves; not remembered, since such names are without number."""
-        return grpc.stream_unary_rpc_method_handler(self._unary(method, _unknown_method))
+    def unknown(self) -> _Handler:
+        """What answers every method that nobody serves."""
+        refuse = self._unary(OTHER, _unknown_method)
+
+        async def serve(requests: AsyncIterator[bytes], context: Any) -> Any:
+            # A client that is still sending when the call ends sees its own failure to send instead of our answer.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(UNKNOWN_REQUEST_S):
+                    await anext(requests, None)
+            return await refuse(None, context)
+
+        return grpc.stream_unary_rpc_method_handler(serve)
 
     def guarded(self, method: str, handler: _Handler) -> _Handler:
         """The handler of `method`, with everything that a call goes through around it."""
@@ -105,12 +121,12 @@ class Edge:
         if handler.response_streaming:
             return grpc.unary_stream_rpc_method_handler(
                 self._stream(method, handler.unary_stream),
-                request_deserializer=handler.request_deserializer,
+                request_deserializer=_read_by(handler.request_deserializer),
                 response_serializer=handler.response_serializer,
             )
         return grpc.unary_unary_rpc_method_handler(
             self._unary(method, handler.unary_unary),
-            request_deserializer=handler.request_deserializer,
+            request_deserializer=_read_by(handler.request_deserializer),
             response_serializer=handler.response_serializer,
         )
 
@@ -136,31 +152,36 @@ class Edge:
         return serve
 
     def _stream(
-        self, method: str, handle: Callable[[Any, Any], AsyncIterator[Any]]
+        self, method: str, handle: Callable[[Any, Any], AsyncGenerator[Any, None]]
     ) -> Callable[[Any, Any], AsyncIterator[Any]]:
+        ours = method in METHOD_SCOPES
+
         async def serve(request: Any, context: Any) -> AsyncIterator[Any]:
             call = _Call(self, method, context)
-            self.streams += 1
-            self._metrics.subscriber_opened()
+            self._streams[ours] += 1
+            if ours:
+                self._metrics.subscriber_opened()
             try:
                 with call.span:
                     try:
-                        if self.streams > self._limits.streams_max:
+                        if self._streams[ours] > self._limits.streams_max:
                             raise TooManyRequests("streams", retry_after_s=1.0)
                         self._admit(method, request, call.metadata)
                         responses = handle(request, context)
                         if inspect.isawaitable(responses):  # gRPC's own health service writes instead of yielding
                             await responses
                         else:
-                            async for response in responses:
-                                yield response
+                            async with aclosing(responses):
+                                async for response in responses:
+                                    yield response
                     except BaseException as error:
                         await call.fail(error)
                         raise
                     call.ended("OK")
             finally:
-                self.streams -= 1
-                self._metrics.subscriber_closed()
+                self._streams[ours] -= 1
+                if ours:
+                    self._metrics.subscriber_closed()
 
         return serve
 
@@ -172,6 +193,8 @@ class Edge:
         if scope is not None:
             caller.require(scope)
         set_caller(caller)
+        if request is _UNREADABLE:
+            raise InvalidRequest((("", "the request is no message of this method"),))
         if isinstance(request, Message):
             self._validation.check(request)
 
@@ -219,10 +242,10 @@ class _Guarded(grpc.GenericRpcHandler):
 
 class _Unknown(grpc.GenericRpcHandler):
     def __init__(self, edge: Edge) -> None:
-        self._edge = edge
+        self._handler = edge.unknown()
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> _Handler:
-        return self._edge.unknown(handler_call_details.method.lstrip("/"))
+        return self._handler
 
 
 class _Call:
@@ -251,9 +274,7 @@ class _Call:
         assert self._entered is not None, "the span is open"
         self._entered.note(RpcEnded(code))
         seconds = time.perf_counter() - self._started_s
-        traceparent = self._entered.traceparent
-        trace_id = traceparent[3:35] if traceparent.endswith("-01") else ""
-        self._edge.count(self._method, code, seconds, trace_id)
+        self._edge.count(self._method, code, seconds, sampled_trace_id(self._entered.traceparent))
 
     async def fail(self, error: BaseException) -> None:
         """End the call with the error's status; returns when the caller has gone or the handler aborted itself."""
@@ -281,10 +302,23 @@ class _Call:
         await self._context.abort(rich.code, rich.details, trailing_metadata=tuple(trailing))
 
 
-async def _unknown_method(requests: AsyncIterator[bytes], _context: Any) -> Any:
-    # A client that is still sending when the call ends sees its own failure to send instead of our answer.
-    await anext(requests, None)
+async def _unknown_method(_request: Any, _context: Any) -> Any:
     raise UnknownMethod("there is no such method")
+
+
+_UNREADABLE = object()
+
+
+def _read_by(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """The deserializer without its errors: gRPC would show protobuf's own words to whoever sent the bytes."""
+
+    def read(data: bytes) -> Any:
+        try:
+            return deserialize(data)
+        except DecodeError:
+            return _UNREADABLE
+
+    return read
 
 
 def _is_open(method: str) -> bool:

@@ -11,9 +11,9 @@ EdgeError
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyProto
@@ -39,11 +39,14 @@ __all__ = [
     "status_of",
 ]
 
+T = TypeVar("T")
+
 DOMAIN = "abridged"
 LOG_RETRY_S = 0.5
 FULL_RETRY_S = 5.0
-LISTED_MAX = 32
-"""Violations and ids that a status lists; trailers are limited to a few kilobytes."""
+LISTED_BYTES_MAX = 1_000
+"""Bytes of violations or ids that a status lists, at least one of them. They are in its message and in its details, and
+a client takes 8 KiB of trailers in all: what is larger arrives as another error."""
 
 
 class EdgeError(Exception):
@@ -51,11 +54,11 @@ class EdgeError(Exception):
 
 
 class InvalidRequest(EdgeError):
-    """Fields break rules. `violations` has each field with what is wrong; never its value."""
+    """Fields break rules. `violations` has the first of them, each with what is wrong; never a value."""
 
     def __init__(self, violations: tuple[tuple[str, str], ...]) -> None:
-        super().__init__("; ".join(f"{field}: {what}" for field, what in violations[:LISTED_MAX]))
-        self.violations = violations
+        self.violations = _listed(violations, lambda violation: len("".join(violation).encode()))
+        super().__init__("; ".join(f"{field}: {what}" for field, what in self.violations))
 
 
 class Unauthenticated(EdgeError):
@@ -156,7 +159,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
     domain.MessageIdReused: _Row(
         _C.ALREADY_EXISTS,
         _R.ERROR_REASON_MESSAGE_ID_REUSED,
-        lambda e: {"message_ids": ",".join(e.message_ids[:LISTED_MAX])},
+        lambda e: {"message_ids": ",".join(_listed(e.message_ids, len))},
     ),
     domain.RequestIdReused: _Row(
         _C.ALREADY_EXISTS, _R.ERROR_REASON_REQUEST_ID_REUSED, text="the request id was used with other content"
@@ -258,11 +261,19 @@ def _setting(field: str) -> str:
     return f"settings.{field}" if own else f"settings.policy.{field}"
 
 
+def _listed(items: Sequence[T], size: Callable[[T], int]) -> tuple[T, ...]:
+    """The first items, as many as a status has room for."""
+    total = 0
+    for place, item in enumerate(items):
+        total += size(item)
+        if place and total > LISTED_BYTES_MAX:
+            return tuple(items[:place])
+    return tuple(items)
+
+
 def _bad(violations: tuple[tuple[str, str], ...]) -> BadRequest:
     return BadRequest(
-        field_violations=[
-            BadRequest.FieldViolation(field=field, description=what) for field, what in violations[:LISTED_MAX]
-        ]
+        field_violations=[BadRequest.FieldViolation(field=field, description=what) for field, what in violations]
     )
 
 

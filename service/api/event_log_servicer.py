@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from abridged.v1 import event_log_service_pb2, event_log_service_pb2_grpc
 from eventlog.event import RecordedEvent, StreamId
-from eventlog.log import EventFilter
+from eventlog.log import PAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, EventFilter
 from eventlog.subscription import Batch, CaughtUp, Checkpoint, FellBehind, Heartbeat, Item, log_pages, subscribe
 from service.api.auth import current_caller
 from service.api.errors import InvalidRequest
@@ -16,6 +17,7 @@ from service.api.watch import Watching, until_stopped
 from service.api.wire import event_to_proto
 from service.codec.events import EVENT_TYPES
 from service.codec.values import timestamp
+from service.domain.errors import ConversationNotFound
 from service.summarizer.progress import Progress
 
 __all__ = ["EventLogServicer"]
@@ -23,6 +25,8 @@ __all__ = ["EventLogServicer"]
 READ_DEFAULT = 100
 RESPONSE_BYTES_MAX = 3 << 20
 """Payload bytes of one answer: below the four megabytes that gRPC clients take by default."""
+
+assert RESPONSE_BYTES_MAX <= PAGE_BYTES_MAX - PAYLOAD_BYTES_MAX, "a page cut short by its bytes exceeds an answer"
 
 _pb = event_log_service_pb2
 
@@ -34,9 +38,7 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         self._watching = watching
         self._log = watching.log
 
-    async def ReadEvents(
-        self, request: _pb.ReadEventsRequest, context: Any
-    ) -> _pb.ReadEventsResponse:  # the contract's name
+    async def ReadEvents(self, request: _pb.ReadEventsRequest, context: Any) -> _pb.ReadEventsResponse:
         namespace = _namespace(request.conversation_id)
         limit = request.limit or READ_DEFAULT
         if request.conversation_id:
@@ -44,6 +46,8 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
             read = await asyncio.to_thread(
                 self._log.read_stream, stream, after=request.after, limit=limit, backward=request.backward
             )
+            if not read and not await asyncio.to_thread(self._log.stream_version, stream):
+                raise ConversationNotFound(request.conversation_id)
         else:
             read = await asyncio.to_thread(
                 self._log.read_all, after=request.after, limit=limit, namespace=namespace, backward=request.backward
@@ -60,7 +64,7 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
 
     async def SubscribeEvents(
         self, request: _pb.SubscribeEventsRequest, context: Any
-    ) -> AsyncIterator[_pb.SubscribeEventsResponse]:
+    ) -> AsyncGenerator[_pb.SubscribeEventsResponse, None]:
         namespace = _namespace(request.conversation_id)
         unknown = [name for name in request.types if name not in EVENT_TYPES]
         if unknown:
@@ -78,9 +82,10 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
             clock=self._watching.now_s,
             timing=self._watching.timing,
         )
-        async for item in until_stopped(self._watching.stopping, items):
-            for response in self._responses(item):
-                yield response
+        async with aclosing(until_stopped(self._watching.stopping, items)) as taken:
+            async for item in taken:
+                for response in self._responses(item):
+                    yield response
 
     async def GetHead(self, request: _pb.GetHeadRequest, context: Any) -> _pb.GetHeadResponse:
         return _pb.GetHeadResponse(log_id=self._log.log_id, position=self._log.head())

@@ -210,7 +210,7 @@ class HttpServer:
         try:
             return await route(request)
         except Exception as error:  # noqa: BLE001 -- supervision: one route's bug must not take the port down
-            _log.error("http_route_failed", path=request.path, exc_info=error)
+            _log.error("http.route_failed", path=request.path, exc_info=error)
             return _plain(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error")
 
 
@@ -287,5 +287,5 @@ async def _one(check: Check) -> str:
     except TimeoutError:
         return "timeout"
     except Exception as error:  # noqa: BLE001 -- supervision: a check that breaks is a check that fails
-        _log.error("health_check_failed", exc_info=error)
+        _log.error("health.check_failed", exc_info=error)
         return f"failed: {type(error).__qualname__}"

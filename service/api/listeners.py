@@ -1,51 +1,123 @@
 """Where the gRPC server listens: TCP ports that nobody else has, unix sockets that are really ours.
 
 gRPC would let a second server share a port (SO_REUSEPORT) and would take over a living unix socket; both are refused.
+Each address is tried before gRPC gets it, since gRPC does not say why it cannot bind, and prints lines of its own.
+
+    ListenError
+    ├── AddressTaken      another process listens there
+    └── AddressUnusable   nobody could listen there: no such host or folder, no permission
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import socket
+import stat
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NO_REUSE", "AddressTaken", "bind", "guarded"]
+__all__ = ["NO_REUSE", "AddressTaken", "AddressUnusable", "ListenError", "bind", "guarded"]
 
 NO_REUSE = ("grpc.so_reuseport", 0)
 """The server option without which two sidecars would share a port and its calls."""
 
 _UNIX = "unix:"
 SOCKET_MODE = 0o660
+SOCKET_PATH_BYTES_MAX = 107
+"""What fits into the kernel's sockaddr_un with its end."""
 
 
-class AddressTaken(Exception):
-    """Another process listens at the address, or it cannot be bound."""
+class ListenError(Exception):
+    """The server cannot listen at an address."""
+
+
+class AddressTaken(ListenError):
+    """Another process listens at the address."""
+
+
+class AddressUnusable(ListenError):
+    """Nobody could listen at the address here."""
 
 
 def guarded(address: str, resources: ExitStack) -> None:
-    """Make sure that a unix socket's path is ours before it is bound: lock it, and remove what a dead server left."""
+    """Make sure that the address is ours before it is bound. Raises ListenError.
+
+    A unix socket's path is locked, and what a dead server left there is removed.
+    """
     if not address.startswith(_UNIX):
+        _try_port(address)
         return
     path = Path(address.removeprefix(_UNIX))
-    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
+        raise AddressUnusable(f"cannot listen at {address}: the path is longer than {SOCKET_PATH_BYTES_MAX} bytes")
+    try:
+        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise AddressUnusable(f"cannot listen at {address}: {error.strerror}") from error
     resources.callback(os.close, lock)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise AddressTaken(f"another process listens at {address}") from error
-    path.unlink(missing_ok=True)
+    try:
+        _remove_socket(path, address)
+    except OSError as error:
+        raise AddressUnusable(f"cannot listen at {address}: {error.strerror}") from error
     resources.callback(path.unlink, missing_ok=True)
 
 
 def bind(server: Any, address: str) -> str:
-    """Bind and answer the address with its real port; a socket is for its owner and group alone."""
+    """Bind and answer the address with its real port; a socket is for its owner and group alone. Raises ListenError."""
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
-        raise AddressTaken(f"cannot listen at {address}") from error
+        # It was free a moment ago.
+        raise AddressTaken(f"cannot listen at {address}: another process does") from error
     if address.startswith(_UNIX):
         os.chmod(address.removeprefix(_UNIX), SOCKET_MODE)
         return address
     return f"{address.rpartition(':')[0]}:{port}"
+
+
+def _remove_socket(path: Path, address: str) -> None:
+    """Remove a dead server's socket; whatever else has that name is somebody's."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise AddressTaken(f"cannot listen at {address}: what has that name is no socket")
+    path.unlink(missing_ok=True)
+
+
+def _try_port(address: str) -> None:
+    """Bind the port and let it go; of a host with several addresses, one that can be bound is enough."""
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket.getaddrinfo(
+            host.strip("[]") or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except socket.gaierror as error:
+        raise AddressUnusable(f"cannot listen at {address}: {error.strerror}") from error
+    refused: list[OSError] = []
+    for family, kind, protocol, _name, place in found:
+        try:
+            _bind_once(family, kind, protocol, place)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise AddressTaken(f"cannot listen at {address}: another process does") from error
+            refused.append(error)
+    if len(refused) == len(found):
+        raise AddressUnusable(f"cannot listen at {address}: {refused[0].strerror}") from refused[0]
+
+
+def _bind_once(family: int, kind: int, protocol: int, place: Any) -> None:
+    with socket.socket(family, kind, protocol) as probe:
+        # As gRPC does: connections that a dead server left in TIME_WAIT take nothing.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        probe.bind(place)

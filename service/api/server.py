@@ -82,19 +82,21 @@ class GrpcServer:
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflection.aio.ReflectionServicer(names), guarded)
         guard.refuse_the_rest()
 
-    async def start(self, addresses: Sequence[str]) -> tuple[str, ...]:
-        """Listen and serve; answers the addresses with their real ports. Raises AddressTaken."""
+    def listen(self, addresses: Sequence[str]) -> tuple[str, ...]:
+        """Take the addresses; answers them with their real ports. Raises ListenError."""
         try:
             for address in addresses:
                 guarded(address, self._resources)
-            bound = tuple(bind(self._server, address) for address in addresses)
+            return tuple(bind(self._server, address) for address in addresses)
         except BaseException:
             self._resources.close()
             raise
+
+    async def start(self) -> None:
+        """Serve what comes to the addresses that `listen` took."""
         await self._server.start()
         for service in ("", *SERVICES):
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
-        return bound
 
     async def stop(self, *, grace_s: float) -> None:
         """Say that nothing new should come, end the streams, give running calls `grace_s`, then end them."""

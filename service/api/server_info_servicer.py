@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from abridged.v1 import server_info_service_pb2, server_info_service_pb2_grpc
+from service.api import wire
 from service.api.auth import current_caller
-from service.api.wire import seconds
 from service.codec.values import timestamp
 from service.summarizer.backlog import Backlog
 
@@ -26,7 +26,6 @@ CAPABILITIES = (
 """What clients may rely on; anything else is refused."""
 
 IDLE_WITHOUT_DEADLINE_S = 600.0
-DEADLINE_MARGIN_S = 0.05
 
 _pb = server_info_service_pb2
 
@@ -65,9 +64,9 @@ class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer)
     async def WaitIdle(self, request: _pb.WaitIdleRequest, context: Any) -> _pb.WaitIdleResponse:
         namespace = current_caller().namespace
         remaining = context.time_remaining()
-        patience_s = IDLE_WITHOUT_DEADLINE_S if remaining is None else max(0.0, remaining - DEADLINE_MARGIN_S)
+        patience_s = IDLE_WITHOUT_DEADLINE_S if remaining is None else wire.patience_s(remaining)
         if request.HasField("timeout"):
-            patience_s = min(patience_s, seconds(request.timeout))
+            patience_s = min(patience_s, wire.seconds(request.timeout))
         with suppress(TimeoutError):
             await asyncio.wait_for(self._backlog.idle(namespace), patience_s)
         pending = self._backlog.of_namespace(namespace)

@@ -12,6 +12,8 @@ from service.api.errors import InvalidRequest
 
 __all__ = ["Validation"]
 
+KEY_CHARS_SHOWN = 64
+
 
 class Validation:
     """Checks requests against the rules that are written into the contract."""
@@ -33,6 +35,12 @@ def _path(violation: Any) -> str:
     parts: list[str] = []
     for element in violation.field.elements:
         subscript = element.subscript
-        suffix = "" if subscript is None else f"[{json.dumps(subscript.value, ensure_ascii=False)}]"
-        parts.append(f"{element.field_name}{suffix}")
+        parts.append(f"{element.field_name}{'' if subscript is None else _subscript(subscript.value)}")
     return ".".join(parts)
+
+
+def _subscript(value: object) -> str:
+    """`[2]` or `["key"]`; a key is the caller's and may be of any length."""
+    if isinstance(value, str) and len(value) > KEY_CHARS_SHOWN:
+        value = f"{value[:KEY_CHARS_SHOWN]}..."
+    return f"[{json.dumps(value, ensure_ascii=True)}]"

@@ -7,8 +7,9 @@ only what is taken, and the board keeps only the newest facts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Executor
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,19 +41,22 @@ class Watching:
     timing: Timing
 
 
-async def watch(watching: Watching, key: StreamId, *, after: int) -> AsyncIterator[_pb.WatchConversationResponse]:
+async def watch(
+    watching: Watching, key: StreamId, *, after: int
+) -> AsyncGenerator[_pb.WatchConversationResponse, None]:
     """Everything of one conversation after a version, then live, until the server stops or the client goes."""
     pages = stream_pages(watching.log, watching.executor, stream=key)
     items = subscribe(pages, watching.wake_up, after=after, clock=watching.now_s, timing=watching.timing)
     with watching.board.watching(key) as queue:
-        async for item in until_stopped(watching.stopping, items, queue):
-            for response in _responses(watching, item):
-                yield response
+        async with aclosing(until_stopped(watching.stopping, items, queue)) as taken:
+            async for item in taken:
+                for response in _responses(watching, item):
+                    yield response
 
 
 async def until_stopped(
     stopping: asyncio.Event, items: AsyncGenerator[Item, None], queue: asyncio.Queue[Progress] | None = None
-) -> AsyncIterator[Item | Progress]:
+) -> AsyncGenerator[Item | Progress, None]:
     """The items, and what comes by the queue, in the order in which they come, until `stopping` is set."""
     sources: dict[asyncio.Task[Any], Callable[[], asyncio.Task[Any]]] = {}
 

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 
 import structlog
 
+from eventlog.errors import LogFailed
 from observability.logs import LogSettings, configure_logs
 from service.bootstrap.core import open_core
 from service.bootstrap.edge import Running, assembled
@@ -55,12 +56,18 @@ async def serve(
 ) -> None:
     """Serve until `stop` is set; `ready` hears when calls are taken. `now_us` is the clock of events and waits.
 
-    Raises EventLogError when the log cannot be opened, AddressTaken when an address cannot be listened at, and
-    TracingMisconfigured, AddressError, ScriptError, TokenizerMissing, or InvalidPolicy or OSError for a prompt file,
-    when settings cannot be carried out.
+    Raises EventLogError when the log cannot be opened, LogFailed at the end when it broke while serving, ListenError
+    when an address cannot be listened at, and TracingMisconfigured, AddressError, ScriptError, TokenizerMissing, or
+    InvalidPolicy or OSError for a prompt file, when settings cannot be carried out.
     """
+    broken: list[Exception] = []
+
+    def end(error: Exception) -> None:
+        broken.append(error)
+        stop.set()
+
     async with AsyncExitStack() as resources:
-        core = open_core(settings, environ, resources, stop=stop, now_us=now_us)
+        core = open_core(settings, environ, resources, on_fatal=end, now_us=now_us)
         sidecar = assembled(settings, core, resources)
         running = await sidecar.start()
         ready(running)
@@ -68,6 +75,9 @@ async def serve(
         await stop.wait()
         _log.info("sidecar.stopping")
         await sidecar.stop()
+    if broken:
+        kind = type(broken[0]).__name__
+        raise LogFailed(f"the log failed while serving ({kind}); the next start recovers it") from broken[0]
 
 
 async def _until_signalled(settings: Settings, environ: Mapping[str, str]) -> None:

@@ -32,7 +32,6 @@ from service.conversations import Conversations, OnChanged
 from service.counting import Counting
 from service.domain.conversation import Conversation
 from service.domain.decide import ChangeSettings
-from service.domain.errors import DomainError
 from service.domain.events import Event
 from service.domain.prompt import CHAIN_TEMPLATE, PromptTemplate, template_from_text
 from service.domain.tokens import TokenCounter
@@ -75,6 +74,7 @@ class Core:
     conversations: Conversations
     reactor: Reactor
     changes: Changes
+    counter: TokenCounter
     models: ChatModels
     policies: Policies
     board: ProgressBoard
@@ -89,12 +89,12 @@ def open_core(
     environ: Mapping[str, str],
     resources: AsyncExitStack,
     *,
-    stop: asyncio.Event,
+    on_fatal: Callable[[Exception], None],
     now_us: Callable[[], int],
 ) -> Core:
     """Everything below the servers, wired; what must be closed is in `resources`, in the order of closing.
 
-    `stop` is set when the log fails for good.
+    `on_fatal` hears, on the event loop, that the log has failed for good.
     """
     tracing = open_tracing(TracingSettings.from_environment(environ, service_version=VERSION))
     resources.callback(tracing.close)
@@ -102,10 +102,12 @@ def open_core(
     executor = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read")
     resources.callback(executor.shutdown, wait=False)
     asyncio.get_running_loop().set_default_executor(executor)
-    log, table = _open_log(settings, CommitReport(metrics, tracing, clock_ns=time.time_ns), resources, stop, now_us)
+    log, table = _open_log(settings, CommitReport(metrics, tracing, clock_ns=time.time_ns), resources, on_fatal, now_us)
 
     counter = counter_named("bpe:o200k" if settings.tokens.counter == "bpe" else "estimate")
-    providers = Providers(settings.ollama, metrics=metrics, counter=counter, clock_s=time.monotonic)
+    providers = Providers(
+        settings.ollama, metrics=metrics, counter=counter, clock_s=time.monotonic, cache_dir=_cache_dir(settings)
+    )
     resources.push_async_callback(providers.close)
     policies = Policies(settings.policy_for, client_fields=frozenset(settings.client_policy_fields))
     changes = Changes()
@@ -135,6 +137,7 @@ def open_core(
         conversations=conversations,
         reactor=reactor,
         changes=changes,
+        counter=counter,
         models=models,
         policies=policies,
         board=board,
@@ -162,7 +165,7 @@ def _open_log(
     settings: Settings,
     report: CommitReport,
     resources: AsyncExitStack,
-    stop: asyncio.Event,
+    on_fatal: Callable[[Exception], None],
     now_us: Callable[[], int],
 ) -> tuple[EventLog, ConversationTable]:
     loop = asyncio.get_running_loop()
@@ -175,7 +178,7 @@ def _open_log(
 
     def fatal(error: Exception) -> None:
         _log.critical("log.failed", error_type=type(error).__name__)
-        loop.call_soon_threadsafe(stop.set)
+        loop.call_soon_threadsafe(on_fatal, error)
 
     table = SqlConversationTable(_view)
     log = SqliteEventLog.open(
@@ -189,7 +192,7 @@ def _open_log(
     log.on_commit(report.committed)
     table.read_through(log.read)
     for warning in log.warnings:
-        _log.warning("log.warning", code=warning.code, hint=warning.message)
+        _log.info("log.notice", code=warning.code, hint=warning.message)
     return log, table
 
 
@@ -210,6 +213,13 @@ def _maker(
     )
 
 
+def _cache_dir(settings: Settings) -> Path | None:
+    """Where model descriptions lie; a sidecar that keeps nothing keeps none unless it is told where."""
+    path = settings.log.path
+    beside_log = path.with_name(f"{path.name}.models") if settings.log.backend == "sqlite" else None
+    return settings.ollama.cache_dir or beside_log
+
+
 def _template(path: Path | None) -> PromptTemplate:
     return CHAIN_TEMPLATE if path is None else template_from_text(path.stem, path.read_text(encoding="utf-8"))
 
@@ -224,18 +234,20 @@ def _chat_models(
     tasks: set[asyncio.Task[None]] = set()
 
     async def update(key: StreamId) -> None:
-        try:
-            await conversations.execute(
-                key,
-                lambda state: ChangeSettings(models.resolved(state.settings), new_id(), conversations.now_us()),
-            )
-        except DomainError as error:
-            _log.warning("settings.not_updated", conversation_id=key.name, error_type=type(error).__name__)
+        await conversations.execute(
+            key,
+            lambda state: ChangeSettings(models.resolved(state.settings), new_id(), conversations.now_us()),
+        )
 
     def learned(model: str) -> None:
         task = asyncio.get_running_loop().create_task(models.learned(model, update))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+
+    async def close() -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     lengths = ContextLengths(
         describe=providers.context_length,
@@ -244,6 +256,7 @@ def _chat_models(
         now_s=time.monotonic,
         on_learned=learned,
     )
+    resources.push_async_callback(close)
     resources.push_async_callback(lengths.close)
     models = ChatModels(lengths, calibrations=table.calibrations())
     return models

@@ -46,18 +46,30 @@ class Sidecar:
     started: asyncio.Event
 
     async def start(self) -> Running:
-        """Take up what earlier runs left, then listen."""
-        self.core.reactor.start(await asyncio.to_thread(self.core.table.attention))
+        """Take the addresses, take up what earlier runs left, then serve. What fails leaves nothing running."""
+        attention = await asyncio.to_thread(self.core.table.attention)
+        # A vocabulary is loaded with the first count, and that must not be a client's.
+        await asyncio.to_thread(self.core.counter.count, "ready")
         http_address = ""
-        if self.http is not None:
-            port = await self.http.start()
-            http_address = f"{self.server.http_listen.rpartition(':')[0]}:{port}"
-        addresses = await self.grpc.start(self.server.listen)
+        try:
+            if self.http is not None:
+                port = await self.http.start()
+                http_address = f"{self.server.http_listen.rpartition(':')[0]}:{port}"
+            # After HTTP, because gRPC cannot let go of an address before it has served.
+            addresses = self.grpc.listen(self.server.listen)
+            self.core.reactor.start(attention)
+            await self.grpc.start()
+        except BaseException:
+            await self.stop()
+            raise
         self.started.set()
         return Running(addresses, http_address, self.core.log.log_id)
 
     async def stop(self) -> None:
         """Within the grace: first the calls, then the running passes; what is left is pending in the log."""
+        self.started.clear()
+        # Who waits for a pass is answered with what is known; a committed append must not end as an error.
+        self.core.changes.close()
         grace_s = self.server.shutdown_grace_s
         began = time.monotonic()
         await self.grpc.stop(grace_s=grace_s / 2)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -15,11 +13,14 @@ import click
 from service.cli.chat_file import Fault, read_chats
 from service.cli.failures import CommandFailed
 from service.cli.figures import pass_line, usage_line
+from service.cli.file_report import FileReport
+from service.cli.kept_settings import kept_settings
 from service.cli.options import Invocation, sidecar_options
 from service.cli.plain_json import as_json
-from service.cli.playback import Outcome, Playing, play
+from service.cli.playback import Playing, play
 from service.cli.sidecar import call, configuration
-from service.client import AppendMessagesResponse, ConversationSettings, Patience, SidecarClient
+from service.cli.terminal import say
+from service.client import AppendMessagesResponse, ConversationSettings, Patience, SidecarClient, SidecarError
 from service.domain.message import Message, Role
 
 __all__ = ["append"]
@@ -29,8 +30,20 @@ FILE_WAIT_S = 60.0
 FILE_PATIENCE = Patience(attempts_max=10, pause_base_s=0.25, pause_max_s=10.0)
 """Half a minute at most: long enough for a sidecar that is restarted under a file being played."""
 
+FILE_FORM = """
+\b
+Each line of the file is a chat (here broken for reading):
+  {"conversation_id": "demo-1", "messages": [
+    {"id": "m1", "role": "user", "content": "What is the weather?"},
+    {"role": "assistant", "tool_calls":
+      [{"id": "call-1", "name": "weather", "arguments": {"city": "Bern"}}]},
+    {"role": "tool", "tool_call_id": "call-1", "content": "14 C, rain"}]}
 
-@click.command(short_help="Append a message, or chats of a file.")
+A message without an id gets its place as one. Roles are system, user, assistant and tool; "name" says who speaks.
+"""
+
+
+@click.command(short_help="Append a message, or chats of a file.", epilog=FILE_FORM)
 @click.argument("conversation", required=False)
 @click.argument("text", required=False)
 @click.option("--role", type=click.Choice([role.value for role in Role]), default="user", show_default=True)
@@ -47,7 +60,7 @@ FILE_PATIENCE = Patience(attempts_max=10, pause_base_s=0.25, pause_max_s=10.0)
     show_default=True,
     help="Force a last pass where a chat of the file ends over its trigger before the next one is due.",
 )
-@click.option("--model", default="", help="The chat model, for a new conversation.")
+@click.option("--model", default="", help="The chat model.")
 @click.option("--context-length", type=click.IntRange(0), default=0, help="Its context length, in tokens.")
 @click.option("--reserved-output-tokens", type=click.IntRange(0), default=0, help="Tokens kept for the answer.")
 @click.option("--overhead-tokens", type=click.IntRange(0), default=0, help="Tokens of prompt and tools not appended.")
@@ -78,9 +91,12 @@ def append(
 ) -> None:
     """Append TEXT (or standard input) to CONVERSATION, or play the chats of --file.
 
+    The first append makes the conversation, with --model, --context-length, --reserved-output-tokens,
+    --overhead-tokens and --label. Later ones do not change them: it keeps its own.
+
     A file is played as it was spoken: a message a call, waiting for each pass. It can be interrupted and played again:
-    what is known is not appended twice. Exit code 1 when a message was refused, or when a conversation ends over its
-    trigger although something in it could still be compressed.
+    what is known is not appended twice. Exit code 1 when something of it was refused, or when a conversation ends over
+    its trigger although something in it could still be compressed.
     """
     settings = ConversationSettings(
         model=model,
@@ -107,28 +123,49 @@ def append(
         raise click.UsageError("say which CONVERSATION, or give a --file")
     if text is None or text == "-":
         text = sys.stdin.read().rstrip("\n")
+    if not text.strip() and role != Role.TOOL:
+        # A tool may well have answered nothing.
+        raise click.UsageError("there is nothing to append: TEXT, or standard input, is empty")
     message = Message(
         id=message_id or f"msg-{uuid.uuid4().hex}", role=Role(role), content=text, name=name, tool_call_id=tool_call_id
     )
-    answer = call(
-        invocation, lambda client: client.append(conversation, [message], settings=settings, wait_s=wait_s or 0.0)
+    answer, kept = call(
+        invocation, lambda client: _appended(client, conversation, message, settings, wait_s=wait_s or 0.0)
     )
-    if as_json_:
-        click.echo(as_json(answer))
-    else:
-        _show_appended(answer)
+    if kept:
+        say(f"note: {conversation} {kept}", is_error=True)
+    _show_appended(answer, as_json_=as_json_)
 
 
-def _show_appended(answer: AppendMessagesResponse) -> None:
+async def _appended(
+    client: SidecarClient, conversation: str, message: Message, settings: ConversationSettings, *, wait_s: float
+) -> tuple[AppendMessagesResponse, str]:
+    """The answer, and which of `settings` the conversation did not take."""
+    answer = await client.append(conversation, [message], settings=settings, wait_s=wait_s)
     appended = answer.messages[0]
-    click.echo(f"message {appended.number}{' (known already)' if appended.already_appended else ''}")
-    click.echo(usage_line(answer.usage))
+    if settings == ConversationSettings() or (appended.number == 1 and not appended.already_appended):
+        return answer, ""
+    try:
+        stands = (await client.conversation(conversation)).settings
+    except SidecarError:
+        # The message is appended; a token that may not read is no reason to say otherwise.
+        return answer, "exists already and keeps its own settings"
+    return answer, kept_settings(settings, stands)
+
+
+def _show_appended(answer: AppendMessagesResponse, *, as_json_: bool) -> None:
+    if as_json_:
+        say(as_json(answer))
+        return
+    appended = answer.messages[0]
+    say(f"message {appended.number}{' (known already)' if appended.already_appended else ''}")
+    say(usage_line(answer.usage))
     if answer.HasField("summarization"):
-        click.echo(pass_line(answer.summarization))
+        say(pass_line(answer.summarization))
 
 
 def _append_file(invocation: Invocation, path: Path, playing: Playing, *, as_json_: bool) -> None:
-    show = _Shown(path, as_json_)
+    show = FileReport(path, as_json_)
 
     async def work(client: SidecarClient) -> None:
         with path.open(encoding="utf-8", errors="replace") as lines, _progress(path) as on_messages:
@@ -141,66 +178,15 @@ def _append_file(invocation: Invocation, path: Path, playing: Playing, *, as_jso
     call(invocation, work, patience=FILE_PATIENCE)
     show.total()
     if show.unwell:
-        raise CommandFailed(f"{show.unwell} of {path.name} not well", hint="the lines above say what and why")
-
-
-class _Shown:
-    """Tells each conversation when it is over, and counts."""
-
-    def __init__(self, path: Path, as_json_: bool) -> None:
-        self._path = path
-        self._as_json = as_json_
-        self._conversations = self._messages = self._passes = self._records = 0
-        self._faults = self._over = 0
-
-    @property
-    def unwell(self) -> str:
-        """What ended badly, empty when nothing did."""
-        counted = ((self._faults, "message(s) refused"), (self._over, "conversation(s) over the trigger"))
-        return ", ".join(f"{count} {what}" for count, what in counted if count)
-
-    def fault(self, fault: Fault) -> None:
-        self._faults += 1
-        place = f"{self._path}:{fault.line}"
-        click.echo(f"{place}: {fault.message_id or 'line'}: {fault.what}; left out", err=True)
-
-    def outcome(self, outcome: Outcome) -> None:
-        for fault in outcome.faults:
-            self.fault(fault)
-        self._conversations += 1
-        self._messages += outcome.messages
-        self._passes += outcome.passes
-        self._records += outcome.records
-        self._over += not outcome.is_well
-        if self._as_json:
-            click.echo(json.dumps(asdict(outcome) | {"is_well": outcome.is_well}, ensure_ascii=False))
-            return
-        click.echo(
-            f"{outcome.conversation_id}: {outcome.messages} messages ({outcome.appended} new), "
-            f"ratio {outcome.ratio:.2f}, {outcome.passes} passes, {outcome.records} records, "
-            f"depth {outcome.depth}, {_standing(outcome)}"
-        )
-
-    def total(self) -> None:
-        if not self._as_json:
-            click.echo(
-                f"total: {self._conversations} conversations, {self._messages} messages, {self._passes} passes, "
-                f"{self._records} records; {self.unwell or 'all well'}"
-            )
-
-
-def _standing(outcome: Outcome) -> str:
-    if not outcome.is_over:
-        return "under its trigger"
-    if outcome.is_well:
-        return "over its trigger, irreducible: what is left must stay verbatim"
-    return f"OVER its trigger ({outcome.held_by or 'a pass is due'})"
+        raise CommandFailed(f"{path.name}: {show.unwell}", hint="the lines above say what and why")
+    if show.is_empty:
+        raise CommandFailed(f"{path.name} holds no chat", hint="`abridged append --help` shows the form of a line")
 
 
 def _label(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals:
-        raise click.BadParameter(f"'{text}' is not KEY=VALUE", param_hint="--label")
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--label")
     return key, value
 
 

@@ -17,7 +17,7 @@ from service.cli.failures import CommandFailed, Misconfigured, of_sidecar_error
 from service.cli.figures import pass_line, record_line, usage_line
 from service.cli.options import Invocation, sidecar_options
 from service.cli.sidecar import client_for, configuration
-from service.cli.terminal import is_interactive, printable
+from service.cli.terminal import is_interactive, say
 from service.client import ConversationSettings, SidecarClient, SidecarError
 from service.domain.message import Message, Role
 from service.models.model import ModelError, ModelMissing
@@ -71,11 +71,11 @@ def _talk(runner: asyncio.Runner, chat: _Chat) -> None:
         try:
             runner.run(chat.take(text))
         except KeyboardInterrupt:
-            click.echo("\n(interrupted; your message is kept)")
+            say("\n(interrupted; your message is kept)")
         except SidecarError as error:
             of_sidecar_error(error).show()
         except ModelError as error:
-            click.echo(f"\nabridged: {error}; your message is kept, say something to try again", err=True)
+            say(f"\nabridged: {error}; your message is kept, say something to try again", is_error=True)
 
 
 class _Chat:
@@ -107,7 +107,7 @@ class _Chat:
             model = _model(settings.ollama, name)
             resources.push_async_callback(model.close)
             await _open(model)
-            click.echo(f"{conversation} with {name}, context length {model.num_ctx:,}. {HELP}")
+            say(f"{conversation} with {name}, context length {model.num_ctx:,}. {HELP}")
             return cls(client, model, conversation, resources.pop_all())
 
     async def close(self) -> None:
@@ -127,12 +127,12 @@ class _Chat:
         if context.summary_id != self._summary_id:
             self._summary_id = context.summary_id
             records = await self._client.summaries(self._conversation)
-            click.echo(f"({record_line(records[0])})")
+            say(f"({record_line(records[0])})")
         answer: ChatAnswer = await self._model.answer(
             json.loads(context.rendered_json)["messages"],
-            on_text=lambda piece: click.echo(printable(piece), nl=False),
+            on_text=lambda piece: say(piece, newline=False),
         )
-        click.echo()
+        say()
         if answer.prompt_tokens:
             await self._client.report_usage(self._conversation, context, prompt_tokens=answer.prompt_tokens)
         await self._append(Role.ASSISTANT, answer.text)
@@ -141,31 +141,29 @@ class _Chat:
         message = Message(id=f"msg-{uuid.uuid4().hex}", role=role, content=text)
         answer = await self._client.append(self._conversation, [message], settings=self._settings)
         if role is Role.ASSISTANT:
-            click.echo(f"({usage_line(answer.usage)})")
+            say(f"({usage_line(answer.usage)})")
         if answer.HasField("summarization"):
-            click.echo(f"({pass_line(answer.summarization)})")
+            say(f"({pass_line(answer.summarization)})")
 
     async def _ratio(self) -> None:
         state = await self._client.conversation(self._conversation)
-        click.echo(usage_line(state.usage))
-        click.echo(
-            f"{state.window_messages} of {state.message_version} messages verbatim, {state.summary_count} records"
-        )
+        say(usage_line(state.usage))
+        say(f"{state.window_messages} of {state.message_version} messages verbatim, {state.summary_count} records")
         if state.held_by:
-            click.echo(f"over its trigger, held by {state.held_by}")
+            say(f"over its trigger, held by {state.held_by}")
 
     async def _summaries(self) -> None:
         for record in await self._client.summaries(self._conversation):
-            click.echo(record_line(record))
-            click.echo(textwrap.indent(printable(record.summary), "  "))
+            say(record_line(record))
+            say(textwrap.indent(record.summary, "  "))
 
     async def _resummarize(self) -> None:
-        click.echo(pass_line(await self._client.summarize(self._conversation, wait_s=PASS_WAIT_S)))
+        say(pass_line(await self._client.summarize(self._conversation, wait_s=PASS_WAIT_S)))
         await self._ratio()
 
 
 async def _unknown() -> None:
-    click.echo(f"commands: {HELP}")
+    say(f"commands: {HELP}")
 
 
 def _read_line() -> str | None:
@@ -173,7 +171,7 @@ def _read_line() -> str | None:
     try:
         return input("> ") if is_interactive() else sys.stdin.readline() or None
     except (EOFError, KeyboardInterrupt):
-        click.echo()
+        say()
         return None
 
 

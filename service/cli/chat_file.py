@@ -11,18 +11,26 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from service.domain.message import Message, Role, ToolCall
 
 __all__ = ["Fault", "FileChat", "read_chats"]
 
 FAULTS_PER_MESSAGE_MAX = 3
+_FORMS = {
+    "dict_type": "must be an object",
+    "list_type": "must be a list",
+    "missing": "is missing",
+    "model_type": "must be an object",
+    "string_type": "must be text",
+}
+"""What the file's author is told by pydantic's error types, whose own words are Python's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something of the file that was not appended. `message_id` is empty when it is not about one message."""
+    """Something of the file that was not appended: a message, or with an empty `message_id` a whole line."""
 
     line: int
     message_id: str
@@ -46,7 +54,13 @@ class _Shape(BaseModel):
 class _Call(_Shape):
     id: str
     name: str
-    arguments: str | dict[str, Any] = "{}"
+    arguments: str = "{}"
+
+    @field_validator("arguments", mode="before")
+    @classmethod
+    def _as_text(cls, arguments: Any) -> Any:
+        # Some exports have parsed them.
+        return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else arguments
 
 
 class _Message(_Shape):
@@ -99,15 +113,12 @@ def _message_of(message_id: str, shape: _Message) -> Message:
         role=Role(shape.role),
         content=shape.content or "",
         name=shape.name or "",
-        tool_calls=tuple(ToolCall(call.id, call.name, _arguments(call)) for call in shape.tool_calls or ()),
+        tool_calls=tuple(ToolCall(call.id, call.name, call.arguments) for call in shape.tool_calls or ()),
         tool_call_id=shape.tool_call_id or "",
     )
 
 
-def _arguments(call: _Call) -> str:
-    return call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
-
-
 def _explained(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_input=False)[:FAULTS_PER_MESSAGE_MAX]
-    return "; ".join(f"{'.'.join(str(part) for part in one['loc']) or 'line'}: {one['msg']}" for one in found)
+    places = ((".".join(str(part) for part in one["loc"]), _FORMS.get(one["type"], one["msg"])) for one in found)
+    return "; ".join(f"{place} {form}".lstrip() for place, form in places)

@@ -7,7 +7,9 @@ import json
 import click
 
 from service.cli.options import Invocation, settings_options
+from service.cli.plain_json import json_text
 from service.cli.sidecar import configuration
+from service.cli.terminal import say
 
 __all__ = ["config"]
 
@@ -24,7 +26,7 @@ def check(invocation: Invocation) -> None:
     """Say everything that is wrong with the settings; exit code 2 when something is."""
     found = configuration(invocation)
     given = sum(origin.kind != "default" for origin in found.origins.values())
-    click.echo(f"ok: {len(found.origins)} settings, {given} of them not the default")
+    say(f"ok: {len(found.origins)} settings, {given} of them not the default")
 
 
 @config.command()
@@ -37,8 +39,8 @@ def show(invocation: Invocation, *, origin: bool, as_json: bool) -> None:
     rows = configuration(invocation).shown()
     if as_json:
         entries = {name: {"value": json.loads(value), "origin": str(source)} for name, value, source in rows}
-        click.echo(json.dumps(entries, ensure_ascii=False, indent=2))
+        say(json_text(entries, indent=2))
         return
     name_width = max(len(name) for name, _, _ in rows)
     for name, value, source in rows:
-        click.echo(f"{name:<{name_width}} = {value}{f'   # {source}' if origin else ''}")
+        say(f"{name:<{name_width}} = {value}{f'   # {source}' if origin else ''}")

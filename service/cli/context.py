@@ -9,15 +9,16 @@ import click
 
 from service.cli.figures import short, usage_line
 from service.cli.options import Invocation, sidecar_options
-from service.cli.plain_json import as_json, word
+from service.cli.plain_json import as_json, json_text, word
 from service.cli.sidecar import call
-from service.cli.terminal import excerpt, width
+from service.cli.terminal import excerpt, say, width
 from service.client import RENDERINGS, GetContextResponse
 
 __all__ = ["context", "context_lines", "message_text"]
 
 MARK_CHARS_MAX = 40
 TEXT_CHARS_MIN = 20
+CLIPPED_HINT = "allow more tokens: even with everything clipped that may be, the window costs more"
 
 
 @click.command(short_help="Show what to send to the chat model.")
@@ -54,14 +55,15 @@ def context(
             rendering=render or "",
             wait_s=wait_s,
         ),
+        hints={"WINDOW_TOO_LARGE": CLIPPED_HINT} if clip else {},
     )
     if as_json_:
-        click.echo(as_json(answer))
+        say(as_json(answer))
     elif render:
-        click.echo(json.dumps(json.loads(answer.rendered_json), ensure_ascii=False, indent=2))
+        say(json_text(json.loads(answer.rendered_json), indent=2))
     else:
         for line in context_lines(answer, columns=width()):
-            click.echo(line)
+            say(line)
 
 
 def context_lines(answer: GetContextResponse, *, columns: int) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import tempfile
 import time
 from importlib.resources import files
@@ -16,7 +17,7 @@ from service.cli.chat_file import Fault, FileChat, read_chats
 from service.cli.options import Invocation, settings_options
 from service.cli.sidecar import configuration, run
 from service.cli.startup import explained
-from service.cli.terminal import is_interactive
+from service.cli.terminal import is_interactive, program_name, say
 from service.config import environment
 from service.models.ollama_address import AddressError, parse_address
 from service.models.ollama_inventory import inventory_of
@@ -44,7 +45,7 @@ def demo(invocation: Invocation) -> None:
         settings = configuration(invocation, forced).settings
         summarizer, says = asyncio.run(_summarizer(settings))
         settings = configuration(invocation, forced | summarizer).settings
-        click.echo(says)
+        say(says)
         try:
             with explained():
                 run(_play(settings))
@@ -108,15 +109,19 @@ async def _play(settings: Settings) -> None:
     started = time.monotonic()
     async with own_sidecar(settings, environment()) as sidecar:
         interactive = is_interactive()
+        program = program_name(Path(sys.argv[0]), in_environment=sys.prefix != sys.base_prefix)
         await show(
             sidecar,
             bundled_conversation(),
             started_s=time.monotonic() - started,
             pause_s=PAUSE_S if interactive else 0.0,
+            program=program if interactive else "",
         )
         if interactive:
             stop = asyncio.Event()
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, stop.set)
-            click.echo("\nThe sidecar stays until Ctrl-C.")
+            say("\nThe sidecar stays until Ctrl-C.")
             await stop.wait()
+        else:
+            say("\nThe sidecar ends here; on a terminal it stays to be tried.")

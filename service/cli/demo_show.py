@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 
 from rich.console import Console
@@ -14,7 +13,7 @@ from service.cli.chat_file import FileChat
 from service.cli.context import context_lines, message_text
 from service.cli.figures import bar, pass_line, record_line
 from service.cli.http_port import get
-from service.cli.plain_json import as_plain, word
+from service.cli.plain_json import as_json, word
 from service.cli.terminal import width
 from service.cli.watch import event_text, progress_text
 from service.client import AppendMessagesResponse, ConversationSettings, SidecarClient, WatchConversationResponse
@@ -31,8 +30,11 @@ HTTP_S = 5.0
 _ENDED = ("SummarizationCompleted", "SummarizationFailed", "SummarizationSkipped")
 
 
-async def show(sidecar: Running, chat: FileChat, *, started_s: float, pause_s: float) -> None:
-    """Play `chat` through the sidecar and print everything; raises SidecarError."""
+async def show(sidecar: Running, chat: FileChat, *, started_s: float, pause_s: float, program: str) -> None:
+    """Play `chat` through the sidecar and print everything; raises SidecarError.
+
+    `program` starts the commands that are printed for trying; it is empty where the sidecar does not stay for them.
+    """
     console = Console(highlight=False, soft_wrap=True, width=width())
     address = sidecar.grpc_addresses[0]
     console.print(f"Sidecar ready after {started_s:.2f} s: gRPC {address}, HTTP {sidecar.http_address}.")
@@ -45,8 +47,9 @@ async def show(sidecar: Running, chat: FileChat, *, started_s: float, pause_s: f
     status, text = await asyncio.to_thread(get, sidecar.http_address, "/metrics", timeout_s=HTTP_S)
     console.rule("success metrics")
     console.print("\n".join(success_figures(text) if status == 200 else [f"HTTP {status}"]), markup=False)
-    console.rule("talk to it")
-    console.print(_invitation(sidecar, chat.conversation_id), markup=False)
+    if program:
+        console.rule("talk to it")
+        console.print(_invitation(sidecar, chat.conversation_id, program), markup=False)
 
 
 class _Stage:
@@ -83,7 +86,7 @@ class _Stage:
         records = await self._client.summaries(self._conversation)
         self._console.rule(f"the newest of {len(records)} records, as it is in the log")
         for record in records[:1]:
-            self._console.print(json.dumps(as_plain(record), ensure_ascii=False, indent=2), markup=False)
+            self._console.print(as_json(record, indent=2), markup=False)
 
     async def show_context(self) -> None:
         """What would be sent to the chat model now, beside what would have been sent without the sidecar."""
@@ -157,14 +160,14 @@ def success_figures(exposition: str) -> list[str]:
     return lines or ["no pass has ended"]
 
 
-def _invitation(sidecar: Running, conversation: str) -> str:
+def _invitation(sidecar: Running, conversation: str, program: str) -> str:
     address = sidecar.grpc_addresses[0]
     return "\n".join(
         (
-            f"abridged append --address {address} {conversation} 'What did we decide about 0042?'",
-            f"abridged context --address {address} {conversation}",
-            f"abridged watch --address {address} {conversation}",
-            f"abridged summaries --address {address} {conversation}",
+            f"{program} append --address {address} {conversation} 'What did we decide about 0042?'",
+            f"{program} context --address {address} {conversation}",
+            f"{program} watch --address {address} {conversation}",
+            f"{program} summaries --address {address} {conversation}",
             f"curl http://{sidecar.http_address}/metrics",
         )
     )

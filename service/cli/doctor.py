@@ -15,20 +15,23 @@ import click
 
 from eventlog.errors import LogUnsafe
 from eventlog.sqlite_file import refuse_network_file_system, wal_reset_warning
-from service.cli.failures import CommandFailed, of_sidecar_error
-from service.cli.http_port import HttpPortError, get
+from service.cli.failures import CommandFailed
+from service.cli.http_port import HttpPortError, get, reachable
 from service.cli.options import Invocation, sidecar_options
-from service.cli.sidecar import client_for, configuration
+from service.cli.sidecar import client_for, configuration, failure_at
+from service.cli.terminal import say
 from service.client import GetServerInfoResponse, Patience, SidecarError
+from service.config import Configuration
 from service.models.ollama_address import AddressError, parse_address
 from service.models.ollama_inventory import HostInventory, inventory_of
-from service.settings import ClientSettings, LogSettings, OllamaSettings, Settings
+from service.settings import ClientSettings, LogSettings, OllamaSettings, Settings, is_local_address
 
 __all__ = ["doctor"]
 
 TIMEOUT_S = 3.0
 MOUNTINFO = Path("/proc/self/mountinfo")
 OK, WARN, FAIL = "ok", "warn", "FAIL"
+WITHOUT_MODEL = "set summarizer.models=extractive:default, which needs none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +48,43 @@ class _Finding:
 @sidecar_options
 @click.pass_obj
 def doctor(invocation: Invocation, *, live: bool) -> None:
-    """Check what the sidecar of these settings depends on; exit code 1 when something is broken."""
-    settings = configuration(invocation).settings
+    """Check the sidecar of these settings and what it depends on.
+
+    The sidecar is the one at server.listen, asked with a token of server.tokens, unless --address or client.address
+    names another. Exit code 1 when sidecar, settings or log are broken; a model that is away only delays passes.
+    """
+    found = configuration(invocation)
+    settings, client = found.settings, _asked(found)
     if live:
-        _live(settings)
+        _live(settings, client)
         return
-    findings = asyncio.run(_examined(settings))
+    findings = asyncio.run(_examined(settings, client))
     for finding in findings:
-        click.echo(f"{finding.verdict:<4}  {finding.what}")
+        say(f"{finding.verdict:<4}  {finding.what}")
         if finding.hint:
-            click.echo(f"      {finding.hint}")
+            say(f"      {finding.hint}")
     broken = sum(finding.verdict == FAIL for finding in findings)
     if broken:
         raise CommandFailed(f"{broken} of {len(findings)} checks failed")
 
 
-def _live(settings: Settings) -> None:
+def _asked(found: Configuration) -> ClientSettings:
+    """How to reach the sidecar of these settings. Its tokens go to nobody but the address that it listens at."""
+    client, server = found.settings.client, found.settings.server
+    if found.origins["client.address"].kind != "default":
+        return client
+    # Port 0 is chosen at each start, so that nobody can know it from the settings.
+    known = [address for address in server.listen if not address.endswith(":0")]
+    if not known:
+        return client
+    address = next((local for local in known if is_local_address(local)), known[0])
+    token = client.token or next((grant.token for grant in server.tokens if "read" in grant.scopes), None)
+    return client.model_copy(update={"address": reachable(address), "token": token})
+
+
+def _live(settings: Settings, client: ClientSettings) -> None:
     if not settings.server.http_listen:
-        finding, _ = asyncio.run(_sidecar(settings.client))
+        finding, _ = asyncio.run(_sidecar(client))
         if finding.verdict == FAIL:
             raise CommandFailed(finding.what)
         return
@@ -72,11 +94,11 @@ def _live(settings: Settings) -> None:
         raise CommandFailed(str(error)) from error
     if status != 200:
         raise CommandFailed(f"{settings.server.http_listen}: HTTP {status} {body.strip()[:80]}")
-    click.echo("live")
+    say("live")
 
 
-async def _examined(settings: Settings) -> list[_Finding]:
-    sidecar, info = await _sidecar(settings.client)
+async def _examined(settings: Settings, client: ClientSettings) -> list[_Finding]:
+    sidecar, info = await _sidecar(client)
     models = tuple(info.summarizer_models) if info is not None else settings.summarizer.models
     findings = [sidecar, *await _ollama(settings.ollama, models)]
     if settings.log.backend == "sqlite":
@@ -91,7 +113,7 @@ async def _sidecar(settings: ClientSettings) -> tuple[_Finding, GetServerInfoRes
             serving = await client.is_serving()
             info = await client.server_info()
         except SidecarError as error:
-            failure = of_sidecar_error(error)
+            failure = await asyncio.to_thread(failure_at, settings.address, error)
             return _Finding(FAIL, f"sidecar: {failure.message}", failure.hint), None
     what = f"sidecar {settings.address}: version {info.version}, namespace {info.namespace}, log {info.log_id[:8]}"
     if not serving:
@@ -118,14 +140,14 @@ async def _ollama(settings: OllamaSettings, models: Sequence[str]) -> list[_Find
 
 def _host_findings(inventory: HostInventory, num_ctx: int) -> Iterator[_Finding]:
     if inventory.problem:
-        hint = "start it with `ollama serve`, or say where it is with OLLAMA_HOST"
-        yield _Finding(FAIL, f"Ollama {inventory.problem}", hint)
+        hint = f"passes wait for it: start it with `ollama serve`, say where it is with OLLAMA_HOST, or {WITHOUT_MODEL}"
+        yield _Finding(WARN, f"Ollama {inventory.problem}", hint)
         return
     yield _Finding(OK, f"Ollama {inventory.host}: version {inventory.version or 'not said'}")
     for model in inventory.models:
         if model.problem:
-            hint = f"fetch it with `ollama pull {model.name}`" if model.is_missing else ""
-            yield _Finding(FAIL, f"model {model.name}: {model.problem}", hint)
+            hint = f"passes wait for it: fetch it with `ollama pull {model.name}`, or {WITHOUT_MODEL}"
+            yield _Finding(WARN, f"model {model.name}: {model.problem}", hint if model.is_missing else "")
         elif model.context_length is not None and model.context_length < num_ctx:
             what = f"model {model.name}: context length {model.context_length:,}, below ollama.num_ctx {num_ctx:,}"
             yield _Finding(WARN, what, "calls use the smaller one; longer sources are split")

@@ -7,10 +7,13 @@ click.ClickException
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import IO, Any
 
 import click
 
+from service.cli.terminal import printable
 from service.client import SidecarError
 from service.config import ConfigError
 
@@ -33,6 +36,8 @@ _HINTS_BY_CODE = {
     "UNIMPLEMENTED": "check --address, and the version with `abridged doctor`",
 }
 
+_NO_HINTS: Mapping[str, str] = MappingProxyType({})
+
 
 class CommandFailed(click.ClickException):
     """The command could not do its work."""
@@ -45,9 +50,9 @@ class CommandFailed(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Write both lines to standard error."""
-        click.echo(f"abridged: {self.message}", file=file, err=file is None)
+        click.echo(printable(f"abridged: {self.message}"), file=file, err=file is None)
         if self.hint:
-            click.echo(f"  {self.hint}", file=file, err=file is None)
+            click.echo(printable(f"  {self.hint}"), file=file, err=file is None)
 
 
 class Misconfigured(CommandFailed):
@@ -56,9 +61,10 @@ class Misconfigured(CommandFailed):
     exit_code = 2
 
 
-def of_sidecar_error(error: SidecarError) -> CommandFailed:
-    """What a failed call means to whoever typed the command."""
-    hint = _HINTS_BY_REASON.get(error.reason, "") if error.reason else _HINTS_BY_CODE.get(error.code, "")
+def of_sidecar_error(error: SidecarError, *, hints: Mapping[str, str] = _NO_HINTS) -> CommandFailed:
+    """What a failed call means to whoever typed the command; `hints` by reason come before the usual ones."""
+    by_reason = {**_HINTS_BY_REASON, **hints}
+    hint = by_reason.get(error.reason, "") if error.reason else _HINTS_BY_CODE.get(error.code, "")
     what = error.message
     if error.violations:
         what = "; ".join(f"{field} {description}" for field, description in error.violations)

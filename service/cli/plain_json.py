@@ -1,7 +1,7 @@
 """Contract messages as JSON for machines: every field, in order, with numbers as numbers and enum values as words.
 
 Canonical protobuf JSON writes 64-bit numbers as text, which shells and jq cannot count with; none of ours comes near
-the 2^53 up to which JSON numbers are exact.
+the 2^53 up to which JSON numbers are exact. What would steer a terminal is escaped.
 """
 
 from __future__ import annotations
@@ -14,12 +14,19 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-__all__ = ["as_json", "as_plain", "word"]
+from service.cli.terminal import escaped
+
+__all__ = ["as_json", "as_plain", "json_text", "word"]
 
 
 def as_json(message: Message, *, indent: int | None = None) -> str:
     """One JSON object; on one line unless indented."""
-    return json.dumps(as_plain(message), ensure_ascii=False, indent=indent)
+    return json_text(as_plain(message), indent=indent)
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Any JSON value as text that can be shown."""
+    return escaped(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
 def as_plain(message: Message) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from service.cli.chat_file import Fault, FileChat
+from service.cli.kept_settings import kept_settings
 from service.cli.plain_json import word
 from service.client import ConversationSettings, SidecarClient, SidecarError
 from service.domain.message import Message
@@ -41,7 +42,10 @@ class Playing:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a conversation stands after its last message. `held_by` says why a window over its trigger stays there."""
+    """How a conversation stands after its last message; `messages` is 0 when none of it was appended, now or before.
+
+    `held_by` says why a window over its trigger stays there, `kept` which settings it did not take.
+    """
 
     conversation_id: str
     appended: int
@@ -54,12 +58,13 @@ class Outcome:
     records: int = 0
     failed: int = 0
     held_by: str = ""
+    kept: str = ""
     is_over: bool = False
 
     @property
     def is_well(self) -> bool:
-        """Whether the window is under its trigger, or nothing in it can be compressed."""
-        return not self.is_over or self.held_by == IRREDUCIBLE
+        """Whether there is a window, and it is under its trigger or nothing in it can be compressed."""
+        return self.messages > 0 and (not self.is_over or self.held_by == IRREDUCIBLE)
 
 
 async def play(
@@ -81,7 +86,9 @@ async def play(
                 raise
             # The chat itself is refused, by its id or its settings: no message of it can be appended.
             faults.append(Fault(chat.line, "", _told(error)))
-            return Outcome(conversation_id, appended, known, tuple(faults))
+            if not appended + known:
+                return Outcome(conversation_id, 0, 0, tuple(faults))
+            break
         appended += fresh
         known += repeated
         on_messages(len(batch))
@@ -162,5 +169,6 @@ async def _outcome(client: SidecarClient, conversation_id: str, playing: Playing
         records=states.count("COMPLETED"),
         failed=states.count("FAILED"),
         held_by=state.held_by,
+        kept=kept_settings(playing.settings, state.settings),
         is_over=state.usage.ratio >= trigger,
     )

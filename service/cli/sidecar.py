@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from service.cli.failures import Misconfigured, of_config_error, of_sidecar_error
+from service.cli.failures import CommandFailed, Misconfigured, of_config_error, of_sidecar_error
+from service.cli.http_port import HttpPortError, get
 from service.cli.options import Invocation
 from service.client import Patience, SidecarClient, SidecarError
 from service.config import ConfigError, Configuration, environment, load
 from service.settings import ClientSettings
 
-__all__ = ["call", "client_for", "configuration", "run"]
+__all__ = ["call", "client_for", "configuration", "failure_at", "run"]
+
+HTTP_PROBE_S = 1.0
+_NO_HINTS: Mapping[str, str] = MappingProxyType({})
 
 T = TypeVar("T")
 
@@ -46,15 +51,41 @@ def call(
     work: Callable[[SidecarClient], Coroutine[Any, Any, T]],
     *,
     patience: Patience | None = None,
+    hints: Mapping[str, str] = _NO_HINTS,
 ) -> T:
-    """The result of `work` with a client. Raises CommandFailed for what the sidecar refuses."""
+    """The result of `work` with a client. Raises CommandFailed for what the sidecar refuses.
+
+    `hints` say what to do about a reason where this command knows better than the usual hint.
+    """
     settings = configuration(invocation).settings.client
 
     async def calling() -> T:
         async with client_for(settings, patience=patience) as client:
             return await work(client)
 
-    return run(calling())
+    try:
+        return asyncio.run(calling())
+    except SidecarError as error:
+        raise failure_at(settings.address, error, hints=hints) from error
+
+
+def failure_at(address: str, error: SidecarError, *, hints: Mapping[str, str] = _NO_HINTS) -> CommandFailed:
+    """What a failed call to `address` means; says so when that is a port for HTTP, which no gRPC client can tell."""
+    if error.code == "UNAVAILABLE" and not error.reason and _answers_http(address):
+        return CommandFailed(
+            f"{address} is an HTTP port: health and metrics, no calls", hint="give the port of server.listen (gRPC)"
+        )
+    return of_sidecar_error(error, hints=hints)
+
+
+def _answers_http(address: str) -> bool:
+    if address.startswith("unix:"):
+        return False
+    try:
+        get(address, "/livez", timeout_s=HTTP_PROBE_S)
+    except HttpPortError:
+        return False
+    return True
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

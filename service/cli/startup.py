@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from eventlog.errors import EventLogError, LogLocked, LogUnsafe
 from observability.tracing import TracingMisconfigured
-from service.api.listeners import AddressTaken
+from service.api.listeners import AddressTaken, AddressUnusable
 from service.cli.failures import CommandFailed, Misconfigured
 from service.domain.errors import InvalidPolicy
 from service.models.ollama_address import AddressError
@@ -31,15 +31,17 @@ def explained() -> Iterator[None]:
     except LogUnsafe as error:
         raise CommandFailed(str(error), hint="set log.path to a local disk") from error
     except EventLogError as error:
-        raise CommandFailed(
-            f"{error.__class__.__name__}: {error}", hint="see log.path in docs/operations.md"
-        ) from error
+        raise CommandFailed(f"{error.__class__.__name__}: {error}", hint="see docs/operations.md") from error
     except AddressTaken as error:
         raise CommandFailed(
             str(error), hint="set server.listen to another address, or stop who listens there"
         ) from error
+    except AddressUnusable as error:
+        raise CommandFailed(str(error), hint="set server.listen to an address that can be used") from error
     except OSError as error:
-        raise CommandFailed(_of_system(error), hint="check server.http_listen and log.path") from error
+        # Only an address has no file name: that of the HTTP port, since those of gRPC have errors of their own.
+        hint = "check log.path and summarizer.prompt_file" if error.filename else "check server.http_listen"
+        raise CommandFailed(_of_system(error), hint=hint) from error
 
 
 def _of_system(error: OSError) -> str:

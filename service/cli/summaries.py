@@ -10,7 +10,7 @@ from service.cli.figures import record_line
 from service.cli.options import Invocation, sidecar_options
 from service.cli.plain_json import as_json
 from service.cli.sidecar import call
-from service.cli.terminal import printable
+from service.cli.terminal import say
 
 __all__ = ["summaries"]
 
@@ -25,13 +25,13 @@ def summaries(invocation: Invocation, conversation: str, *, as_json_: bool) -> N
     records = call(invocation, lambda client: client.summaries(conversation))
     if as_json_:
         for record in records:
-            click.echo(as_json(record))
+            say(as_json(record))
         return
     if not records:
-        click.echo("no records yet")
+        say("no records yet")
     for record in records:
-        click.echo(record_line(record))
-        click.echo(textwrap.indent(printable(record.summary), "  "))
+        say(record_line(record))
+        say(textwrap.indent(record.summary, "  "))
         for point in record.key_points:
-            click.echo(f"  - {printable(point)}")
-        click.echo()
+            say(f"  - {point}")
+        say()

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import sys
+from pathlib import Path
 
-__all__ = ["excerpt", "is_interactive", "printable", "width"]
+import click
+
+__all__ = ["escaped", "excerpt", "is_interactive", "printable", "program_name", "say", "width"]
 
 WIDTH_MIN = 40
 WIDTH_MAX = 120
 
-# Everything that a terminal obeys: C0 but tab and newline, DEL, C1, and what turns the direction of writing.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# Everything that a terminal obeys: C0 but tab and newline, DEL, C1, what turns the direction of writing, and the two
+# separators that some take for a newline.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
     """The text with control characters replaced by a mark."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def escaped(json_text: str) -> str:
+    """JSON with the same characters as escapes: another spelling of the same value."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json_text)
+
+
+def say(text: str = "", *, newline: bool = True, is_error: bool = False) -> None:
+    """Write to standard output, or to standard error. Everything that a command tells goes through here."""
+    click.echo(printable(text), nl=newline, err=is_error)
 
 
 def excerpt(text: str, *, chars_max: int) -> str:
@@ -34,3 +49,13 @@ def width() -> int:
 def is_interactive() -> bool:
     """Whether a person sits at both ends."""
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def program_name(started_as: Path, *, in_environment: bool) -> str:
+    """How another shell starts this program, `started_as` being how this one did.
+
+    The script of a virtual environment is named by its path, since no other shell need have activated it.
+    """
+    if not in_environment or not started_as.is_file():
+        return "abridged"
+    return shlex.quote(str(started_as.absolute()))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import assert_never
 
 import click
 
 from service.cli.figures import short
 from service.cli.options import Invocation, sidecar_options
-from service.cli.plain_json import as_plain, word
+from service.cli.plain_json import as_plain, json_text, word
 from service.cli.sidecar import call
-from service.cli.terminal import excerpt, width
+from service.cli.terminal import excerpt, say, width
 from service.client import Event, PassProgress, SidecarClient, WatchConversationResponse, payload_of
 from service.codec.events import UnknownEvent, decode
 from service.domain.events import (
@@ -20,6 +19,7 @@ from service.domain.events import (
     SettingsChanged,
     SummarizationCompleted,
     SummarizationFailed,
+    SummarizationReleased,
     SummarizationRequested,
     SummarizationSkipped,
     SummarizationStarted,
@@ -44,7 +44,7 @@ def watch(invocation: Invocation, conversation: str, *, after: int, follow: bool
         async for item in client.watch(conversation, after_version=after):
             line = json_line(item) if as_json_ else fact_line(item, columns=width())
             if line:
-                click.echo(line)
+                say(line)
             if item.HasField("caught_up") and not follow:
                 return
 
@@ -70,7 +70,7 @@ def json_line(item: WatchConversationResponse) -> str:
     payload = payload_of(item.event) if item.HasField("event") else None
     if payload is not None:
         plain["event"]["payload"] = as_plain(payload)
-    return json.dumps(plain, ensure_ascii=False)
+    return json_text(plain)
 
 
 def progress_text(progress: PassProgress) -> str:
@@ -109,6 +109,8 @@ def _told(event: DomainEvent, *, chars_max: int) -> str:
             return f"pass {short(plan.pass_id)} requested: {plan.trigger} at {plan.token_ratio:.2f}, depth {plan.depth}"
         case SummarizationStarted():
             return f"pass {short(event.pass_id)} started"
+        case SummarizationReleased():
+            return f"pass {short(event.pass_id)} given back by a sidecar that stopped"
         case SummarizationCompleted():
             record = event.record
             saved = f"{record.tokens_before:,} -> {record.tokens_after:,} tokens"

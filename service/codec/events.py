@@ -31,7 +31,7 @@ from service.codec.values import (
 )
 from service.domain import events as domain
 
-__all__ = ["EVENT_TYPES", "SCHEMA_VERSIONS", "UnknownEvent", "decode", "encode"]
+__all__ = ["EVENT_TYPES", "UnknownEvent", "decode", "encode"]
 
 
 class UnknownEvent(Exception):
@@ -250,10 +250,14 @@ _REGISTRY: dict[str, _Codec] = {
         lambda e: event_pb2.SummarizationStarted(summarization_id=e.pass_id, claim=e.claim),
         lambda p: domain.SummarizationStarted(p.summarization_id, p.claim),
     ),
+    "SummarizationReleased": _Codec(
+        event_pb2.SummarizationReleased,
+        lambda e: event_pb2.SummarizationReleased(summarization_id=e.pass_id),
+        lambda p: domain.SummarizationReleased(p.summarization_id),
+    ),
     "SummarizationCompleted": _Codec(event_pb2.SummarizationCompleted, _completed_to_proto, _completed_from_proto),
     "SummarizationFailed": _Codec(event_pb2.SummarizationFailed, _failed_to_proto, _failed_from_proto),
     "SummarizationSkipped": _Codec(event_pb2.SummarizationSkipped, _skipped_to_proto, _skipped_from_proto),
 }
 
 EVENT_TYPES = tuple(_REGISTRY)
-SCHEMA_VERSIONS = {name: codec.schema_version for name, codec in _REGISTRY.items()}

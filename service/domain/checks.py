@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from service.domain.chat_markup import leftover_markup
-from service.domain.claims import Evidence, survival, unsupported
+from service.domain.claims import Evidence, unsupported
 from service.domain.secrets import contains_secret
 
 __all__ = [
@@ -22,7 +23,6 @@ __all__ = [
     "ProblemCode",
     "check_record",
     "echoes_instructions",
-    "identifier_survival",
     "is_placeholder",
     "is_refusal",
     "unsupported_identifiers",
@@ -99,7 +99,7 @@ _WORDS: Final = re.compile(r"\w+")
 
 def is_placeholder(text: str) -> bool:
     """Whether `text` says nothing: blank, `N/A`, `TODO`, `No summary available` and the like."""
-    bare = text.strip(_AROUND)
+    bare = "".join(c for c in text if unicodedata.category(c) != "Cf").strip(_AROUND)
     return not bare or _PLACEHOLDER.fullmatch(bare) is not None
 
 
@@ -126,11 +126,6 @@ def unsupported_identifiers(texts: Mapping[str, str], evidence: Evidence) -> dic
     """
     found = {field: tuple(claim.text for claim in unsupported(text, evidence)) for field, text in texts.items()}
     return {field: claims for field, claims in found.items() if claims}
-
-
-def identifier_survival(source: str, record_text: str) -> float:
-    """The part of the identifiers of `source` that the record still holds, 0..1."""
-    return survival(source, record_text)
 
 
 def check_record(

@@ -6,6 +6,7 @@ factor is applied to their sum, so that one usage report corrects the whole wind
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple, assert_never
@@ -21,6 +22,7 @@ from service.domain.events import (
     SkipReason,
     SummarizationCompleted,
     SummarizationFailed,
+    SummarizationReleased,
     SummarizationRequested,
     SummarizationSkipped,
     SummarizationStarted,
@@ -36,6 +38,7 @@ __all__ = [
     "Conversation",
     "EndedPass",
     "LastSummarization",
+    "covers",
     "evolve",
     "fold",
     "initial_state",
@@ -209,6 +212,7 @@ _RareEvent = (
     | UsageReported
     | SummarizationRequested
     | SummarizationStarted
+    | SummarizationReleased
     | SummarizationCompleted
     | SummarizationFailed
     | SummarizationSkipped
@@ -232,6 +236,8 @@ def _applied(state: Conversation, event: _RareEvent, at_us: int) -> Conversation
             return state._replace(pending=event.plan, pending_since_us=at_us, claims=0)
         case SummarizationStarted():
             return state._replace(claims=event.claim)
+        case SummarizationReleased():
+            return state._replace(claims=max(0, state.claims - 1))
         case SummarizationCompleted():
             return _completed(state, event, at_us)
         case SummarizationFailed():
@@ -263,7 +269,7 @@ def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -
     record, plan = event.record, state.pending
     assert plan is not None, "a completed pass was pending"
     assert plan.pass_id == event.pass_id, "the completed pass was the pending one"
-    left = tuple(m for m in state.window if not _covers(record.covered, m.number))
+    left = tuple(m for m in state.window if not covers(record.covered, m.number))
     state = state._replace(
         window=Sequence(left),
         chat_messages=sum(m.message.role is not Role.SYSTEM for m in left),
@@ -299,7 +305,10 @@ def _failed(state: Conversation, event: SummarizationFailed, at_us: int) -> Conv
         error_class=event.error_class,
         retryable=event.retryable,
     )
-    return _waiting(_ended(state, ended), event.wait_messages, event.wait_until_us)
+    state = _ended(state, ended)
+    if not event.wait_until_us:
+        return state
+    return _waiting(state, event.wait_messages, event.wait_until_us)
 
 
 def _skipped(state: Conversation, event: SummarizationSkipped, at_us: int) -> Conversation:
@@ -336,5 +345,11 @@ def _may_speak_again(state: Conversation) -> Conversation:
     return state._replace(irreducible_said_at=None, depth_limit_said=False)
 
 
-def _covers(ranges: tuple[MessageRange, ...], number: int) -> bool:
-    return any(r.first <= number <= r.last for r in ranges)
+def covers(ranges: tuple[MessageRange, ...], number: int) -> bool:
+    """Whether a message lies in ascending ranges; logarithmic, since system messages may cut a range into thousands."""
+    place = bisect_right(ranges, number, key=_first)
+    return place > 0 and number <= ranges[place - 1].last
+
+
+def _first(r: MessageRange) -> int:
+    return r.first

@@ -30,6 +30,7 @@ from service.domain.events import (
     SkipReason,
     SummarizationCompleted,
     SummarizationFailed,
+    SummarizationReleased,
     SummarizationSkipped,
     SummarizationStarted,
     Trigger,
@@ -50,6 +51,7 @@ __all__ = [
     "CountedMessage",
     "EndWait",
     "FailPass",
+    "ReleasePass",
     "RemakeFallback",
     "ReportUsage",
     "RequestPass",
@@ -124,6 +126,13 @@ class StartPass:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleasePass:
+    """Give the claim back, because the process stops: the pass stays pending for the next start."""
+
+    pass_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class CompletePass:
     """Commit the record of a pass, if it saves enough. `next_pass_id` is for a pass that this may trigger."""
 
@@ -163,6 +172,7 @@ Command = (
     | RequestPass
     | RemakeFallback
     | StartPass
+    | ReleasePass
     | CompletePass
     | FailPass
     | EndWait
@@ -189,7 +199,12 @@ def decide(state: Conversation, command: Command, policy: Policy) -> list[Event]
             return _remake_fallback(state, command, policy)
         case StartPass():
             _require_pending(state, command.pass_id)
+            if not policy.enabled:
+                return [_cancelled(command.pass_id, attempts=0)]
             return [SummarizationStarted(command.pass_id, state.claims + 1)]
+        case ReleasePass():
+            _require_pending(state, command.pass_id)
+            return [SummarizationReleased(command.pass_id)]
         case CompletePass():
             return _complete(state, command, policy)
         case FailPass():
@@ -219,7 +234,10 @@ def _change_settings(state: Conversation, command: ChangeSettings, policy: Polic
     _require_possible(command.settings)
     if command.settings == state.settings:
         return []
-    return _with_trigger(state, [SettingsChanged(command.settings)], policy, command.pass_id, command.now_us)
+    events: list[Event] = [SettingsChanged(command.settings)]
+    if state.pending and not policy.enabled:
+        events.append(_cancelled(state.pending.pass_id, attempts=0))
+    return _with_trigger(state, events, policy, command.pass_id, command.now_us)
 
 
 def _report_usage(state: Conversation, command: ReportUsage, policy: Policy) -> list[Event]:
@@ -275,6 +293,8 @@ def _complete(state: Conversation, command: CompletePass, policy: Policy) -> lis
     assert (record.covered, record.depth, record.parent_id) == (plan.covered, plan.depth, plan.parent_id), (
         "a record is made as its pass was planned"
     )
+    if not policy.enabled:
+        return [_cancelled(command.pass_id, attempts=record.attempts)]
     completed = SummarizationCompleted(command.pass_id, record, command.source, command.fallback)
     after = evolve(state, completed, command.now_us)
     if not _saves_enough(state, after, plan):
@@ -324,6 +344,13 @@ def _fail(state: Conversation, command: FailPass, policy: Policy) -> list[Event]
             output_hash=command.output_hash,
         )
     ]
+
+
+def _cancelled(pass_id: str, *, attempts: int) -> SummarizationFailed:
+    """The end of a pass that nobody wants any more. It is no failure: nothing waits because of it."""
+    return SummarizationFailed(
+        pass_id, ErrorClass.CANCELLED, attempts=attempts, retryable=True, wait_messages=0, wait_until_us=0
+    )
 
 
 def _with_trigger(state: Conversation, events: list[Event], policy: Policy, pass_id: str, now_us: int) -> list[Event]:

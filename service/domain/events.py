@@ -25,6 +25,7 @@ __all__ = [
     "SkipReason",
     "SummarizationCompleted",
     "SummarizationFailed",
+    "SummarizationReleased",
     "SummarizationRequested",
     "SummarizationSkipped",
     "SummarizationStarted",
@@ -99,9 +100,9 @@ class Settings:
 class PassPlan:
     """What a pass does, fixed when it is requested.
 
-    `covered` leaves the window; `source` is read (more than `covered` on a rebase). `base_id` is the record that the
-    new one continues, empty for a first record and a full rebase. `replaces_id` is the record whose place a remake
-    takes.
+    `covered` leaves the window; `source` is read (on a partial rebase only what came since the base). `base_id` is the
+    record that the new one continues, empty for a first record and a full rebase. `replaces_id` is the record whose
+    place a remake takes.
     """
 
     pass_id: str
@@ -174,6 +175,13 @@ class SummarizationStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class SummarizationReleased:
+    """A claim was given back in good order, because the process stops: it does not count as one that ended badly."""
+
+    pass_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class SummarizationCompleted:
     """The record is in force; the messages that it covers leave the window.
 
@@ -188,7 +196,10 @@ class SummarizationCompleted:
 
 @dataclass(frozen=True, slots=True)
 class SummarizationFailed:
-    """The messages are as they were; the next pass waits for messages or time, whichever comes first."""
+    """The messages are as they were; the next pass waits for messages or time, whichever comes first.
+
+    A `wait_until_us` of 0 is no wait: nobody wanted the pass any more, and that is no failure in a row.
+    """
 
     pass_id: str
     error_class: ErrorClass
@@ -218,6 +229,7 @@ Event = (
     | UsageReported
     | SummarizationRequested
     | SummarizationStarted
+    | SummarizationReleased
     | SummarizationCompleted
     | SummarizationFailed
     | SummarizationSkipped

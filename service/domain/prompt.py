@@ -201,4 +201,4 @@ def _filled(text: str, values: dict[str, str]) -> str:
 
 
 def _attribute(text: str) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace("\n", " ")
+    return strip_marks(text).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace("\n", " ")

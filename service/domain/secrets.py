@@ -11,7 +11,7 @@ import re
 from itertools import pairwise
 from typing import Final
 
-__all__ = ["MASK", "contains_secret", "is_secret", "mask_secrets"]
+__all__ = ["MASK", "contains_secret", "mask_secrets"]
 
 MASK: Final = "[secret]"
 
@@ -54,11 +54,6 @@ _LONG_RUN_RE: Final = re.compile(r"(?<![\w+/=.-])[\w+/-]{40,500}={0,2}(?![\w+/=.
 
 _BLOCK_BEGIN_RE: Final = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _BLOCK_END: Final = "-----END "
-
-
-def is_secret(token: str) -> bool:
-    """Whether `token`, taken alone, has the form of a credential."""
-    return _ISSUED_RE.match(token) is not None or _is_random_run(token)
 
 
 def contains_secret(text: str) -> bool:

@@ -2,6 +2,10 @@
 
 Versions of one sequence share their storage: appending to the newest version extends the shared list, appending to an
 older one copies it first, so that no version ever changes. A fold over n events thus costs n, not n squared.
+
+Safe in any thread without a lock: the list only grows, so that a place in it is written once and for ever. Whoever
+finds the very item that it appends in the place after its last one may share the list; whoever finds another item
+there, because another version or thread was faster, copies.
 """
 
 from __future__ import annotations
@@ -26,10 +30,14 @@ class Sequence(Generic[T]):
 
     def append(self, item: T) -> Sequence[T]:
         """A sequence with one more item; this one stays as it is."""
+        shared, place = self._shared, self._length
+        if len(shared) == place:
+            shared.append(item)
+        if shared[place] is not item:
+            shared = [*shared[:place], item]
         grown: Sequence[T] = Sequence.__new__(Sequence)
-        grown._shared = self._shared if len(self._shared) == self._length else self._shared[: self._length]
-        grown._shared.append(item)
-        grown._length = self._length + 1
+        grown._shared = shared
+        grown._length = place + 1
         return grown
 
     def __len__(self) -> int:

@@ -37,9 +37,8 @@ class ToolPairs:
 
 @dataclass(frozen=True, slots=True)
 class WindowSplit:
-    """A window in two: what stays verbatim and what a pass would compress. `dropped_tokens` is as it was counted."""
+    """What of a window a pass would compress; the rest of it stays verbatim."""
 
-    kept: tuple[MessageAppended, ...]
     dropped: tuple[MessageAppended, ...]
 
     @property
@@ -109,10 +108,7 @@ def split(state: Conversation, policy: Policy, *, tail_messages: int) -> WindowS
     for unit in units:
         if any(m.number in must_stay for m in unit):
             kept.update(m.number for m in unit)
-    return WindowSplit(
-        kept=tuple(m for m in state.window if m.number in kept),
-        dropped=tuple(m for m in state.window if m.number not in kept),
-    )
+    return WindowSplit(tuple(m for m in state.window if m.number not in kept))
 
 
 def _tail(units: list[list[MessageAppended]], state: Conversation, policy: Policy, tail_messages: int) -> set[int]:

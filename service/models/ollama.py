@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from service.models.call import ModelCall, OnCall
+from service.models.breaker import CircuitBreaker
 from service.models.deadline import Deadline, DeadlineOver
 from service.models.model import (
     Completion,
@@ -69,7 +69,7 @@ class _Facts:
 
 
 class OllamaModel:
-    """`SummaryModel` over `hosts`. `clock` counts seconds; `on_call` gets a fact for every request to a host."""
+    """`SummaryModel` over `hosts`. `clock` counts seconds. The hosts are closed by who opened them."""
 
     def __init__(
         self,
@@ -78,16 +78,15 @@ class OllamaModel:
         settings: OllamaSettings,
         *,
         clock: Callable[[], float],
-        on_call: OnCall = lambda _call: None,
+        descriptions: DescriptionCache,
     ) -> None:
         assert hosts, "a model needs a host"
         self._model = model
         self._hosts = tuple(hosts)
         self._settings = settings
         self._clock = clock
-        self._on_call = on_call
         self._facts: dict[str, _Facts] = {}
-        self._descriptions = DescriptionCache(settings.cache_dir)
+        self._descriptions = descriptions
         self._loads: dict[str, asyncio.Task[None]] = {}
 
     @property
@@ -126,13 +125,11 @@ class OllamaModel:
         raise _foremost(failures)
 
     async def close(self) -> None:
-        """Stop loading and close the hosts, for all models that share them."""
+        """Stop loading; the hosts are shared and stay open."""
         loads = list(self._loads.values())
         for load in loads:
             load.cancel()
         await asyncio.gather(*loads, return_exceptions=True)
-        for host in self._hosts:
-            await host.close()
 
     async def _by_preference(self, deadline: Deadline) -> list[tuple[OllamaHost, Residence]]:
         """Hosts with the model in memory first, then those with the fewest calls, then in the order given."""
@@ -161,7 +158,7 @@ class OllamaModel:
         async with host.place(deadline):
             host.check_circuit()
             started = self._clock()
-            with self._observed(host, answer):
+            with _told(host.breaker):
                 facts = await self._facts_of(host, deadline)
                 await self._have_loaded(host, residence, facts.num_ctx, deadline)
                 body = chat_body(request, model=self._model, num_ctx=facts.num_ctx, think=facts.think)
@@ -179,57 +176,20 @@ class OllamaModel:
                 duration_s=self._clock() - started,
             )
 
-    @contextmanager
-    def _observed(self, host: OllamaHost, answer: Answer) -> Iterator[None]:
-        """Tell the breaker and `on_call` how the body ends; an end without outcome leaves the breaker as it is."""
-        started = self._clock()
-        error_class = "INTERNAL"
-        settle = host.breaker.abandoned
-        host.breaker.began()
-        try:
-            yield
-            error_class, settle = "", host.breaker.succeeded
-        except asyncio.CancelledError:
-            error_class = "CANCELLED"
-            raise
-        except DeadlineOver as error:
-            error_class = error.error_class
-            raise
-        except (ModelUnavailable, HostRefused) as error:
-            error_class, settle = error.error_class, host.breaker.failed
-            raise
-        except ModelError as error:
-            error_class, settle = error.error_class, host.breaker.succeeded
-            raise
-        finally:
-            settle()
-            self._on_call(
-                ModelCall(
-                    provider=PROVIDER,
-                    model=self._model,
-                    host=host.label,
-                    input_tokens=answer.input_tokens or 0,
-                    output_tokens=answer.output_tokens,
-                    duration_s=self._clock() - started,
-                    finish_reason="" if error_class else answer.finish_reason,
-                    error_class=error_class,
-                )
-            )
-
     async def _facts_of(self, host: OllamaHost, deadline: Deadline) -> _Facts:
         known = self._facts.get(host.label)
         if known is not None and self._clock() - known.read_at < FACTS_AGE_MAX_S:
             return known
         version = parse_version(await _optional(host, "/api/version", deadline))
         digest = digest_of(await _optional(host, "/api/tags", deadline), self._model)
-        description = self._descriptions.get(digest)
+        description = await asyncio.to_thread(self._descriptions.get, digest)
         if description is None:
             body = json.dumps({"model": self._model}).encode()
             show = await host.post(
                 "/api/show", body, model=self._model, seconds=self._settings.probe_s, deadline=deadline
             )
             description = read_description(show, digest)
-            self._descriptions.put(description)
+            await asyncio.to_thread(self._descriptions.put, description)
         num_ctx = min(self._settings.num_ctx, description.context_length or self._settings.num_ctx)
         facts = _Facts(version, description, num_ctx, self._clock())
         self._facts[host.label] = facts
@@ -255,6 +215,26 @@ class OllamaModel:
         body = load_body(model=self._model, num_ctx=num_ctx)
         await host.post("/api/chat", body, model=self._model, seconds=math.inf, deadline=patience)
         host.breaker.succeeded()
+
+
+@contextmanager
+def _told(breaker: CircuitBreaker) -> Iterator[None]:
+    """Tell the breaker how the body ends; an end without outcome, such as a cancellation, leaves it as it is."""
+    settle = breaker.abandoned
+    breaker.began()
+    try:
+        yield
+        settle = breaker.succeeded
+    except DeadlineOver:
+        raise
+    except (ModelUnavailable, HostRefused):
+        settle = breaker.failed
+        raise
+    except ModelError:
+        settle = breaker.succeeded
+        raise
+    finally:
+        settle()
 
 
 def _check_prompt(answer: Answer, request: CompletionRequest, facts: _Facts) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from service.models.deadline import Deadline
 from service.models.ollama import OllamaModel
+from service.models.ollama_description import DescriptionCache
 from service.models.ollama_host import OllamaHost
 from service.models.ollama_settings import OllamaSettings
 from service.models.ollama_wire import Answer
@@ -39,7 +40,7 @@ class OllamaChat:
         self.model = model
         self._host = host
         self._clock = clock
-        self._described = OllamaModel(model, [host], settings, clock=clock)
+        self._described = OllamaModel(model, [host], settings, clock=clock, descriptions=DescriptionCache(None))
         self.num_ctx = settings.num_ctx
         self._think: bool | None = None
 
@@ -72,6 +73,7 @@ class OllamaChat:
     async def close(self) -> None:
         """Close the host's connections."""
         await self._described.close()
+        await self._host.close()
 
     def _body(self, messages: Sequence[Mapping[str, Any]]) -> bytes:
         body: dict[str, Any] = {

@@ -7,7 +7,9 @@ means "not said", never an error.
 from __future__ import annotations
 
 import json
+import os
 import re
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 from service.models.model import ModelDescription
 
 __all__ = [
+    "DESCRIPTIONS_MAX",
     "DescriptionCache",
     "Residence",
     "canonical_name",
@@ -25,6 +28,8 @@ __all__ = [
 ]
 
 Version = tuple[int, int, int]
+
+DESCRIPTIONS_MAX = 64
 
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{12,64})")
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?")
@@ -87,7 +92,11 @@ def parse_version(answer: dict[str, Any]) -> Version | None:
 
 
 class DescriptionCache:
-    """Descriptions by digest, in memory and, with a directory, on disk. A digest never changes its meaning."""
+    """Descriptions by digest, in memory and, with a directory, on disk. A digest never changes its meaning.
+
+    Memory holds the `DESCRIPTIONS_MAX` that were used last; files are private to their owner. Thread-safe: what races
+    with another call writes the same.
+    """
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
@@ -95,34 +104,55 @@ class DescriptionCache:
 
     def get(self, digest: str) -> ModelDescription | None:
         """The description of a digest, None when it is not known."""
-        if digest and digest not in self._known and self._directory is not None:
-            try:
-                saved = json.loads((self._directory / f"{digest}.json").read_text(encoding="utf-8"))
-                self._known[digest] = ModelDescription(
-                    saved["context_length"], frozenset(saved["capabilities"]), digest
-                )
-            except (OSError, ValueError, KeyError, TypeError):
-                # A cache that cannot be read is an empty cache: the host is asked again.
-                return None
-        return self._known.get(digest)
+        if not digest:
+            return None
+        found = self._known.pop(digest, None) or self._saved(digest)
+        if found is not None:
+            self._remember(found)
+        return found
 
     def put(self, description: ModelDescription) -> None:
         """Keep a description; a disk that cannot be written costs one request after the next start."""
         if not description.digest:
             return
-        self._known[description.digest] = description
+        self._remember(description)
         if self._directory is None:
             return
         text = json.dumps(
             {"context_length": description.context_length, "capabilities": sorted(description.capabilities)}
         )
-        path = self._directory / f"{description.digest}.json"
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            path.with_suffix(".new").write_text(text, encoding="utf-8")
-            path.with_suffix(".new").replace(path)
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _write_private(self._directory / f"{description.digest}.json", text.encode())
         except OSError:
             return
+
+    def _remember(self, description: ModelDescription) -> None:
+        self._known[description.digest] = description
+        for oldest in list(self._known)[:-DESCRIPTIONS_MAX]:
+            self._known.pop(oldest, None)
+
+    def _saved(self, digest: str) -> ModelDescription | None:
+        if self._directory is None:
+            return None
+        try:
+            saved = json.loads((self._directory / f"{digest}.json").read_bytes())
+            return ModelDescription(saved["context_length"], frozenset(saved["capabilities"]), digest)
+        except (OSError, ValueError, KeyError, TypeError):
+            # A cache that cannot be read is an empty cache: the host is asked again.
+            return None
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """The file appears whole or not at all, readable by its owner alone."""
+    descriptor, new = tempfile.mkstemp(dir=path.parent, suffix=".new")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.replace(new, path)
+    except BaseException:
+        Path(new).unlink(missing_ok=True)
+        raise
 
 
 def _entries(answer: dict[str, Any], model: str) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from service.models.breaker import BreakerPolicy
 
@@ -16,8 +15,8 @@ class OllamaSettings:
 
     `first_byte_s` covers the server's queue and prompt processing, and separately the wait for a model that loads;
     the load itself may go on for `load_s`. `num_ctx` is the window that every call asks for, capped by the model's
-    own: one constant, because a change makes the server load the model anew. `cache_dir` keeps model descriptions
-    across restarts. `bearer_token` goes out as Authorization header.
+    own: one constant, because a change makes the server load the model anew. `bearer_token` goes out as Authorization
+    header.
     """
 
     connect_s: float = 5.0
@@ -30,4 +29,3 @@ class OllamaSettings:
     num_ctx: int = 16_384
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
     bearer_token: str = field(default="", repr=False)
-    cache_dir: Path | None = None

@@ -30,7 +30,6 @@ class RetryDetails:
 
     model: str
     attempt: int
-    delay_s: float
     error_class: str
 
 
@@ -67,6 +66,6 @@ async def complete_with_retry(
             asks_too_much = (error.retry_after_s or 0.0) > policy.retry_after_max_s
             if asks_too_much or delay_s >= until - clock():
                 raise
-            on_retry(RetryDetails(model.name, attempt, delay_s, error.error_class))
+            on_retry(RetryDetails(model.name, attempt, error.error_class))
         await sleep(delay_s)
     return await model.complete(request, deadline_s=until - clock(), on_progress=on_progress)

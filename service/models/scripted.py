@@ -78,7 +78,7 @@ class ScriptError(ValueError):
 
 
 class ScriptedModel:
-    """`SummaryModel` that answers call n with step n. `requests` keeps what was asked."""
+    """`SummaryModel` that answers call n with step n. `asked` counts the calls."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class ScriptedModel:
         self._clock = clock
         self._script = script
         self._context_length = context_length
-        self.requests: list[CompletionRequest] = []
+        self.asked = 0
 
     @property
     def name(self) -> str:
@@ -103,8 +103,8 @@ class ScriptedModel:
     async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
         """Follow the next step."""
         started = self._clock()
-        step = self._steps[min(len(self.requests), len(self._steps) - 1)]
-        self.requests.append(request)
+        step = self._steps[min(self.asked, len(self._steps) - 1)]
+        self.asked += 1
         async with Deadline(deadline_s, clock=self._clock).rest(self.name):
             # A step must be cancellable like a call on a network.
             await asyncio.sleep(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
@@ -108,11 +109,10 @@ class Asker:
                 reasons = ("the answer was cut off: write a shorter summary and fewer list items",)
                 continue
             try:
-                draft = parsed(output)
+                result = await asyncio.to_thread(_vetted, output, source)
             except InvalidDraft as error:
                 reasons = error.reasons
                 continue
-            result = vetted(draft, source)
             if not result.problems:
                 return Answer(result, completion.model)
             reasons = result.problems
@@ -121,12 +121,13 @@ class Asker:
     async def _complete(
         self, prompt: Prompt, user: str, material: Material, summary_tokens_max: int, repair: int
     ) -> Completion:
+        prompt_tokens = await asyncio.to_thread(self._count, prompt.system, user)
         request = CompletionRequest(
             system=prompt.system,
             user=user,
             schema=SCHEMA,
             material=material,
-            prompt_tokens=self._counter.count(prompt.system) + self._counter.count(user),
+            prompt_tokens=prompt_tokens,
             output_tokens_max=2 * summary_tokens_max + OUTPUT_SLACK_TOKENS,
             summary_tokens_max=summary_tokens_max,
             temperature=self._settings.temperature,
@@ -154,9 +155,16 @@ class Asker:
         self._observer.answered(completion)
         return completion
 
+    def _count(self, *texts: str) -> int:
+        return sum(self._counter.count(text) for text in texts)
+
     def _retried(self, _details: RetryDetails) -> None:
         self._started()
 
     def _started(self) -> None:
         self.attempts += 1
         self._observer.attempt(self.attempts, self._model.name)
+
+
+def _vetted(output: str, source: Source) -> Vetted:
+    return vetted(parsed(output), source)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 
 from eventlog.event import StreamId
 
@@ -11,16 +10,16 @@ __all__ = ["Backlog"]
 
 
 class Backlog:
-    """Pending passes by conversation, oldest first. Lives on one event loop."""
+    """Pending passes by conversation. Lives on one event loop."""
 
     def __init__(self) -> None:
-        self._since_us: OrderedDict[StreamId, int] = OrderedDict()
+        self._since_us: dict[StreamId, int] = {}
         self._changed = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, key: StreamId, since_us: int) -> None:
-        """The conversation has a pass pending."""
-        self._since_us.setdefault(key, since_us)
+        """The conversation has a pass pending since then, or since the earlier time that was told before."""
+        self._since_us[key] = min(since_us, self._since_us.get(key, since_us))
 
     def remove(self, key: StreamId) -> None:
         """The conversation has none any more."""
@@ -43,11 +42,6 @@ class Backlog:
     def oldest_us(self) -> int:
         """Since when the oldest pass is pending; 0 when there is none."""
         return min(self._since_us.values(), default=0)
-
-    async def gone(self, key: StreamId) -> None:
-        """Wait until the conversation has no pending pass."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: key not in self._since_us)
 
     async def idle(self, namespace: str) -> None:
         """Wait until the namespace has no pending pass."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -24,6 +25,9 @@ from service.domain.record import (
 __all__ = ["SCHEMA", "Draft", "InvalidDraft", "parsed"]
 
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
+
+REASONS_MAX = 8
+"""More reasons do not help a model to mend its answer."""
 
 Text = Annotated[str, Field(max_length=STRING_CHARS_MAX)]
 
@@ -83,22 +87,42 @@ class Draft(_Strict):
 def parsed(text: str) -> Draft:
     """The draft in `text`: JSON, or JSON in one fence. Raises InvalidDraft; nothing is guessed or mended."""
     fenced = _FENCED.match(text)
+    answer = fenced.group(1) if fenced else text
     try:
-        return Draft.model_validate_json(fenced.group(1) if fenced else text)
+        draft = Draft.model_validate_json(answer)
+        json.loads(answer, object_pairs_hook=_without_repeats)
     except ValidationError as error:
-        raise InvalidDraft(tuple(_reason(dict(e)) for e in error.errors()[:8])) from None
+        reasons = dict.fromkeys(_reason(dict(e)) for e in error.errors(include_url=False, include_input=False))
+        raise InvalidDraft(tuple(reasons)[:REASONS_MAX]) from None
+    return draft
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> None:
+    """A parser may take either value of a repeated key, so neither is taken."""
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise InvalidDraft(("the answer: a key occurs twice",))
 
 
 def _reason(error: Mapping[str, Any]) -> str:
     """Where and which rule; pydantic's own words may quote the input, so they are not used."""
-    place = ".".join("[]" if isinstance(part, int) else str(part) for part in error["loc"]) or "the answer"
+    place = ".".join(_place(part) for part in error["loc"]) or "the answer"
     rule = str(error["type"]).replace("_", " ")
     limit = error.get("ctx", {}).get("max_length")
     return f"{place}: {rule}" + (f" (at most {limit})" if limit else "")
 
 
+def _place(part: object) -> str:
+    """A field of ours by its name, anything else by what it is: a name that a model made up is text of its answer."""
+    if isinstance(part, int):
+        return "[]"
+    return str(part) if part in _FIELDS else "an unknown field"
+
+
 def _tidy(items: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(stripped for item in items if (stripped := item.strip())))
+
+
+_FIELDS = frozenset(Draft.model_fields) | frozenset(DraftItem.model_fields)
 
 
 def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:

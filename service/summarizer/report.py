@@ -20,7 +20,7 @@ from observability.facts import (
     SkipReason,
 )
 from observability.metrics import Metrics
-from observability.tracing import Span, Tracing
+from observability.tracing import Span, Tracing, sampled_trace_id
 from service.domain.conversation import Conversation
 from service.domain.events import PassPlan
 from service.domain.secrets import mask_secrets
@@ -197,7 +197,7 @@ class PassReport:
         self._show(failure)
 
     def cancelled(self, span: Span) -> None:
-        """The sidecar stops, or the pass was superseded; in the log it is as it was."""
+        """The sidecar stops, the log is busy, or nobody wants the pass any more: there is no record, and no failure."""
         self._ended(span, PassOutcome.CANCELLED, error_class=ErrorClass.CANCELLED)
         _log.info("pass.cancelled", **self._names())
 
@@ -221,7 +221,7 @@ class PassReport:
             error_class=error_class,
             skip_reason=skip_reason,
             record=record,
-            trace_id=span.traceparent[3:35],
+            trace_id=sampled_trace_id(span.traceparent),
         )
         span.note(fact)
         self._telemetry.metrics.pass_ended(fact)

@@ -1,11 +1,14 @@
 """One pass: from the fixed range to a record. Compute only: nothing is written before the record is there.
 
+Whatever takes longer with a longer source is computed in a thread, so that appends do not wait for it.
+
 A source that one call can take is one call. A longer one is cut at message, then paragraph boundaries; its parts are
 summarized and the results merged, level by level. No message is left out for its length.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -29,7 +32,7 @@ from service.domain.record import Provenance, RecordQuality, SummaryRecord
 from service.domain.render import summary_text
 from service.domain.tokens import MESSAGE_OVERHEAD_TOKENS, TokenCounter, TokenSource
 from service.models.model import Material, SummaryModel
-from service.summarizer.ask import Answer, Asker, AskerSettings, Observer, PassFailed
+from service.summarizer.ask import OUTPUT_SLACK_TOKENS, Answer, Asker, AskerSettings, Observer, PassFailed
 from service.summarizer.vetting import Source
 
 __all__ = ["PassInput", "PassObserver", "PassResult", "PassSettings", "SummaryPass"]
@@ -117,20 +120,29 @@ class SummaryPass:
         except PassFailed as failure:
             failure.attempts = asker.attempts
             raise
-        record = _record(work, answer, record_id=record_id, merged=merged)
-        counted = self._counter.count(summary_text(record)) + MESSAGE_OVERHEAD_TOKENS
-        reduction = 1 - counted / max(1, work.plan.replaced_tokens)
+        record = await asyncio.to_thread(self._judged, work, answer, source, record_id=record_id, merged=merged)
         record = replace(
             record,
             create_time_us=self._now_us(),
+            attempts=asker.attempts,
+            latency_ms=round((self._clock_s() - started) * 1_000),
+        )
+        return PassResult(record, self._counter.source)
+
+    def _judged(
+        self, work: PassInput, answer: Answer, source: Source, *, record_id: str, merged: bool
+    ) -> SummaryRecord:
+        """The record of an answer, counted and with the figures of its checks."""
+        record = _record(work, answer, record_id=record_id, merged=merged)
+        counted = self._counter.count(summary_text(record)) + MESSAGE_OVERHEAD_TOKENS
+        reduction = 1 - counted / max(1, work.plan.replaced_tokens)
+        return replace(
+            record,
             tokens_after=counted,
             prompt_name=self._settings.template.name,
             prompt_version=self._settings.template.version,
-            attempts=asker.attempts,
-            latency_ms=round((self._clock_s() - started) * 1_000),
             quality=answer.vetted.quality(source, reduction=reduction),
         )
-        return PassResult(record, self._counter.source)
 
     def _asker(self, work: PassInput) -> Asker:
         return Asker(
@@ -147,31 +159,28 @@ class SummaryPass:
 
     async def _answer(self, work: PassInput, asker: Asker) -> tuple[Answer, Source, bool]:
         """The last answer, the source that the record is judged by, and whether parts were merged."""
-        entries = self._entries(work)
-        limit = self._chunk_tokens(work)
-        parts = self._parts(entries, limit)
+        parts, limit = await asyncio.to_thread(self._divided, work)
         total = calls_needed(len(parts) * limit, chunk_tokens=limit)
         if total > CALLS_MAX:
             raise PassFailed(ErrorClass.INVALID, retryable=False, reasons=(f"{total} calls would be needed",))
         self._observer.calls(0, total)
         template = self._settings.template
         if len(parts) == 1:
-            prompt = self._prompt(template, work, parts[0].entries, work.previous)
+            prompt, source = await asyncio.to_thread(self._question, template, work, parts[0], work.previous)
             material = Material(messages=parts[0].messages, previous=work.previous)
-            source = _source(parts[0].messages, (), work.previous, prompt)
             answer = await asker.ask(prompt, material, source, summary_tokens_max=work.plan.summary_tokens_max)
             self._observer.calls(1, 1)
             return answer, source, False
         answers = []
         for part in parts:
-            prompt = self._prompt(template, work, part.entries, None)
-            source = _source(part.messages, (), None, prompt)
+            prompt, source = await asyncio.to_thread(self._question, template, work, part, None)
             material = Material(messages=part.messages)
             answers.append(await asker.ask(prompt, material, source, summary_tokens_max=work.plan.summary_tokens_max))
             self._observer.calls(len(answers), total)
         answer = await self._merged(work, asker, answers, done=len(answers), total=total)
-        everything = tuple(m for part in parts for m in part.messages)
-        return answer, _source(everything, (), work.previous, self._prompt(template, work, (), None)), True
+        everything = _Part((), tuple(m for part in parts for m in part.messages))
+        _, source = await asyncio.to_thread(self._question, template, work, everything, work.previous)
+        return answer, source, True
 
     async def _merged(
         self, work: PassInput, asker: Asker, answers: Sequence[Answer], *, done: int, total: int
@@ -194,12 +203,29 @@ class SummaryPass:
     ) -> Answer:
         if len(group) == 1 and previous is None:
             return group[0]
+        prompt, source, material = await asyncio.to_thread(self._merge_question, work, group, previous)
+        return await asker.ask(prompt, material, source, summary_tokens_max=work.plan.summary_tokens_max)
+
+    def _question(
+        self, template: PromptTemplate, work: PassInput, part: _Part, previous: SummaryRecord | None
+    ) -> tuple[Prompt, Source]:
+        """What is asked about a part, and what the answer is judged by."""
+        prompt = self._prompt(template, work, part.entries, previous)
+        return prompt, _source(part.messages, (), previous, prompt)
+
+    def _merge_question(
+        self, work: PassInput, group: Sequence[Answer], previous: SummaryRecord | None
+    ) -> tuple[Prompt, Source, Material]:
         texts = tuple(summary_text(_record(work, a, record_id="part", merged=True)) for a in group)
         entries = tuple(f"<partial_summary>\n{escaped(_inner(text))}\n</partial_summary>" for text in texts)
         prompt = self._prompt(MERGE_TEMPLATE, work, entries, previous)
-        source = _source((), texts, previous, prompt)
         material = Material(previous=previous, merge=tuple(_inner(text) for text in texts))
-        return await asker.ask(prompt, material, source, summary_tokens_max=work.plan.summary_tokens_max)
+        return prompt, _source((), texts, previous, prompt), material
+
+    def _divided(self, work: PassInput) -> tuple[list[_Part], int]:
+        """The parts of the source, and how many tokens of transcript one may have."""
+        limit = self._chunk_tokens(work)
+        return self._parts(self._entries(work), limit), limit
 
     def _entries(self, work: PassInput) -> list[tuple[str, Message]]:
         policy = work.plan.policy
@@ -222,7 +248,7 @@ class SummaryPass:
         """Tokens of transcript that one call takes, by the policy and by what the model can hold."""
         frame = self._prompt(self._settings.template, work, (), work.previous)
         fixed = self._counter.count(frame.system) + self._counter.count(frame.user)
-        answer = 2 * work.plan.summary_tokens_max + 256
+        answer = 2 * work.plan.summary_tokens_max + OUTPUT_SLACK_TOKENS
         room = int((self._settings.input_tokens_max - fixed - answer) * 0.9)
         if room < CHUNK_TOKENS_MIN:
             raise PassFailed(ErrorClass.TRUNCATED, retryable=False, reasons=("the model is too small for the prompt",))

@@ -6,9 +6,10 @@ import threading
 
 import pytest
 
-from eventlog.chain import Verified, verify_stream
+from eventlog.chain import LogIdentity, Verified, verify_stream
+from eventlog.errors import WrongExpectedVersion
 from eventlog.event import NewEvent, StreamId
-from eventlog.log import SCAN_EVENTS_MAX, EventFilter, Page
+from eventlog.log import PAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, SCAN_EVENTS_MAX, EventFilter, Page, exactly
 from tests.support.event_logs import BACKENDS, OTHER, A, B, Trial, append, event, event_id, trial
 
 
@@ -240,3 +241,65 @@ def test_equal_contents_have_different_hashes_in_two_logs(at: Trial, tmp_path):
         second.append(event(1))
 
         assert at.log.read_sealed(A)[0].content_hash != second.log.read_sealed(A)[0].content_hash
+
+
+@pytest.fixture
+def heavy(at: Trial) -> Trial:
+    """Ten events of a megabyte; a page holds four of them."""
+    for number in range(1, 11):
+        at.append(event(number, bytes(PAYLOAD_BYTES_MAX)))
+    return at
+
+
+def test_no_page_is_larger_than_its_bytes_allow(heavy: Trial):
+    """Whatever the limit: memory is bounded, in both directions and of every kind of read."""
+    fitting = PAGE_BYTES_MAX // PAYLOAD_BYTES_MAX
+
+    assert _positions(heavy.log.read_all()) == list(range(1, fitting + 1))
+    assert _positions(heavy.log.read_all(namespace="default", after=2)) == list(range(3, fitting + 3))
+    assert _positions(heavy.log.read_all(backward=True)) == list(range(10, 10 - fitting, -1))
+    assert _positions(heavy.log.read_stream(A)) == list(range(1, fitting + 1))
+    assert _positions(heavy.log.read_stream(A, backward=True)) == list(range(10, 10 - fitting, -1))
+    assert _positions(sealed.event for sealed in heavy.log.read_sealed(A, after=1)) == list(range(2, fitting + 2))
+
+
+def test_a_scan_that_its_bytes_cut_short_goes_on_where_it_ended(heavy: Trial):
+    """The cursor is behind the last event, not at the end of what was looked at."""
+    positions: list[int] = []
+    cursor = 0
+    while cursor < heavy.log.head():
+        page = heavy.log.scan(after=cursor, matching=EventFilter(namespace="default"))
+        positions += _positions(page.events)
+        cursor = page.cursor
+
+    assert positions == list(range(1, 11))
+    assert verify_stream(heavy.log, A).version == 10
+
+
+def test_a_listener_hears_nothing_of_what_wrote_nothing(at: Trial):
+    """Repetitions and refusals do not move the head."""
+    heard: list[int] = []
+    done = threading.Event()
+
+    def listen(head: int) -> None:
+        heard.append(head)
+        if head == 2:
+            done.set()
+
+    at.log.on_commit(listen)
+    at.append(event(1))
+    at.append(event(1))
+    with pytest.raises(WrongExpectedVersion):
+        at.append(event(2), expected=exactly(9))
+    at.append(event(2))
+
+    assert done.wait(10)
+    assert heard == [1, 2]
+
+
+def test_a_log_never_shows_its_secret():
+    """Identities are logged and printed in tracebacks like any other value."""
+    shown = repr(LogIdentity("the-id", b"the-secret"))
+
+    assert "the-id" in shown
+    assert "secret" not in shown

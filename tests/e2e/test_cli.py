@@ -123,6 +123,50 @@ def test_a_window_too_large_is_refused_or_clipped(cli, summarized):
     assert " clipped: " in clipped.out
 
 
+def test_a_window_that_clipping_does_not_save_is_not_told_to_clip(cli, summarized):
+    """The hint is about what was typed."""
+    ran = cli("context", summarized, "--max-tokens", "5", "--clip")
+
+    assert ran.code == 1
+    assert "WINDOW_TOO_LARGE" in ran.err
+    assert "--clip" not in ran.err
+    assert "allow more tokens" in ran.err
+
+
+def test_settings_that_a_conversation_does_not_take_are_named(cli):
+    """It keeps what its first append said; what is as it was is no news."""
+    cli("append", "keeps", "first", "--context-length", "2000", "--model", "ollama:a", "--label", "team=billing")
+
+    same = cli("append", "keeps", "second", "--context-length", "2000", "--label", "team=billing")
+    other = cli("append", "keeps", "third", "--context-length", "4000", "--model", "b", "--label", "team=x", "--json")
+
+    assert same.err == ""
+    assert other.err == (
+        "note: keeps exists already and keeps its own --model (ollama:a), --context-length (2000), --label team\n"
+    )
+    assert json.loads(other.out)["messages"][0]["number"] == 3
+
+
+@pytest.mark.parametrize("arguments", [("",), (" \n",), ("-",), ()])
+def test_nothing_is_not_appended(cli, arguments):
+    """An empty pipe is a mistake of whoever made it, and the conversation is not opened."""
+    ran = cli("append", "nothing", *arguments)
+
+    assert ran.code == 2
+    assert "nothing to append" in ran.err
+    assert cli("context", "nothing").code == 1
+
+
+def test_the_http_port_is_told_from_nobody(sidecar):
+    """The two ports are neighbours, and easily mixed up."""
+    ran = abridged("context", "c", "--address", sidecar.http_address)
+
+    assert ran.code == 1
+    assert f"{sidecar.http_address} is an HTTP port" in ran.err
+    assert "server.listen" in ran.err
+    assert "abridged serve" not in ran.err
+
+
 def test_records_are_shown_and_printed_as_json(cli, summarized):
     """For a person with what was saved, for a program with every field."""
     shown = cli("summaries", summarized)
@@ -190,10 +234,34 @@ def test_nobody_at_the_address_says_how_to_start_one():
 
 def test_text_of_a_conversation_does_not_steer_the_terminal(cli):
     """Escape sequences and direction marks come out as marks."""
-    cli("append", "escape", "red \x1b[31m alert \x07 \u202e backwards")
+    hostile = "red \x1b[31m alert \x07 \x9b2J \u202e backwards"
+    cli("append", "escape", hostile, "--name", "eve")
 
-    for command in (("context", "escape"), ("watch", "escape", "--no-follow")):
-        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", cli(*command).out)
+    for command in (
+        ("context", "escape"),
+        ("context", "escape", "--json"),
+        ("context", "escape", "--render", "openai"),
+        ("watch", "escape", "--no-follow"),
+        ("watch", "escape", "--no-follow", "--json"),
+        ("context", hostile),
+        ("summaries", hostile),
+        ("append", hostile, "text"),
+        ("append", "escape", "text", "--name", hostile),
+        ("append", "escape", "text", "--label", hostile),
+        ("context", "escape", "--set", hostile),
+        ("context", "escape", "--set", f"{hostile}=1"),
+    ):
+        ran = cli(*command)
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", ran.out + ran.err), command
+
+
+def test_the_text_of_json_is_escaped_and_not_lost(cli):
+    """What a program reads is what was appended."""
+    cli("append", "exact", "\x1b[31m\x9b2J\u202e")
+
+    (entry,) = json.loads(cli("context", "exact", "--json").out)["messages"]
+
+    assert entry["message"]["content"] == "\x1b[31m\x9b2J\u202e"
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,8 @@ def test_a_file_ends_under_its_trigger_and_says_so(play):
     assert ran.code == 0
     assert first.startswith("well: 40 messages (40 new), ratio 0.")
     assert first.endswith("under its trigger")
-    assert second.startswith("tiny: 1 messages (1 new), ratio 0.")
+    assert second.startswith("tiny: 1 message (1 new), ratio 0.")
+    assert second.endswith(", 0 passes, 0 records, under its trigger")
     assert total.startswith("total: 2 conversations, 41 messages, ")
     assert total.endswith("all well")
 
@@ -104,17 +105,78 @@ def test_refused_messages_are_told_with_their_place_and_left_out(play, tmp_path)
     told = [line.removeprefix(place) for line in ran.err.splitlines() if line.startswith(place)]
 
     assert ran.code == 1
-    assert [line.split(":")[1:3] for line in told] == [
-        ["1", " line"],
-        ["2", " line"],
-        ["3", " no-role"],
-        ["3", " no-text"],
-        ["3", " no-call"],
-        ["3", " calls"],
-        ["4", " line"],
+    assert [line[1:].split(": ")[:2] for line in told] == [
+        ["1", "is no JSON"],
+        ["2", "conversation_id is missing; left out"],
+        ["3", "no-role"],
+        ["3", "no-text"],
+        ["3", "no-call"],
+        ["3", "calls"],
+        ["4", told[-1].removeprefix(":4: ")],
     ]
+    assert "4: conversation_id" in told[-1]
     assert "broken: 2 messages (2 new)" in ran.out
-    assert "7 message(s) refused" in ran.err
+    assert "no such id!: nothing appended\n" in ran.out
+    assert "abridged: chats.jsonl: 3 lines refused, 4 messages refused\n" in ran.err
+
+
+def test_one_refusal_is_one(play):
+    """Numbers agree with their nouns, and a chat that is refused has no depth, no ratio and no success."""
+    robot = {"conversation_id": "robot", "messages": [{"role": "robot", "content": "?"}]}
+
+    ran = play(robot)
+    as_json = json.loads(play(robot, arguments=("--json",)).out)
+
+    assert ran.code == 1
+    assert ran.out == (
+        "robot: nothing appended\ntotal: 1 conversation, 0 messages, 0 passes, 0 records; 1 message refused\n"
+    )
+    assert ran.err.splitlines()[-2] == "abridged: chats.jsonl: 1 message refused"
+    assert not as_json["is_well"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"), [((), "holds no chat"), (("", " "), "holds no chat"), ((chat("mute"),), "without a message")]
+)
+def test_a_file_with_nothing_in_it_is_not_well(play, lines, says):
+    """Whoever made it expected otherwise."""
+    ran = play(*lines)
+
+    assert ran.code == 1
+    assert says in ran.err
+    assert "all well" not in ran.out
+
+
+def test_the_form_that_the_help_shows_can_be_played(play):
+    """The example is one of the tests."""
+    shown = abridged("append", "--help").out
+    example = shown[shown.index('{"conversation_id"') : shown.index("A message without")]
+
+    ran = play(json.dumps(json.loads(example)))
+
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("demo-1: 3 messages (3 new)")
+
+
+def test_a_file_played_with_other_settings_says_which_are_kept(play):
+    """A second run with a larger context is no larger context."""
+    play(chat("kept", "hello"))
+
+    ran = play(chat("kept", "hello"), arguments=("--context-length", "4096"))
+
+    assert ran.code == 0
+    assert ran.err == "note: kept exists already and keeps its own --context-length (1024)\n"
+
+
+def test_ids_and_texts_of_a_file_steer_no_terminal(play):
+    """A file is somebody's text too."""
+    hostile = "c\x1b[31m\x9b2J\u202e"
+    bad = {"conversation_id": "bad", "messages": [{"id": hostile, "role": "robot"}, {"id": hostile, "role": "user"}]}
+
+    for arguments in ((), ("--json",)):
+        ran = play(chat(hostile, "hello"), bad, arguments=arguments)
+        assert ran.code == 1
+        assert not set("\x1b\x9b\u202e") & set(ran.out + ran.err)
 
 
 def test_an_id_with_other_content_is_told_and_the_rest_goes_on(play):
@@ -146,7 +208,7 @@ def test_a_chat_that_ends_over_its_trigger_settles_and_fails_unsettled(play):
     assert open_end.code == 1
     assert "OVER its trigger (MIN_MESSAGES)" in open_end.out
     assert settled.code == 0
-    assert "1 records" in settled.out
+    assert "1 pass, 1 record, depth 0" in settled.out
 
 
 def test_a_terminal_sees_how_far_a_file_is(sidecar, tmp_path):
@@ -164,7 +226,7 @@ def test_a_prefix_keeps_runs_apart(play):
     """The same file as another conversation."""
     ran = play(chat("one", "hello"), arguments=("--prefix", "second-run-"))
 
-    assert ran.out.startswith("second-run-one: 1 messages (1 new)")
+    assert ran.out.startswith("second-run-one: 1 message (1 new)")
 
 
 def test_labels_and_settings_go_to_new_conversations(play, sidecar):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+import sqlite3
 
 import pytest
 
+from eventlog.sqlite_file import wal_reset_warning
 from tests.support.command import abridged, abridged_process, fake_ollama, served
 
 NOBODY = "127.0.0.1:9"
@@ -41,8 +44,52 @@ def test_an_address_that_is_taken_is_refused_with_advice(tmp_path):
         second = abridged_process("serve", *options, "--set", "server.http_listen=")
 
     assert second.code == 1
-    assert f"cannot listen at {sidecar.address}" in second.err
+    assert second.err.splitlines()[-2:] == [
+        f"abridged: cannot listen at {sidecar.address}: another process does",
+        "  set server.listen to another address, or stop who listens there",
+    ]
+    assert "add_port" not in second.err
     assert "Traceback" not in second.err
+
+
+@pytest.mark.parametrize(
+    ("assignment", "says", "hint"),
+    [
+        ("server.listen=unix:/nowhere/at/all.sock", "unix:/nowhere/at/all.sock: No such file", "server.listen"),
+        (f"server.listen=unix:/tmp/{'a' * 120}.sock", "the path is longer", "server.listen"),
+        ("server.listen=nobody.invalid:7420", "cannot listen at nobody.invalid:7420", "server.listen"),
+        ("server.listen=203.0.113.7:7420", "cannot listen at 203.0.113.7:7420: Cannot assign", "server.listen"),
+        ("server.http_listen=203.0.113.7:7421", "203.0.113.7", "server.http_listen"),
+    ],
+)
+def test_an_address_that_nobody_can_listen_at_is_refused_by_its_setting(tmp_path, assignment, says, hint):
+    """The hint names the setting that is to blame, and nothing of gRPC's own comes before it."""
+    tokens = json.dumps([{"token": "t"}])
+    given = (f"log.path={tmp_path / 'a.db'}", "server.http_listen=", "server.listen=127.0.0.1:0", assignment)
+
+    ran = abridged_process("serve", *(part for one in (*given, f"server.tokens={tokens}") for part in ("--set", one)))
+    complaint, advice = ran.err.splitlines()[-2:]
+
+    assert ran.code == 1
+    assert complaint.startswith("abridged: ")
+    assert says in complaint
+    assert hint in advice
+    assert "log.path" not in advice
+    assert not re.search(r"\.cc:\d+", ran.err)
+
+
+def test_a_start_has_nothing_to_warn_of(tmp_path):
+    """What is safe as it is used here is a notice: whoever is woken by warnings sleeps on."""
+    with served(tmp_path) as sidecar:
+        taken = sidecar.http_address
+        options = (f"log.path={tmp_path / 'b.db'}", "server.listen=127.0.0.1:0", "telemetry.log_format=json")
+        ran = abridged_process("serve", *(p for o in (*options, f"server.http_listen={taken}") for p in ("--set", o)))
+    lines = [json.loads(line) for line in ran.err.splitlines() if line.startswith("{")]
+    notices = [line for line in lines if line["event"] == "log.notice"]
+
+    assert ran.code == 1
+    assert {line["level"] for line in lines} <= {"info"}
+    assert len(notices) == (wal_reset_warning(sqlite3.sqlite_version_info) is not None)
 
 
 @pytest.mark.parametrize(
@@ -114,12 +161,55 @@ def test_the_doctor_says_how_to_mend_what_is_broken(tmp_path):
     assert "its folder cannot be written" in ran.out
 
 
-def test_the_doctor_says_that_ollama_is_not_there(tmp_path):
-    """Another remedy than for a missing model."""
-    ran = abridged("doctor", "--address", NOBODY, "--set", f"ollama.hosts={NOBODY}")
+def test_a_model_that_is_away_is_a_warning(tmp_path):
+    """Passes wait for it and nothing else does: exit code 0, with a remedy for each of the two ways of being away."""
+    asked = "summarizer.models=ollama:never-pulled:7b"
+    with fake_ollama() as url, served(tmp_path, asked) as sidecar:
+        options = ("--address", sidecar.address, "--set", f"log.path={sidecar.folder / 'served.db'}")
+        away = abridged("doctor", *options, "--set", f"ollama.hosts={NOBODY}")
+        missing = abridged("doctor", *options, "--set", f"ollama.hosts={url}")
 
-    assert "ollama serve" in ran.out
-    assert "ollama pull" not in ran.out
+    for ran in (away, missing):
+        assert ran.code == 0, ran.out
+        assert "FAIL" not in ran.out
+        assert "summarizer.models=extractive:default" in ran.out
+    assert "warn  Ollama" in away.out
+    assert "ollama serve" in away.out
+    assert "ollama pull" not in away.out
+    assert "warn  model never-pulled:7b" in missing.out
+    assert "ollama pull never-pulled:7b" in missing.out
+
+
+def test_the_doctor_asks_the_sidecar_of_its_settings(tmp_path):
+    """At server.listen with a token of server.tokens, not whoever else is at the usual address; the option wins."""
+    tokens = json.dumps([{"token": "w", "scopes": ["append"]}, {"token": "s3cret"}])
+    with served(tmp_path, f"server.tokens={tokens}") as sidecar:
+        port = sidecar.address.rpartition(":")[2]
+        config = tmp_path / "tok.toml"
+        config.write_text(
+            f'[server]\nlisten = ["0.0.0.0:{port}"]\nhttp_listen = ""\n'
+            'tokens = [{token = "w", scopes = ["append"]}, {token = "s3cret"}]\n'
+            f'[log]\npath = "{sidecar.folder / "served.db"}"\n[summarizer]\nmodels = ["extractive:default"]\n'
+        )
+        own = abridged("doctor", "--config", str(config))
+        live = abridged("doctor", "--live", "--config", str(config))
+        other = abridged("doctor", "--config", str(config), "--address", NOBODY)
+        bare = abridged("doctor", "--config", str(config), "--address", sidecar.address)
+
+    assert (own.code, live.code) == (0, 0), own.out
+    assert f"ok    sidecar 127.0.0.1:{port}" in own.out
+    assert (other.code, bare.code) == (1, 1)
+    assert f"{NOBODY}: nobody answers" in other.out
+    assert "UNAUTHENTICATED" in bare.out
+
+
+def test_the_doctor_knows_the_http_port_when_it_meets_it(tmp_path):
+    """The same words as every other command's."""
+    with served(tmp_path) as sidecar:
+        ran = abridged("doctor", "--address", sidecar.http_address)
+
+    assert ran.code == 1
+    assert f"FAIL  sidecar: {sidecar.http_address} is an HTTP port" in ran.out
 
 
 def test_the_doctor_warns_of_a_log_that_others_can_read(tmp_path):

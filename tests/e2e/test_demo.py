@@ -83,6 +83,13 @@ def test_it_prints_the_success_metrics(ran):
     assert re.search(r"success ratio 1\.00 of \d finished passes", ran.out)
 
 
+def test_it_invites_nobody_to_a_sidecar_that_is_gone(ran):
+    """Without a terminal it ends, and so there is nothing to talk to."""
+    assert "--address" not in ran.out
+    assert "curl" not in ran.out
+    assert ran.out.endswith("The sidecar ends here; on a terminal it stays to be tried.\n")
+
+
 def test_it_leaves_nothing_behind(ran, folder):
     """The log was temporary."""
     assert ran.code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import grpc
 import pytest
 from google.protobuf import descriptor_pool
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -175,3 +176,21 @@ async def test_every_method_of_the_contract_has_a_scope(tmp_path):
     pool = descriptor_pool.Default()
     methods = {f"{name}/{method.name}" for name in SERVICES for method in pool.FindServiceByName(name).methods}
     assert methods == set(METHOD_SCOPES)
+
+
+async def test_watchers_of_health_take_no_place_of_a_subscriber(tmp_path):
+    """They need no token, so they could lock out everybody who has one; and a subscriber is who reads events."""
+    async with sidecar(tmp_path, TOKENS | {"server.streams_max": 1}, metadata=bearer("beta-full")) as s:
+        probe = s.health.Watch(health_pb2.HealthCheckRequest())
+        await probe.read()
+        assert "abridged_subscribers 0.0" in await s.http("/metrics")
+
+        stream = s.event_log.SubscribeEvents(log.SubscribeEventsRequest(), metadata=s.metadata)
+        assert await stream.read()
+        assert "abridged_subscribers 1.0" in await s.http("/metrics")
+
+        one_more = s.health.Watch(health_pb2.HealthCheckRequest())
+        with pytest.raises(grpc.aio.AioRpcError, match="RESOURCE_EXHAUSTED"):
+            await one_more.read()
+        probe.cancel()
+        stream.cancel()

@@ -441,7 +441,8 @@ async def test_a_bug_is_answered_with_an_id_that_the_log_line_carries():
     )
     servicers: Any = Servicers(_Broken(), _Silent(), _Silent())  # type: ignore[arg-type]  # one with a bug, two unused
     server = GrpcServer(servicers, edge, stopping=asyncio.Event())
-    (address,) = await server.start(["127.0.0.1:0"])
+    (address,) = server.listen(["127.0.0.1:0"])
+    await server.start()
     try:
         async with grpc.aio.insecure_channel(address) as channel:
             stub: Any = conversation_service_pb2_grpc.ConversationServiceStub(channel)
@@ -508,3 +509,48 @@ async def test_orphaned_tool_results_are_taken_and_rendered_as_text(tmp_path):
         roles = [m.message.role for m in (await chat.context()).messages]
 
         assert message_pb2.ROLE_TOOL not in roles
+
+
+@pytest.mark.parametrize("labels", [{"k" * 20_000: "v"}, {f"{n}{'!' * 100}": "v" for n in range(40)}])
+async def test_what_is_refused_fits_into_trailers(tmp_path, labels):
+    """However long a wrong key is, the answer is INVALID_ARGUMENT with its details, not an error of the transport."""
+    request = api.ListConversationsRequest(page_size=-1, page_token="x" * 3_000, labels=labels)
+    settings = conversation.ConversationSettings(labels=labels)
+    append = api.AppendMessagesRequest(conversation_id="c1", messages=[said(1, "hello")], settings=settings)
+
+    async with sidecar(tmp_path) as s:
+        async with refused("INVALID_ARGUMENT", "INVALID_FIELD") as refusal:
+            await s.conversations.AppendMessages(append, timeout=PATIENCE_S)
+        assert refusal.fields
+        async with refused("INVALID_ARGUMENT", "INVALID_FIELD"):
+            await s.conversations.ListConversations(request, timeout=PATIENCE_S)
+
+
+@pytest.mark.parametrize("method", ["AppendMessages", "WatchConversation"])
+async def test_bytes_that_are_no_message_are_a_bad_request(tmp_path, method):
+    """With a reason, and without protobuf's own words."""
+    async with sidecar(tmp_path) as s:
+        channel: Any = s.channel
+        path = f"/abridged.v1.ConversationService/{method}"
+        async with refused("INVALID_ARGUMENT", "INVALID_FIELD") as refusal:
+            if method == "AppendMessages":
+                await channel.unary_unary(path)(b"\xff\xff\xff", timeout=PATIENCE_S)
+            else:
+                await anext(aiter(channel.unary_stream(path)(b"\xff\xff\xff", timeout=PATIENCE_S)))
+
+    assert "protobuf" not in refusal.text
+
+
+async def test_events_of_a_conversation_that_is_not_there_are_not_found(tmp_path):
+    """As everything else of it."""
+    async with sidecar(tmp_path) as s, refused("NOT_FOUND", "CONVERSATION_NOT_FOUND"):
+        await s.event_log.ReadEvents(log.ReadEventsRequest(conversation_id="nobody"))
+
+
+async def test_a_timestamp_beyond_the_calendar_is_refused(tmp_path):
+    """Nobody could read it again."""
+    message = said(1)
+    message.create_time.seconds = 1 << 62
+
+    async with sidecar(tmp_path) as s, refused("INVALID_ARGUMENT", "INVALID_FIELD"):
+        await s.chat().append(message)

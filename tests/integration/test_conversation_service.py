@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -12,6 +14,7 @@ from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2, summary_pb2
 from tests.support.answers import hanging
 from tests.support.ollama_server import FakeOllama
+from tests.support.otlp_sink import otlp_sink
 from tests.support.refusal import refused
 from tests.support.sidecar import PATIENCE_S, call, on_ollama, said, script, sidecar, tool_result
 
@@ -233,3 +236,34 @@ async def test_an_unknown_method_is_refused_with_a_reason(tmp_path):
             async for _ in stream(iter([b"", b""]), timeout=PATIENCE_S):
                 pass
         assert s.channel.get_state() is grpc.ChannelConnectivity.READY
+
+
+async def test_an_unknown_method_whose_request_never_comes_is_answered_and_holds_no_place(tmp_path):
+    """Nobody can keep others out by calling what does not exist and then saying nothing."""
+    never = asyncio.Event()
+
+    async def silent() -> AsyncIterator[bytes]:
+        await never.wait()
+        yield b""
+
+    async with sidecar(tmp_path, {"server.concurrent_rpcs_max": 1}) as s:
+        unknown: Any = s.channel.stream_unary("/abridged.v1.Nothing/AtAll")
+        calling = asyncio.ensure_future(unknown(silent(), timeout=PATIENCE_S))
+        await asyncio.wait({calling}, timeout=0.3)
+
+        assert (await s.chat().append(said(1))).message_version == 1
+        assert not calling.done()
+        async with refused("UNIMPLEMENTED", "NOT_IMPLEMENTED"):
+            await calling
+
+
+async def test_the_name_of_an_unknown_method_reaches_no_span(tmp_path):
+    """It is a client's text, and spans have names without number otherwise."""
+    with otlp_sink() as sink:
+        async with sidecar(tmp_path, environ=sink.environ) as s:
+            unknown: Any = s.channel.unary_unary("/abridged.v1.Nothing/CANARY")
+            async with refused("UNIMPLEMENTED", "NOT_IMPLEMENTED"):
+                await unknown(b"", timeout=PATIENCE_S)
+
+    assert b"_OTHER" in sink.everything
+    assert b"CANARY" not in sink.everything

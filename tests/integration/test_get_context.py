@@ -10,6 +10,8 @@ import pytest
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2
+from service.api.context import ORIGINAL_BYTES_MAX
+from service.api.wire import WAIT_WITHOUT_DEADLINE_S, patience_s
 from tests.support.answers import gated
 from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import refused
@@ -281,3 +283,24 @@ async def test_the_window_only_grows_at_its_end_between_passes(tmp_path):
 
         assert after[: len(before)] == before
         assert len(after) == len(before) + 2
+
+
+async def test_originals_that_no_answer_can_hold_are_refused(tmp_path):
+    """Few messages can be large ones; the window and the log still have them."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        text = "x" * 250_000
+        for first in range(1, 70, 4):
+            await chat.append(*(said(n, text, tokens=1) for n in range(first, first + 4)))
+
+        async with refused("INVALID_ARGUMENT", "TOO_LARGE") as refusal:
+            await chat.context(view=api.CONTEXT_VIEW_ORIGINAL)
+
+        assert refusal.metadata["limit"] == str(ORIGINAL_BYTES_MAX)
+
+
+def test_a_wait_ends_before_its_deadline_and_without_one_after_a_minute():
+    """The answer still arrives; a caller without a deadline holds its place for so long and no longer."""
+    assert patience_s(None) == WAIT_WITHOUT_DEADLINE_S
+    assert 9 < patience_s(10.0) < 10
+    assert patience_s(0.01) == 0

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from abridged.v1 import conversation_service_pb2 as api
+from service.api.wire import read_page_token, write_page_token
+from service.domain.errors import InvalidPageToken
 from tests.support.answers import hanging
 from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import refused
@@ -153,3 +155,12 @@ async def test_a_token_serves_after_a_restart(tmp_path):
         page = await s.conversations.ListConversations(api.ListConversationsRequest(page_size=1, page_token=token))
 
         assert [c.id for c in page.conversations] == ["c1"]
+
+
+@pytest.mark.parametrize("cursor", [-1, 1 << 63, 10**30])
+def test_a_cursor_that_no_log_has_is_refused(cursor):
+    """A token can be made up by whoever knows the log's id; the database never sees what it cannot take."""
+    token = write_page_token(b"key", "scope", cursor)
+
+    with pytest.raises(InvalidPageToken):
+        read_page_token(b"key", "scope", token)

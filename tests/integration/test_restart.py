@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,15 @@ from grpc_health.v1 import health_pb2
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import summary_pb2
-from service.summarizer.reactor import PROBE_FIRST_S
+from eventlog.event import NewEvent, StreamId
+from eventlog.log import ANY, Append
+from eventlog.sqlite import SqliteEventLog
+from service.codec.events import encode
+from service.domain.events import SummarizationStarted
+from service.summarizer.revival import PROBE_FIRST_S
 from tests.support.answers import gated, hanging, record, saying
 from tests.support.ollama_server import FakeOllama
+from tests.support.refusal import refused
 from tests.support.sidecar import PATIENCE_S, Clock, Sidecar, on_ollama, said, script, sidecar
 
 DEAD = {"summarizer.models": ["ollama:x"], "ollama.hosts": ["127.0.0.1:9"]}
@@ -33,7 +40,8 @@ async def test_a_pending_pass_resumes_after_a_restart_and_ends_once(tmp_path):
 
         (done,) = await chat.passes()
         assert (done.id, done.state) == (triggered.id, conversation.SUMMARIZATION_STATE_COMPLETED)
-        assert [e.claim for e in await chat.events("SummarizationStarted")] == [1, 2]
+        assert [e.claim for e in await chat.events("SummarizationStarted")] == [1, 1]
+        assert len(await chat.events("SummarizationReleased")) == 1
         assert len(await chat.summaries()) == 1
         assert (await chat.context()).compacted
 
@@ -103,11 +111,10 @@ async def test_messages_end_a_wait_before_its_time(tmp_path):
 async def test_a_pass_that_takes_every_process_down_with_it_is_failed(tmp_path):
     """After three claims without an end nobody tries again, and the chat waits as after any failure."""
     async with FakeOllama(responder=hanging()) as ollama:
-        for start in range(CLAIMS_MAX):
-            async with sidecar(tmp_path, on_ollama(ollama)) as s:
-                if start == 0:
-                    await s.chat().talk(14)
-                await ollama.until(_asked(start + 1))
+        async with sidecar(tmp_path, on_ollama(ollama)) as s:
+            triggered = (await s.chat().talk(14)).summarization
+            await ollama.until(_asked(1))
+        _claim_and_die(tmp_path, triggered.id, times=CLAIMS_MAX)
 
         async with sidecar(tmp_path, on_ollama(ollama)) as s:
             await s.idle()
@@ -117,12 +124,50 @@ async def test_a_pass_that_takes_every_process_down_with_it_is_failed(tmp_path):
                 conversation.SUMMARIZATION_STATE_FAILED,
                 conversation.ERROR_CLASS_INTERNAL,
             )
-            assert len(ollama.asked()) == CLAIMS_MAX
+            assert len(ollama.asked()) == 1
             assert 'outcome="error"' in await s.http("/metrics")
+
+
+def _claim_and_die(folder: Path, pass_id: str, *, times: int) -> None:
+    log = SqliteEventLog.open(folder / "abridged.db", clock_us=Clock())
+    for claim in range(1, times + 1):
+        kind, schema_version, payload = encode(SummarizationStarted(pass_id, claim))
+        event = NewEvent(f"claim-{claim}".ljust(16).encode(), kind, payload, schema_version)
+        log.submit(Append(StreamId("default", "c1"), [event], expected=ANY)).result(PATIENCE_S)
+    log.close()
 
 
 def _asked(times: int) -> Callable[[FakeOllama], bool]:
     return lambda ollama: len(ollama.asked()) == times
+
+
+async def test_a_stop_in_good_order_is_no_failed_claim(tmp_path):
+    """However often a sidecar is deployed anew during one long pass."""
+    async with FakeOllama(responder=hanging()) as ollama:
+        for start in range(CLAIMS_MAX + 1):
+            async with sidecar(tmp_path, on_ollama(ollama)) as s:
+                if start == 0:
+                    await s.chat().talk(14)
+                await ollama.until(_asked(start + 1))
+
+    async with sidecar(tmp_path) as s:
+        await s.idle()
+        assert (await s.chat().context()).compacted
+
+
+async def test_a_pass_that_was_switched_off_in_between_ends_without_a_failure(tmp_path):
+    """The operator's policy is the last word: no model is asked, nothing crashes, nothing waits because of it."""
+    async with FakeOllama(responder=hanging()) as ollama:
+        async with sidecar(tmp_path, on_ollama(ollama)) as s:
+            await s.chat().talk(14)
+            await ollama.until(_asked(1))
+
+        async with sidecar(tmp_path, on_ollama(ollama) | {"policy.enabled": False}) as s:
+            await s.idle()
+
+            assert len(ollama.asked()) == 1
+            assert (await s.chat().state()).failures_in_row == 0
+            assert "pass.cancelled" in s.log_text
 
 
 async def test_a_fallback_record_is_remade_when_a_model_is_back(tmp_path):
@@ -234,3 +279,25 @@ async def test_both_backends_serve_the_whole_path(tmp_path, backend):
         answer = await s.conversations.ListConversations(api.ListConversationsRequest(labels={"a": "1"}))
         assert [c.id for c in answer.conversations] == ["c1"]
         assert (await chat.talk(1)).message_version == 15
+
+
+async def test_a_conversation_goes_on_when_the_operator_changes_the_policy_under_its_overrides(tmp_path):
+    """What no longer fits is left out and said once; a client that asks for it now is refused."""
+    unfit = {"reset_token_ratio": 0.75, "min_messages": 1_000}
+    async with sidecar(tmp_path) as s:
+        await s.chat(policy=unfit).talk(14)
+
+    async with sidecar(tmp_path, {"policy.trigger_token_ratio": 0.75}) as s:
+        chat = s.chat()
+        await chat.append(said(15))
+        await chat.context()
+        await chat.state()
+        await chat.update(["title"], title="still works")
+        assert (await chat.summarize()).state == conversation.SUMMARIZATION_STATE_COMPLETED
+
+        lines = [line for line in s.logs if line["event"] == "policy.overrides_left_out"]
+        assert [line["fields"] for line in lines] == [["reset_token_ratio"]]
+        async with refused("INVALID_ARGUMENT", "INVALID_POLICY"):
+            await s.chat("c2", policy=unfit).talk(1)
+        async with refused("INVALID_ARGUMENT", "INVALID_POLICY"):
+            await chat.update(["policy"], policy=unfit | {"min_messages": 3})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from eventlog.sqlite import SqliteEventLog
 from service.api.wire import conversation_view
 from service.codec.events import decode
 from service.domain.conversation import fold
+from service.domain.events import Event
 from service.projections import ListQuery, SqlConversationTable
 from tests.support.crash_audit import Fact, PassFact, PassStep
 from tests.support.crash_process import CALL_S, until_answered
@@ -73,8 +74,15 @@ def differing_rows(path: Path) -> list[str]:
 
 
 def _folded(log: SqliteEventLog, stream: StreamId) -> conversation_pb2.Conversation:
-    events = log.read_stream(stream, limit=1_000_000)
-    return conversation_view(fold((decode(e.type, e.schema_version, e.payload), e.time_us) for e in events))
+    return conversation_view(fold(_events(log, stream)))
+
+
+def _events(log: SqliteEventLog, stream: StreamId) -> Iterator[tuple[Event, int]]:
+    after = 0
+    while page := log.read_stream(stream, after=after, limit=PAGE_EVENTS):
+        for event in page:
+            yield decode(event.type, event.schema_version, event.payload), event.time_us
+        after = page[-1].version
 
 
 def _streams(log: SqliteEventLog) -> list[StreamId]:

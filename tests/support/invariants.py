@@ -191,11 +191,14 @@ def depth_is_bounded(step: Step) -> None:
 
 
 def every_end_is_final(step: Step) -> None:
-    """A failed pass, and one that saved too little, leave no pass pending and a wait behind."""
+    """A pass that failed or saved too little leaves none pending and a wait behind; one that was cancelled no wait."""
     for event in step.events:
         no_gain = isinstance(event, SummarizationSkipped) and event.reason is SkipReason.NO_GAIN
         if no_gain or isinstance(event, SummarizationFailed):
-            _require(step.after.pending is None and step.after.waiting(step.now_us), "a failure was not waited after")
+            cancelled = isinstance(event, SummarizationFailed) and not event.wait_until_us
+            _require(step.after.pending is None, "an ended pass is pending")
+            _require(cancelled or step.after.waiting(step.now_us), "a failure was not waited after")
+            _require(not cancelled or not step.policy.enabled, "a pass was cancelled that was wanted")
 
 
 def passes_are_bounded(steps: Iterable[Step]) -> None:

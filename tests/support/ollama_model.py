@@ -6,20 +6,21 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from service.domain.message import Message, Role
-from service.models.call import ModelCall
 from service.models.model import CompletionRequest, Material
 from service.models.ollama import OllamaModel
 from service.models.ollama_address import parse_address
+from service.models.ollama_description import DescriptionCache
 from service.models.ollama_host import OnBreaker, open_hosts
 from service.models.ollama_settings import OllamaSettings
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_responder import count_tokens
 from tests.support.ollama_server import FakeOllama
 
-__all__ = ["PATIENT", "QUICK", "RECORD_SCHEMA", "Calls", "model_over", "record_request"]
+__all__ = ["PATIENT", "QUICK", "RECORD_SCHEMA", "model_over", "record_request"]
 
 PATIENT = OllamaSettings(first_byte_s=20.0, stall_s=20.0, probe_s=20.0, num_ctx=2_048)
 """Clocks that a loaded test machine does not reach."""
@@ -80,16 +81,6 @@ def record_request(*, prompt_tokens: int | None = None, words: int = 0, **fields
     return CompletionRequest(**(values | fields))
 
 
-class Calls:
-    """Collects the facts of calls."""
-
-    def __init__(self) -> None:
-        self.facts: list[ModelCall] = []
-
-    def __call__(self, call: ModelCall) -> None:
-        self.facts.append(call)
-
-
 @asynccontextmanager
 async def model_over(
     *servers: FakeOllama,
@@ -97,13 +88,15 @@ async def model_over(
     model: str = FakeModel().name,
     clock: Callable[[], float] = time.monotonic,
     on_breaker: OnBreaker = lambda _host, _state: None,
-    on_call: Callable[[ModelCall], None] = lambda _call: None,
+    cache_dir: Path | None = None,
 ) -> AsyncIterator[OllamaModel]:
     """A model over running fakes, closed at the end."""
     addresses = [parse_address(server.url) for server in servers]
     hosts = open_hosts(addresses, settings, clock=clock, on_breaker=on_breaker)
-    provider = OllamaModel(model, hosts, settings, clock=clock, on_call=on_call)
+    provider = OllamaModel(model, hosts, settings, clock=clock, descriptions=DescriptionCache(cache_dir))
     try:
         yield provider
     finally:
         await provider.close()
+        for host in hosts:
+            await host.close()

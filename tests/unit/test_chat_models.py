@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from eventlog.errors import LogUnavailable
 from eventlog.event import StreamId
-from service.chat_models import ChatModels
-from service.context_lengths import ASK_AGAIN_S, ContextLengths
+from service.chat_models import FACTORS_MAX, ChatModels
+from service.context_lengths import ASK_AGAIN_S, ASKING_MAX, MODELS_REMEMBERED_MAX, ContextLengths
 from service.domain.events import ContextLengthSource, Settings
 
 KEY = StreamId("default", "c1")
@@ -29,7 +30,7 @@ class World:
             now_s=lambda: self.now_s,
             on_learned=self.learned.append,
         )
-        self.models = ChatModels(self.lengths, calibrations={"m": 1.25})
+        self.models = ChatModels(self.lengths, calibrations={("default", "m"): 1.25})
 
     async def _describe(self, _: str) -> int | None:
         self.asked += 1
@@ -49,7 +50,7 @@ class World:
 async def test_a_conversation_that_waits_is_told_when_the_description_comes():
     """Once, and it opened with the default in the meantime."""
     world = World()
-    opening = world.models.opening(Settings(model="m"))
+    opening = world.models.opening("default", Settings(model="m"))
     world.models.changed(KEY, opening)
     await world.described()
 
@@ -64,7 +65,7 @@ async def test_a_conversation_that_waits_is_told_when_the_description_comes():
 async def test_a_description_that_comes_before_the_first_commit_is_not_missed():
     """Between opening and hearing of the commit nobody waits yet; the conversation is told all the same."""
     world = World()
-    opening = world.models.opening(Settings(model="m"))
+    opening = world.models.opening("default", Settings(model="m"))
     await world.described()
     assert world.learned == ["m"]
 
@@ -80,13 +81,13 @@ async def test_a_server_that_does_not_answer_is_asked_again_only_after_a_while()
     world = World(length=None)
     world.gate.set()
     for _ in range(5):
-        settings = world.models.opening(Settings(model="tabled-1"))
+        settings = world.models.opening("default", Settings(model="tabled-1"))
         await world.described()
     assert world.asked == 1
     assert (settings.context_length, settings.context_length_source) == (4_096, ContextLengthSource.TABLE)
 
     world.now_s += ASK_AGAIN_S
-    world.models.opening(Settings(model="tabled-1"))
+    world.models.opening("default", Settings(model="tabled-1"))
     await world.described()
 
     assert world.asked == 2
@@ -96,8 +97,72 @@ async def test_a_client_that_names_a_length_asks_nobody():
     """Its word is trusted first."""
     world = World()
 
-    settings = world.models.opening(Settings(model="m", requested_context_length=1_000))
+    settings = world.models.opening("default", Settings(model="m", requested_context_length=1_000))
 
     assert (settings.context_length, settings.context_length_source) == (1_000, ContextLengthSource.CONVERSATION)
     assert world.asked == 0
+    await world.lengths.close()
+
+
+async def test_a_conversation_that_cannot_be_written_now_goes_on_waiting():
+    """A log that is busy for one conversation costs neither it nor the others what was learned."""
+    world = World()
+    other = StreamId("default", "c2")
+    for key in (KEY, other):
+        world.models.changed(key, world.models.opening("default", Settings(model="m")))
+    await world.described()
+
+    async def busy_once(key: StreamId) -> None:
+        await world.update(key)
+        if world.updated == [KEY]:
+            raise LogUnavailable("busy")
+
+    await world.models.learned("m", busy_once)
+    assert world.updated == [KEY, other]
+
+    await world.models.learned("m", busy_once)
+    assert world.updated == [KEY, other, KEY]
+
+
+async def test_names_that_clients_make_up_cost_a_bounded_number_of_questions():
+    """A model's server is asked for so many descriptions at once, whatever comes."""
+    world = World()
+
+    for number in range(3 * ASKING_MAX):
+        world.models.opening("default", Settings(model=f"made-up-{number}"))
+    await asyncio.sleep(0)
+
+    assert world.asked == ASKING_MAX
+    await world.described()
+    world.models.opening("default", Settings(model=f"made-up-{3 * ASKING_MAX - 1}"))
+    await asyncio.sleep(0)
+    assert world.asked == ASKING_MAX + 1
+    await world.lengths.close()
+
+
+async def test_what_is_remembered_of_models_is_bounded_and_the_newest_stays():
+    """Names come from clients: calibrations and descriptions make room for what came last."""
+    world = World()
+    world.gate.set()
+    for number in range(FACTORS_MAX + 1):
+        world.models.changed(KEY, Settings(model=f"m{number}", calibration_factor=1.5))
+    for number in range(MODELS_REMEMBERED_MAX + 1):
+        world.models.opening("default", Settings(model=f"m{number}"))
+        await world.described()
+
+    factors = [world.models.opening("default", Settings(model=f"m{n}")).calibration_factor for n in (0, FACTORS_MAX)]
+    newest = world.models.opening("default", Settings(model=f"m{MODELS_REMEMBERED_MAX}"))
+
+    assert factors == [1.0, 1.5]
+    assert newest.context_length_source is ContextLengthSource.MODEL
+    await world.lengths.close()
+
+
+async def test_what_one_namespace_reports_teaches_no_other():
+    """A tenant's wrong usage reports must not fill another one's windows."""
+    world = World()
+    world.models.changed(StreamId("theirs", "c1"), Settings(model="shared", calibration_factor=1.9))
+
+    assert world.models.opening("default", Settings(model="shared")).calibration_factor == 1.0
+    assert world.models.opening("theirs", Settings(model="shared")).calibration_factor == 1.9
     await world.lengths.close()

@@ -106,6 +106,28 @@ def test_an_unknown_variable_is_refused_with_the_nearest_name(name):
         load({name: "0.8"})
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("ABRIDGED_POLICY__TRIGER", "ABRIDGED_POLICY__TRIGGER_TOKEN_RATIO"),
+        ("ABRIDGED_SUMMARIZER__QUEUE", "ABRIDGED_SUMMARIZER__QUEUE_MAX"),
+        ("ABRIDGED_LOG__LOG_LEVEL", "ABRIDGED_TELEMETRY__LOG_LEVEL"),
+        ("ABRIDGED_MODEL", "ABRIDGED_SUMMARIZER__MODELS"),
+        ("ABRIDGED_POLICY__ZZZ", None),
+        ("ABRIDGED_SUMMARIZER__Z", None),
+    ],
+)
+def test_the_nearest_name_is_near_by_its_last_part(given, meant):
+    """A long group makes no two names alike, and a name that is cut short is known by its first words."""
+    with pytest.raises(ConfigError) as refused:
+        load({given: "1"})
+
+    if meant is None:
+        assert "did you mean" not in str(refused.value)
+    else:
+        assert f"did you mean {meant}?" in str(refused.value)
+
+
 def test_an_unknown_key_of_the_file_is_refused_with_the_nearest_name(config_file):
     """At the top, in a group, and within a table."""
     path = config_file("""
@@ -154,6 +176,18 @@ def test_a_policy_that_cannot_work_is_refused_at_start_with_its_origin():
 
     table = {"policy_by_model": {"ollama:small*": {"tail_token_ratio": 0.69}}}
     assert "policy_by_model.ollama:small*.tail_token_ratio" in problems_of(flags=table)
+
+
+def test_values_that_do_not_fit_together_are_all_told_with_their_origins():
+    """The one that was changed is not always the one that the rule is about."""
+    lower = problems_of(flags={"policy.trigger_token_ratio": "0.5"})["policy.reset_token_ratio"]
+    row = {"policy_by_model": {"ollama:small*": {"tail_token_ratio": 0.69}}, "policy.reset_token_ratio": "0.75"}
+    by_model = problems_of(flags=row)["policy_by_model.ollama:small*.tail_token_ratio"]
+
+    assert "reset_token_ratio is 0.7 (default)" in lower
+    assert "trigger_token_ratio is 0.5 (flag policy.trigger_token_ratio): change one of them" in lower
+    assert "tail_token_ratio is 0.69 (flag policy_by_model)" in by_model
+    assert "reset_token_ratio is 0.75 (flag policy.reset_token_ratio)" in by_model
 
 
 def test_the_first_matching_row_of_the_table_decides():

@@ -770,7 +770,7 @@ class Summarization(_message.Message):
     """The record that it committed."""
     @_builtins.property
     def covered(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.MessageRange]:
-        """The messages that it compresses."""
+        """The messages that its record covers, as in SummaryRecord."""
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:

@@ -95,6 +95,7 @@ class Payload(_message.Message):
     SUMMARIZATION_COMPLETED_FIELD_NUMBER: _builtins.int
     SUMMARIZATION_FAILED_FIELD_NUMBER: _builtins.int
     SUMMARIZATION_SKIPPED_FIELD_NUMBER: _builtins.int
+    SUMMARIZATION_RELEASED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def conversation_opened(self) -> _event_pb2.ConversationOpened:
         """See there."""
@@ -131,6 +132,10 @@ class Payload(_message.Message):
     def summarization_skipped(self) -> _event_pb2.SummarizationSkipped:
         """See there."""
 
+    @_builtins.property
+    def summarization_released(self) -> _event_pb2.SummarizationReleased:
+        """See there."""
+
     def __init__(
         self,
         *,
@@ -143,12 +148,13 @@ class Payload(_message.Message):
         summarization_completed: _event_pb2.SummarizationCompleted | None = ...,
         summarization_failed: _event_pb2.SummarizationFailed | None = ...,
         summarization_skipped: _event_pb2.SummarizationSkipped | None = ...,
+        summarization_released: _event_pb2.SummarizationReleased | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation_opened", b"conversation_opened", "message_appended", b"message_appended", "payload", b"payload", "settings_changed", b"settings_changed", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "usage_reported", b"usage_reported"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation_opened", b"conversation_opened", "message_appended", b"message_appended", "payload", b"payload", "settings_changed", b"settings_changed", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "usage_reported", b"usage_reported"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_opened", b"conversation_opened", "message_appended", b"message_appended", "payload", b"payload", "settings_changed", b"settings_changed", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "usage_reported", b"usage_reported"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_opened", b"conversation_opened", "message_appended", b"message_appended", "payload", b"payload", "settings_changed", b"settings_changed", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "usage_reported", b"usage_reported"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_payload: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped"]  # noqa: Y015
+    _WhichOneofReturnType_payload: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released"]  # noqa: Y015
     _WhichOneofArgType_payload: _TypeAlias = _typing.Literal["payload", b"payload"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_payload) -> _WhichOneofReturnType_payload | None: ...
 
@@ -162,7 +168,7 @@ class CaughtUp(_message.Message):
 
     POSITION_FIELD_NUMBER: _builtins.int
     position: _builtins.int
-    """The head, as it was read."""
+    """The head, as it was read: a position of the log, or of WatchConversation a version of its stream."""
     def __init__(
         self,
         *,
@@ -207,7 +213,7 @@ class Heartbeat(_message.Message):
     POSITION_FIELD_NUMBER: _builtins.int
     TIME_FIELD_NUMBER: _builtins.int
     position: _builtins.int
-    """The head now."""
+    """The head now, as CaughtUp has it."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
         """The server's clock."""

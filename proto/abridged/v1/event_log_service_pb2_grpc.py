@@ -58,7 +58,7 @@ class EventLogServiceServicer:
 
     def ReadEvents(self, request, context):
         """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
-        Errors: INVALID_ARGUMENT, PERMISSION_DENIED (a whole namespace needs the read-all scope).
+        Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -246,7 +246,7 @@ class PassPlan(_message.Message):
     trigger: _conversation_pb2.Trigger.ValueType
     """Why it began."""
     base_summary_id: _builtins.str
-    """The record that the new one continues; empty for a first record and for a rebase."""
+    """The record that the new one continues; empty for a first record and for a rebase from all originals."""
     parent_summary_id: _builtins.str
     """The record's parent."""
     depth: _builtins.int
@@ -265,11 +265,11 @@ class PassPlan(_message.Message):
     """What the record may cost."""
     @_builtins.property
     def covered(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.MessageRange]:
-        """Messages that leave the window."""
+        """Messages that the record will cover: those that leave the window; on a rebase all that have left it too."""
 
     @_builtins.property
     def source(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.MessageRange]:
-        """The original messages that are read: `covered`, or more on a rebase."""
+        """The original messages that are read: `covered`, or on a partial rebase only those since the base record."""
 
     @_builtins.property
     def policy(self) -> _conversation_pb2.PolicyOverrides:
@@ -352,6 +352,28 @@ class SummarizationStarted(_message.Message):
 Global___SummarizationStarted: _TypeAlias = SummarizationStarted  # noqa: Y015
 
 @_typing.final
+class SummarizationReleased(_message.Message):
+    """SummarizationReleased says that a claim was given back because the process stopped in good order. The pass is pending."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUMMARIZATION_ID_FIELD_NUMBER: _builtins.int
+    summarization_id: _builtins.str
+    """The pass."""
+    def __init__(
+        self,
+        *,
+        summarization_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["summarization_id", b"summarization_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SummarizationReleased: _TypeAlias = SummarizationReleased  # noqa: Y015
+
+@_typing.final
 class SummarizationCompleted(_message.Message):
     """SummarizationCompleted carries the record; the messages that it covers leave the window."""
 
@@ -389,7 +411,7 @@ Global___SummarizationCompleted: _TypeAlias = SummarizationCompleted  # noqa: Y0
 
 @_typing.final
 class SummarizationFailed(_message.Message):
-    """SummarizationFailed leaves the messages as they were."""
+    """SummarizationFailed leaves the messages as they were. With ERROR_CLASS_CANCELLED nobody wanted the pass any more."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -188,7 +188,7 @@ Global___RecordQuality: _TypeAlias = RecordQuality  # noqa: Y015
 
 @_typing.final
 class SummaryRecord(_message.Message):
-    """SummaryRecord is what a pass commits: a validated summary of covered messages."""
+    """SummaryRecord is what a pass commits: a validated summary of covered messages, continuing its parent's."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -219,7 +219,7 @@ class SummaryRecord(_message.Message):
     summary: _builtins.str
     """The narrative."""
     covered_count: _builtins.int
-    """How many messages those are."""
+    """How many messages `covered` has."""
     tokens_before: _builtins.int
     """Tokens in the window of what the record replaced: an older summary and the dropped messages."""
     tokens_after: _builtins.int
@@ -250,7 +250,11 @@ class SummaryRecord(_message.Message):
 
     @_builtins.property
     def covered(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessageRange]:
-        """The messages that the record stands for, by number. Their ids are those of ReadEvents and GetContext's ORIGINAL view."""
+        """The messages that this record itself took out of the window, by number: a record at depth 1 does not repeat those of
+        its parent. Together with its ancestors down to depth 0 it stands for every message that has left the window. A
+        rebased record covers all of these itself; a remade one covers what the record did whose place it takes. The
+        messages' ids are those of ReadEvents and GetContext's ORIGINAL view.
+        """
 
     @_builtins.property
     def quality(self) -> Global___RecordQuality:

@@ -10,6 +10,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pb2 as _descriptor_pb2
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf.internal import extension_dict as _extension_dict
@@ -60,6 +61,7 @@ class FieldRules(_message.Message):
     REPEATED_FIELD_NUMBER: _builtins.int
     MAP_FIELD_NUMBER: _builtins.int
     DURATION_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
     required: _builtins.bool
     ignore: Global___Ignore.ValueType
     @_builtins.property
@@ -78,6 +80,8 @@ class FieldRules(_message.Message):
     def map(self) -> Global___MapRules: ...
     @_builtins.property
     def duration(self) -> Global___DurationRules: ...
+    @_builtins.property
+    def timestamp(self) -> Global___TimestampRules: ...
     def __init__(
         self,
         *,
@@ -91,12 +95,13 @@ class FieldRules(_message.Message):
         repeated: Global___RepeatedRules | None = ...,
         map: Global___MapRules | None = ...,
         duration: Global___DurationRules | None = ...,
+        timestamp: Global___TimestampRules | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["double", b"double", "duration", b"duration", "enum", b"enum", "ignore", b"ignore", "int32", b"int32", "int64", b"int64", "map", b"map", "repeated", b"repeated", "required", b"required", "string", b"string", "type", b"type"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["double", b"double", "duration", b"duration", "enum", b"enum", "ignore", b"ignore", "int32", b"int32", "int64", b"int64", "map", b"map", "repeated", b"repeated", "required", b"required", "string", b"string", "timestamp", b"timestamp", "type", b"type"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["double", b"double", "duration", b"duration", "enum", b"enum", "ignore", b"ignore", "int32", b"int32", "int64", b"int64", "map", b"map", "repeated", b"repeated", "required", b"required", "string", b"string", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["double", b"double", "duration", b"duration", "enum", b"enum", "ignore", b"ignore", "int32", b"int32", "int64", b"int64", "map", b"map", "repeated", b"repeated", "required", b"required", "string", b"string", "timestamp", b"timestamp", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_type: _TypeAlias = _typing.Literal["double", "int32", "int64", "string", "enum", "repeated", "map", "duration"]  # noqa: Y015
+    _WhichOneofReturnType_type: _TypeAlias = _typing.Literal["double", "int32", "int64", "string", "enum", "repeated", "map", "duration", "timestamp"]  # noqa: Y015
     _WhichOneofArgType_type: _TypeAlias = _typing.Literal["type", b"type"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_type) -> _WhichOneofReturnType_type | None: ...
 
@@ -341,6 +346,39 @@ class DurationRules(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_greater_than) -> _WhichOneofReturnType_greater_than | None: ...
 
 Global___DurationRules: _TypeAlias = DurationRules  # noqa: Y015
+
+@_typing.final
+class TimestampRules(_message.Message):
+    """TimestampRules bound a timestamp."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LTE_FIELD_NUMBER: _builtins.int
+    GTE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def lte(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def gte(self) -> _timestamp_pb2.Timestamp: ...
+    def __init__(
+        self,
+        *,
+        lte: _timestamp_pb2.Timestamp | None = ...,
+        gte: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["greater_than", b"greater_than", "gte", b"gte", "less_than", b"less_than", "lte", b"lte"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["greater_than", b"greater_than", "gte", b"gte", "less_than", b"less_than", "lte", b"lte"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_greater_than: _TypeAlias = _typing.Literal["gte"]  # noqa: Y015
+    _WhichOneofArgType_greater_than: _TypeAlias = _typing.Literal["greater_than", b"greater_than"]  # noqa: Y015
+    _WhichOneofReturnType_less_than: _TypeAlias = _typing.Literal["lte"]  # noqa: Y015
+    _WhichOneofArgType_less_than: _TypeAlias = _typing.Literal["less_than", b"less_than"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_greater_than) -> _WhichOneofReturnType_greater_than | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_less_than) -> _WhichOneofReturnType_less_than | None: ...
+
+Global___TimestampRules: _TypeAlias = TimestampRules  # noqa: Y015
 
 FIELD_FIELD_NUMBER: _builtins.int
 field: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.FieldOptions, Global___FieldRules]

@@ -77,6 +77,31 @@ def test_a_line_without_a_chat_is_a_fault_of_its_own(text):
     assert isinstance(fine, FileChat)
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[]", "must be an object"),
+        ('{"messages": {}}', "conversation_id is missing; messages must be a list"),
+        ('{"conversation_id": 1, "messages": [2]}', "conversation_id must be text; messages.0 must be an object"),
+        (line("text"), "messages.0 must be an object"),
+    ],
+)
+def test_a_line_without_a_chat_is_told_in_the_words_of_the_file(text, says):
+    """No class, no type and no word of Python."""
+    (fault,) = read_chats([text])
+
+    assert isinstance(fault, Fault)
+    assert fault.what == says
+
+
+def test_arguments_that_are_neither_text_nor_object_are_told_by_their_field():
+    """One field, one complaint."""
+    (chat,) = read_chats([line({"role": "assistant", "tool_calls": [{"id": "1", "name": "f", "arguments": 7}]})])
+
+    assert isinstance(chat, FileChat)
+    assert [fault.what for fault in chat.faults] == ["tool_calls.0.arguments must be text"]
+
+
 def test_empty_lines_count_and_are_left_out():
     """Line numbers are those of an editor."""
     (chat,) = read_chats(["\n", "  \n", line()])

@@ -8,19 +8,98 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abridged.v1 import conversation_pb2, conversation_service_pb2, summary_pb2
+from abridged.v1 import (
+    conversation_pb2,
+    conversation_service_pb2,
+    event_log_service_pb2,
+    event_pb2,
+    message_pb2,
+    summary_pb2,
+)
 from service.cli.demo_show import success_figures
+from service.cli.failures import CommandFailed, of_config_error, of_sidecar_error
 from service.cli.figures import bar, pass_line, record_line, usage_line
-from service.cli.plain_json import as_json, as_plain, word
-from service.cli.terminal import excerpt, printable
+from service.cli.plain_json import as_json, as_plain, json_text, word
+from service.cli.terminal import excerpt, printable, program_name, say
+from service.cli.watch import fact_line, json_line
+from service.client import SidecarError
+from service.config import ConfigError, Origin, Problem
 
-FORBIDDEN = {chr(n) for n in (*range(9), *range(11, 32), *range(127, 160), 0x202A, 0x202E, 0x2066, 0x200F)}
+CODES = (
+    *range(9),
+    *range(11, 32),
+    *range(127, 160),
+    0x61C,
+    0x200E,
+    0x200F,
+    *range(0x2028, 0x202F),
+    *range(0x2066, 0x206A),
+)
+FORBIDDEN = frozenset(map(chr, CODES))
+HOSTILE = "a\x1b[31m\x9b2J\x07\x7f\u202eb\u2066\u061c"
+"""ESC, C1's CSI, BEL, DEL, and what turns the direction of writing."""
 
 
 @given(st.text())
 def test_nothing_that_steers_a_terminal_is_printable(text):
     """Whatever a conversation holds."""
     assert not FORBIDDEN & set(printable(text))
+    assert not FORBIDDEN & set(printable("".join(FORBIDDEN) + text))
+
+
+@given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_json_that_is_shown_steers_no_terminal_and_says_the_same(value):
+    """Escaped, not replaced: a program reads what was stored."""
+    shown = json_text([value, HOSTILE])
+
+    assert not FORBIDDEN & set(shown)
+    assert json.loads(shown) == [value, HOSTILE]
+
+
+def test_whatever_a_command_tells_steers_no_terminal(capsys):
+    """Output, complaints, and errors with texts of a sidecar and of settings in them."""
+    say(HOSTILE)
+    say(HOSTILE, is_error=True)
+    CommandFailed(HOSTILE, hint=HOSTILE).show()
+    error = SidecarError("INVALID_ARGUMENT", "INVALID_FIELD", "", metadata={}, violations=((HOSTILE, HOSTILE),))
+    of_sidecar_error(error).show()
+    of_config_error(ConfigError((Problem(HOSTILE, Origin("flag", HOSTILE), HOSTILE),))).show()
+    written = capsys.readouterr()
+
+    assert not FORBIDDEN & set(written.out + written.err)
+    assert written.err.count("a\ufffd[31m") == 8
+
+
+@pytest.mark.parametrize("item", ["event", "unknown", "progress"])
+def test_no_item_of_a_stream_steers_a_terminal(item, capsys):
+    """Ids, names and types are texts of others too."""
+    if item == "progress":
+        hostile = conversation_service_pb2.PassProgress(summarization_id=HOSTILE, model=HOSTILE)
+        answer = conversation_service_pb2.WatchConversationResponse(progress=hostile)
+    else:
+        opened = event_log_service_pb2.Event(type=HOSTILE, version=1)
+        if item == "event":
+            opened.type = "MessageAppended"
+            message = message_pb2.Message(id=HOSTILE, name=HOSTILE, content=HOSTILE, role=message_pb2.ROLE_USER)
+            opened.payload = event_pb2.MessageAppended(message=message).SerializeToString()
+            opened.schema_version = 1
+        answer = conversation_service_pb2.WatchConversationResponse(event=opened)
+
+    say(fact_line(answer, columns=200))
+    say(json_line(answer))
+
+    assert not FORBIDDEN & set(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("in_environment", "named"), [(True, "/bin dir/abridged'"), (False, "abridged")])
+def test_a_program_of_a_virtual_environment_is_named_by_its_path(tmp_path, in_environment, named):
+    """Another shell has not activated it; where it is installed for all, its name is enough."""
+    script = tmp_path / "bin dir" / "abridged"
+    script.parent.mkdir()
+    script.touch()
+
+    assert program_name(script, in_environment=in_environment).endswith(named)
+    assert program_name(tmp_path / "none", in_environment=in_environment) == "abridged"
 
 
 @given(st.text(), st.integers(1, 200))

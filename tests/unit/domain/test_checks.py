@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +11,6 @@ from service.domain.checks import (
     ProblemCode,
     check_record,
     echoes_instructions,
-    identifier_survival,
     is_placeholder,
     is_refusal,
     unsupported_identifiers,
@@ -151,7 +148,7 @@ def test_no_problem_ever_quotes(texts: dict[str, str]) -> None:
         assert not any(text in problem.detail for text in texts.values())
 
 
-def test_survival_counts_what_the_record_kept() -> None:
-    """One figure of quality."""
-    assert identifier_survival(SOURCE, json.dumps(GOOD)) == 1.0
-    assert identifier_survival(SOURCE, "ZFA04Y") == 0.25
+@pytest.mark.parametrize("text", ["\u200b", " \u200b\u2060 ", "N\u200bONE"])
+def test_what_nobody_can_see_is_no_summary(text):
+    """Characters without a shape do not make a text."""
+    assert is_placeholder(text)

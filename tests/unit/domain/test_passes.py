@@ -14,6 +14,7 @@ from service.domain.decide import (
     CompletePass,
     EndWait,
     FailPass,
+    ReleasePass,
     RemakeFallback,
     ReportUsage,
     RequestPass,
@@ -298,3 +299,40 @@ def test_a_second_request_in_the_log_is_the_pending_one():
 
     assert (pending_in(state).pass_id, state.claims) == ("p", 0)
     assert isinstance(given(OPEN, *chat(79)).when(append(appended(80)), POLICY).events[-1], SummarizationRequested)
+
+
+def test_a_claim_given_back_does_not_count():
+    """Stopping in good order any number of times never makes a pass look like one that takes the process down."""
+    requested = given(OPEN, *chat(79)).when(append(appended(80)), POLICY).after
+    pass_id = pending_in(requested).pass_id
+
+    started = Given(requested).when(StartPass(pass_id), POLICY).after
+    released = Given(started).when(ReleasePass(pass_id), POLICY).after
+
+    assert (started.claims, released.claims) == (1, 0)
+    assert released.pending == requested.pending
+
+
+def test_switching_passes_off_ends_the_pending_one():
+    """At once, without a wait for the next, and nothing of the window changes."""
+    requested = given(OPEN, *chat(79)).when(append(appended(80)), POLICY).after
+    off = replace(POLICY, enabled=False)
+
+    changed = Given(requested).when(ChangeSettings(replace(SETTINGS, title="off"), "p2", 0), off)
+
+    assert [type(e).__name__ for e in changed.events] == ["SettingsChanged", "SummarizationFailed"]
+    assert (changed.after.pending, changed.after.failures_in_row) == (None, 0)
+    assert changed.after.window == requested.window
+
+
+@pytest.mark.parametrize("command", [lambda s: StartPass(pending_in(s).pass_id), lambda s: complete(s)])
+def test_a_pass_that_the_operator_switched_off_is_neither_started_nor_committed(command):
+    """A policy of the operator may change while the process is down; the pass ends as cancelled."""
+    requested = given(OPEN, *chat(79)).when(append(appended(80)), POLICY).after
+
+    outcome = Given(requested).when(command(requested), replace(POLICY, enabled=False))
+
+    (failed,) = outcome.events
+    assert isinstance(failed, SummarizationFailed)
+    assert failed.error_class is ErrorClass.CANCELLED
+    assert outcome.after.pending is None

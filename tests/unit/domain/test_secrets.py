@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.secrets import MASK, contains_secret, is_secret, mask_secrets
+from service.domain.secrets import MASK, contains_secret, mask_secrets
 
 # Built from parts, so that no scanner takes this file for a leak.
 ISSUED = [
@@ -45,7 +45,7 @@ INNOCENT = [
 @pytest.mark.parametrize("token", ISSUED)
 def test_a_key_of_a_known_form_is_a_secret(token: str) -> None:
     """The forms that issuers give their keys are known, alone and within text."""
-    assert is_secret(token)
+    assert mask_secrets(token) == MASK
     assert mask_secrets(f"use {token} for it") == f"use {MASK} for it"
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,3 +59,64 @@ def test_a_grown_sequence_shares_its_storage():
 
     assert grown._shared is sequence._shared
     assert sequence.append(1)._shared is not sequence._shared
+
+
+def test_the_same_item_appended_to_the_same_version_again_shares_its_storage():
+    """A trial of a command and the commit of its events are one extension, and the window is copied for neither."""
+    item = object()
+    older: Sequence[object] = Sequence([1])
+
+    trial, committed = older.append(item), older.append(item)
+
+    assert trial._shared is committed._shared
+    assert list(trial) == list(committed) == [1, item]
+
+
+class _Interrupted(list[object]):
+    """Storage at whose first append another thread comes first: after the look at its length, before the write."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        super().__init__([0])
+        self.meanwhile: Callable[[], object] | None = meanwhile
+
+    def append(self, item: object) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        super().append(item)
+
+
+def test_two_threads_that_extend_one_version_at_once_each_have_their_own():
+    """Whoever comes second sees what is in its place and copies."""
+    version: Sequence[object] = Sequence([0])
+    grown: list[Sequence[object]] = []
+    version._shared = _Interrupted(lambda: grown.append(version.append("first")))
+
+    second = version.append("second")
+
+    assert list(grown[0]) == [0, "first"]
+    assert list(second) == [0, "second"]
+    assert list(second.append("more")) == [0, "second", "more"]
+    assert list(grown[0].append("other")) == [0, "first", "other"]
+
+
+def test_threads_that_extend_the_same_versions_never_see_each_other():
+    """Each thread's chain holds its own items alone, however the threads take turns."""
+    threads, rounds = 4, 300
+    versions = [Sequence([(-1, place)]) for place in range(rounds)]
+    start = Barrier(threads)
+
+    def extended(thread: int) -> list[Sequence[tuple[int, int]]]:
+        start.wait()
+        return [version.append((thread, 0)).append((thread, 1)) for version in versions]
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            results = list(pool.map(extended, range(threads)))
+    finally:
+        sys.setswitchinterval(before)
+
+    for thread, made in enumerate(results):
+        assert [list(each) for each in made] == [[(-1, p), (thread, 0), (thread, 1)] for p in range(rounds)]

@@ -161,10 +161,18 @@ def test_a_chain_that_is_too_deep_is_found():
 
 def test_a_failure_without_a_wait_is_found():
     """A failed pass leaves a wait behind."""
-    failed = SummarizationFailed(PLAN.pass_id, ErrorClass.INTERNAL, 1, False, wait_messages=0, wait_until_us=0)
+    failed = SummarizationFailed(PLAN.pass_id, ErrorClass.INTERNAL, 1, False, wait_messages=0, wait_until_us=-1)
 
     with pytest.raises(Violation, match="not waited"):
         invariants.every_end_is_final(step(PENDING, failed))
+
+
+def test_a_wanted_pass_that_was_cancelled_is_found():
+    """Only a policy that is switched off ends a pass without a wait."""
+    cancelled = SummarizationFailed(PLAN.pass_id, ErrorClass.CANCELLED, 0, True, wait_messages=0, wait_until_us=0)
+
+    with pytest.raises(Violation, match="was wanted"):
+        invariants.every_end_is_final(step(PENDING, cancelled))
 
 
 def test_wrong_sums_are_found():

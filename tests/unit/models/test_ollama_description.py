@@ -8,6 +8,7 @@ import pytest
 
 from service.models.model import ModelDescription
 from service.models.ollama_description import (
+    DESCRIPTIONS_MAX,
     DescriptionCache,
     Residence,
     canonical_name,
@@ -135,3 +136,17 @@ def test_a_directory_that_cannot_be_written_costs_nothing_but_the_cache(tmp_path
     cache.put(ModelDescription(512, digest=DIGEST))
 
     assert cache.get(DIGEST) == ModelDescription(512, digest=DIGEST)
+
+
+def test_memory_holds_the_descriptions_that_were_used_last():
+    """Clients choose names of models, so what is known of them is bounded."""
+    cache = DescriptionCache(None)
+    first, *others = (f"{number:064x}" for number in range(DESCRIPTIONS_MAX + 1))
+    cache.put(ModelDescription(1, digest=first))
+    for digest in others:
+        assert cache.get(first)
+        cache.put(ModelDescription(2, digest=digest))
+
+    assert cache.get(first)
+    assert cache.get(others[0]) is None
+    assert cache.get(others[-1])

@@ -60,13 +60,19 @@ async def test_a_deadline_shorter_than_the_load_fails_the_call_alone():
     assert server.loads_aborted == 0
 
 
+LOOP_TURNS = 50
+"""Enough for an answer that is there to be read by whoever asked."""
+
+
 async def test_calls_that_wait_share_one_load():
     """Three callers, one load."""
     settings = replace(PATIENT, calls_max=3)
     async with FakeOllama(loaded=False) as server, model_over(server, settings=settings) as model:
         server.load_gate.clear()
         calls = [asyncio.create_task(ask(model)) for _ in range(3)]
-        await server.until(lambda fake: fake.loads_begun == 1)
+        await server.until(lambda fake: [r.path for r in fake.requests].count("/api/ps") >= 3 and fake.loads_begun == 1)
+        for _ in range(LOOP_TURNS):
+            await asyncio.sleep(0)
         server.load_gate.set()
         await asyncio.gather(*calls)
 
@@ -140,14 +146,15 @@ async def test_facts_are_asked_for_once():
 
 async def test_a_description_on_disk_saves_the_question(tmp_path):
     """With a cache directory a restart asks for the digest alone."""
-    settings = replace(PATIENT, cache_dir=tmp_path)
+    folder = tmp_path / "models"
     async with FakeOllama() as server:
         for _ in range(2):
-            async with model_over(server, settings=settings) as model:
+            async with model_over(server, cache_dir=folder) as model:
                 description = await model.describe()
                 assert description.context_length == FakeModel().context_length
 
     assert [request.path for request in server.requests].count("/api/show") == 1
+    assert [path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())] == [0o700, 0o600]
 
 
 async def test_what_a_proxy_hides_is_not_needed():

@@ -196,7 +196,7 @@ def test_an_event_that_is_no_name_is_written_without_its_words() -> None:
     with logging_to(stream) as log:
         log.info(f"user said {PROSE}")  # noqa: G004 -- the mistake under test
 
-    assert stream.lines[0]["event"] == "unnamed_event"
+    assert stream.lines[0]["event"] == "event.unnamed"
     assert PROSE not in stream.getvalue()
 
 
@@ -230,7 +230,7 @@ def test_a_librarys_line_keeps_its_place_and_its_format_without_the_values() -> 
         logging.getLogger("library").info("quiet")
 
     with_format, without = stream.lines
-    assert (with_format["event"], with_format["logger"]) == ("library_log", "library")
+    assert (with_format["event"], with_format["logger"]) == ("library.logged", "library")
     assert with_format["template"] == "cannot reach %s"
     assert "test_logs.py" in with_format["at"]
     assert "template" not in without
@@ -270,4 +270,4 @@ def test_an_interrupt_from_the_keyboard_is_no_error() -> None:
         sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
         sys.excepthook(ValueError, ValueError(PROSE), None)
 
-    assert [line["event"] for line in stream.lines] == ["uncaught_exception"]
+    assert [line["event"] for line in stream.lines] == ["exception.uncaught"]

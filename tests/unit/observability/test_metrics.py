@@ -232,11 +232,10 @@ def test_a_commit_counts_its_events_by_type_once() -> None:
 
 
 def test_gauges_follow_what_they_are_told() -> None:
-    """Pending passes, projections, subscribers and breakers show the last word."""
+    """Pending passes, subscribers and breakers show the last word."""
     metrics = opened()
 
     metrics.passes_pending(2, oldest_timestamp_s=1_700_000_000.0)
-    metrics.projection_lag(7)
     metrics.subscriber_opened()
     metrics.subscriber_opened()
     metrics.subscriber_closed()
@@ -244,7 +243,6 @@ def test_gauges_follow_what_they_are_told() -> None:
 
     assert value(metrics, "abridged_summarizations_pending") == 2
     assert value(metrics, "abridged_oldest_pending_timestamp_seconds") == 1_700_000_000.0
-    assert value(metrics, "abridged_projection_lag_events") == 7
     assert value(metrics, "abridged_subscribers") == 1
     assert value(metrics, "abridged_breaker_state", {"host": LABELS.hosts[0]}) == 1
 

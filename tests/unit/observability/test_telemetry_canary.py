@@ -106,7 +106,7 @@ def test_text_in_exceptions_reaches_no_log(sinks: Sinks) -> None:
     thread.join()
 
     assert b"CANARY" not in sinks.everything
-    assert sinks.lines.getvalue().count("uncaught_exception") == 2
+    assert sinks.lines.getvalue().count("exception.uncaught") == 2
 
 
 def test_text_in_a_lost_task_reaches_no_log(sinks: Sinks) -> None:

@@ -1,0 +1,97 @@
+"""What `abridged append --file` tells: each conversation when it is over, each refusal with its place, and the sum."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from service.cli.chat_file import Fault
+from service.cli.plain_json import json_text
+from service.cli.playback import Outcome
+from service.cli.terminal import say
+
+__all__ = ["FileReport"]
+
+
+class FileReport:
+    """Tells each conversation when it is over, and counts."""
+
+    def __init__(self, path: Path, as_json_: bool) -> None:
+        self._path = path
+        self._as_json = as_json_
+        self._conversations = self._messages = self._passes = self._records = 0
+        self._messages_refused = self._lines_refused = self._over = self._empty = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the file had nothing to show."""
+        return not (self._conversations or self._lines_refused)
+
+    @property
+    def unwell(self) -> str:
+        """What ended badly, empty when nothing did."""
+        counts = (
+            (self._lines_refused, "line", " refused"),
+            (self._messages_refused, "message", " refused"),
+            (self._over, "conversation", " over the trigger"),
+            (self._empty, "conversation", " without a message"),
+        )
+        return ", ".join(f"{_counted(count, noun)}{how}" for count, noun, how in counts if count)
+
+    def fault(self, fault: Fault) -> None:
+        if fault.message_id:
+            self._messages_refused += 1
+        else:
+            self._lines_refused += 1
+        what = f"{fault.message_id}: {fault.what}" if fault.message_id else fault.what
+        say(f"{self._path}:{fault.line}: {what}; left out", is_error=True)
+
+    def outcome(self, outcome: Outcome) -> None:
+        for fault in outcome.faults:
+            self.fault(fault)
+        self._conversations += 1
+        self._messages += outcome.messages
+        self._passes += outcome.passes
+        self._records += outcome.records
+        self._over += outcome.is_over and not outcome.is_well
+        self._empty += not outcome.messages and not outcome.faults
+        if outcome.kept:
+            say(f"note: {outcome.conversation_id} {outcome.kept}", is_error=True)
+        if self._as_json:
+            say(json_text(asdict(outcome) | {"is_well": outcome.is_well}))
+        else:
+            say(f"{outcome.conversation_id}: {_told(outcome)}")
+
+    def total(self) -> None:
+        if not self._as_json:
+            say(
+                f"total: {_counted(self._conversations, 'conversation')}, {_counted(self._messages, 'message')}, "
+                f"{_passes(self._passes, self._records)}; "
+                f"{self.unwell or ('nothing in it' if self.is_empty else 'all well')}"
+            )
+
+
+def _told(outcome: Outcome) -> str:
+    if not outcome.messages:
+        return "nothing appended"
+    depth = f"depth {outcome.depth}, " if outcome.records else ""
+    return (
+        f"{_counted(outcome.messages, 'message')} ({outcome.appended} new), ratio {outcome.ratio:.2f}, "
+        f"{_passes(outcome.passes, outcome.records)}, {depth}{_standing(outcome)}"
+    )
+
+
+def _passes(passes: int, records: int) -> str:
+    return f"{passes} {'pass' if passes == 1 else 'passes'}, {_counted(records, 'record')}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _standing(outcome: Outcome) -> str:
+    if not outcome.is_over:
+        return "under its trigger"
+    if outcome.is_well:
+        return "over its trigger, irreducible: what is left must stay verbatim"
+    return f"OVER its trigger ({outcome.held_by or 'a pass is due'})"

@@ -1,0 +1,115 @@
+"""A pass's steps in the log: its claim, its record, its end without one.
+
+A log that is busy or full, or a writer that came between, is waited for, a bounded number of times. Every other error
+of the log says the same however often it is asked, so it goes to the caller at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from eventlog.errors import EventLogError, LogFull, LogUnavailable, WrongExpectedVersion
+from eventlog.event import StreamId
+from service.conversations import Conversations
+from service.domain.conversation import Conversation
+from service.domain.decide import CompletePass, FailPass, ReleasePass, StartPass
+from service.domain.errors import DomainError
+from service.domain.events import Event, PassPlan, SummarizationStarted
+from service.summarizer.ask import PassFailed
+from service.summarizer.report import output_hash
+from service.summarizer.summary_pass import PassResult
+
+__all__ = ["TRANSIENT", "CommitPauses", "PassSteps"]
+
+TRANSIENT: Final = (LogFull, LogUnavailable, WrongExpectedVersion)
+"""What passes by itself: the same step can be committed later."""
+
+ATTEMPTS_MAX = 8
+RELEASE_S = 1.0
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPauses:
+    """Seconds between the attempts at one step: `first_s`, twice as long each time, never more than `max_s`.
+
+    `max_s` also lies between two rounds of attempts.
+    """
+
+    first_s: float = 0.25
+    max_s: float = 30.0
+
+    def after(self, attempt: int) -> float:
+        """The pause after attempt `attempt`, 0 the first."""
+        return min(self.max_s, self.first_s * 2.0**attempt)
+
+
+class PassSteps:
+    """Commits the steps of passes. `hash_key` keys the hashes of bad answers."""
+
+    def __init__(self, conversations: Conversations, *, pauses: CommitPauses, hash_key: bytes) -> None:
+        self._conversations = conversations
+        self._pauses = pauses
+        self._hash_key = hash_key
+
+    async def claim(self, key: StreamId, plan: PassPlan) -> bool:
+        """The pass is begun; False when nobody wants it any more, and it has ended instead.
+
+        Raises PassSuperseded when it is not pending any more, or an EventLogError.
+        """
+        _, events = await self._committed(key, lambda: StartPass(plan.pass_id))
+        return isinstance(events[0], SummarizationStarted)
+
+    async def release(self, key: StreamId, plan: PassPlan) -> None:
+        """Give the claim back, because the process stops: at once or not at all, since that is all that it costs."""
+        try:
+            async with asyncio.timeout(RELEASE_S):
+                await self._conversations.execute(key, lambda _: ReleasePass(plan.pass_id))
+        except (DomainError, EventLogError, TimeoutError) as error:
+            _log.warning("pass.not_released", conversation_id=key.name, error_type=type(error).__name__)
+
+    async def complete(self, key: StreamId, plan: PassPlan, result: PassResult) -> tuple[Conversation, list[Event]]:
+        """The record, or the news that it saves too little or that nobody wants it any more; raises as `claim` does."""
+        return await self._committed(
+            key,
+            lambda: CompletePass(
+                pass_id=plan.pass_id,
+                record=result.record,
+                source=result.source,
+                fallback=result.fallback,
+                next_pass_id=self._conversations.new_id(),
+                now_us=self._conversations.now_us(),
+            ),
+        )
+
+    async def fail(self, key: StreamId, plan: PassPlan, failure: PassFailed) -> None:
+        """The pass ends without a record; raises as `claim` does."""
+        await self._committed(
+            key,
+            lambda: FailPass(
+                pass_id=plan.pass_id,
+                error_class=failure.error_class,
+                attempts=failure.attempts,
+                retryable=failure.retryable,
+                now_us=self._conversations.now_us(),
+                output_bytes=len(failure.output.encode()),
+                output_hash=output_hash(self._hash_key, failure.output),
+            ),
+        )
+
+    async def _committed(
+        self, key: StreamId, command: Callable[[], StartPass | CompletePass | FailPass]
+    ) -> tuple[Conversation, list[Event]]:
+        for attempt in range(ATTEMPTS_MAX - 1):
+            try:
+                return await self._conversations.execute(key, lambda _: command())
+            except TRANSIENT as error:
+                _log.warning("pass.commit_delayed", conversation_id=key.name, error_type=type(error).__name__)
+            await asyncio.sleep(self._pauses.after(attempt))
+        return await self._conversations.execute(key, lambda _: command())

@@ -1,0 +1,147 @@
+"""Passes that no append asks for: a wait after failures ends, or a model is back and fallback records are made anew.
+
+Both are known from the state behind every commit, so nothing here needs to be kept over a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from eventlog.event import StreamId
+from service.conversations import Conversations
+from service.domain.conversation import Conversation
+from service.domain.decide import EndWait, RemakeFallback
+from service.summarizer.pass_steps import TRANSIENT, CommitPauses
+
+__all__ = ["Revival"]
+
+PROBE_FIRST_S = 15.0
+PROBE_MAX_S = 900.0
+
+_log = structlog.get_logger()
+
+
+class Revival:
+    """Times waits and remakes. `available` asks whether the model could answer now. Lives on one event loop."""
+
+    def __init__(
+        self, conversations: Conversations, *, available: Callable[[], Awaitable[bool]], pauses: CommitPauses
+    ) -> None:
+        self._conversations = conversations
+        self._available = available
+        self._pauses = pauses
+        self._waits: dict[StreamId, asyncio.TimerHandle] = {}
+        self._fallbacks: dict[StreamId, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._probe: asyncio.TimerHandle | None = None
+        self._probe_after_s = PROBE_FIRST_S
+        self._stopping = False
+
+    async def stop(self) -> None:
+        """Ask for no pass any more."""
+        self._stopping = True
+        for handle in self._waits.values():
+            handle.cancel()
+        if self._probe:
+            self._probe.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def changed(self, key: StreamId, state: Conversation) -> None:
+        """Hear of the state behind a commit."""
+        if state.pending is None and state.waiting(self._conversations.now_us()):
+            self.end_wait_at(key, state.wait_until_us)
+        elif (handle := self._waits.pop(key, None)) is not None:
+            handle.cancel()
+        if state.live_is_fallback:
+            self.remake_later(key)
+        else:
+            self._fallbacks.pop(key, None)
+
+    def end_wait_at(self, key: StreamId, at_us: int) -> None:
+        """Ask for a pass when the wait is over."""
+        if (handle := self._waits.pop(key, None)) is not None:
+            handle.cancel()
+        if self._stopping:
+            return
+        delay_s = max(0.0, (at_us - self._conversations.now_us()) / 1e6)
+        self._waits[key] = asyncio.get_running_loop().call_later(delay_s, self._end_wait, key)
+
+    def remake_later(self, key: StreamId) -> None:
+        """The conversation's live record stands in for a model's: ask for another when a model is back."""
+        self._fallbacks.setdefault(key)
+        self._schedule_probe()
+
+    def model_answered(self) -> None:
+        """Make the fallback record anew that has waited longest. Its success leads to the next."""
+        if self._fallbacks and not self._stopping:
+            key = next(iter(self._fallbacks))
+            del self._fallbacks[key]
+            self._spawn(self._remake(key), key)
+
+    def _end_wait(self, key: StreamId) -> None:
+        self._waits.pop(key, None)
+        self._spawn(self._wait_ended(key), key)
+
+    async def _wait_ended(self, key: StreamId) -> None:
+        try:
+            state, _ = await self._conversations.execute(
+                key, lambda _: EndWait(self._conversations.new_id(), self._conversations.now_us())
+            )
+        except TRANSIENT as error:
+            _not_requested(key, error)
+            self.end_wait_at(key, self._conversations.now_us() + int(self._pauses.max_s * 1e6))
+            return
+        if state.pending is None and state.waiting(self._conversations.now_us()):
+            # The timer runs by another clock than the wait, which may have a moment left.
+            self.end_wait_at(key, state.wait_until_us)
+
+    async def _remake(self, key: StreamId) -> None:
+        try:
+            state, _ = await self._conversations.execute(
+                key, lambda _: RemakeFallback(self._conversations.new_id(), self._conversations.now_us())
+            )
+        except TRANSIENT as error:
+            _not_requested(key, error)
+            self.remake_later(key)
+            return
+        if state.live_is_fallback:
+            # Not now, or not yet: it stays one of those that are still to be remade.
+            self.remake_later(key)
+
+    def _schedule_probe(self) -> None:
+        if self._fallbacks and self._probe is None and not self._stopping:
+            loop = asyncio.get_running_loop()
+            self._probe = loop.call_later(self._probe_after_s, lambda: self._spawn(self._probe_model(), None))
+
+    async def _probe_model(self) -> None:
+        """Ask whether the model is back, ever less often, as long as there are fallback records."""
+        self._probe = None
+        try:
+            if await self._available():
+                self._probe_after_s = PROBE_FIRST_S
+                self.model_answered()
+            else:
+                self._probe_after_s = min(PROBE_MAX_S, 2 * self._probe_after_s)
+        finally:
+            self._schedule_probe()
+
+    def _spawn(self, work: Coroutine[Any, Any, None], key: StreamId | None) -> None:
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                _not_requested(key, error)
+
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(ended)
+
+
+def _not_requested(key: StreamId | None, error: BaseException) -> None:
+    name = key.name if key else ""
+    _log.warning("pass.not_requested", conversation_id=name, error_type=type(error).__name__)

@@ -1,0 +1,176 @@
+"""How a sidecar starts and ends: what it takes, what it leaves, and what it says of itself meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import grpc
+import pytest
+
+from abridged.v1 import conversation_pb2 as conversation
+from eventlog.errors import LogFailed
+from service.api.listeners import AddressTaken
+from tests.support.answers import hanging
+from tests.support.broken_log import connections
+from tests.support.ollama_server import FakeOllama
+from tests.support.sidecar import PATIENCE_S, on_ollama, said, sidecar
+
+LOADED_BEFORE_READY = """
+import asyncio, sys
+from service.bootstrap import serve
+from service.config import load
+
+stop = asyncio.Event()
+
+def ready(_):
+    print("bpe_openai" in sys.modules)
+    stop.set()
+
+flags = {
+    "log.backend": "memory",
+    "tokens.counter": "bpe",
+    "summarizer.models": ["scripted:default"],
+    "server.listen": ["127.0.0.1:0"],
+    "server.http_listen": "",
+}
+asyncio.run(serve(load({}, flags=flags).settings, {}, stop=stop, ready=ready))
+"""
+
+
+def running(name: str) -> list[str]:
+    """Tasks of this event loop, by what they run."""
+    found = (f"{task.get_name()} {getattr(task.get_coro(), '__qualname__', '')}" for task in asyncio.all_tasks())
+    return [task for task in found if name in task]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def test_a_log_that_fails_ends_the_sidecar_with_its_error(tmp_path):
+    """Nothing can be acknowledged any more: whoever started the process must see that it did not end well."""
+    with connections() as found:
+        context = sidecar(tmp_path)
+        s = await context.__aenter__()
+        await s.chat().append(said(1))
+        found.writer.execute("PRAGMA query_only = 1")
+        with pytest.raises(grpc.aio.AioRpcError):
+            await s.chat().append(said(2))
+
+        with pytest.raises(LogFailed):
+            await context.__aexit__(None, None, None)
+
+
+async def test_readiness_ends_before_the_calls_do(tmp_path):
+    """A sidecar that stops is taken out of rotation while it still answers."""
+    async with sidecar(tmp_path, {"server.shutdown_grace_s": 2.0}) as s:
+        assert " 200 " in (await s.http("/readyz")).splitlines()[0]
+
+        stopping = asyncio.create_task(s.stop())
+        await asyncio.sleep(0)
+
+        assert " 503 " in (await s.http("/readyz")).splitlines()[0]
+        await stopping
+
+
+@pytest.mark.parametrize("setting", ["server.listen", "server.http_listen"])
+async def test_an_address_that_is_taken_leaves_nothing_running(tmp_path, setting):
+    """Neither passes nor the other server, whichever address it is."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        free = free_port()
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        addresses = {"server.listen": [f"127.0.0.1:{free}"], "server.http_listen": f"127.0.0.1:{free}"}
+        addresses[setting] = [taken] if setting == "server.listen" else taken
+
+        with pytest.raises((AddressTaken, OSError)):
+            async with sidecar(tmp_path, addresses):
+                pass
+
+        assert running("pass worker") == []
+        with socket.create_server(("127.0.0.1", free)):
+            pass
+
+
+async def test_a_file_in_the_place_of_a_socket_is_left_alone(tmp_path):
+    """Only what a dead server left is removed; a mistyped path costs nobody a file."""
+    path = tmp_path / "notes.txt"
+    path.write_text("precious")
+
+    with pytest.raises(AddressTaken, match="no socket"):
+        async with sidecar(tmp_path, {"server.listen": [f"unix:{path}"]}):
+            pass
+
+    assert path.read_text() == "precious"
+
+
+async def test_a_socket_that_a_dead_server_left_is_replaced(tmp_path):
+    """A crash does not keep the next start from its address."""
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+
+    async with sidecar(tmp_path, {"server.listen": [f"unix:{path}"]}) as s:
+        assert (await s.chat().append(said(1))).message_version == 1
+
+
+async def test_a_load_does_not_outlive_the_sidecar(tmp_path):
+    """What was begun for a pass ends with the process's servers, not some minutes later."""
+    async with FakeOllama(loaded=False) as ollama:
+        ollama.load_gate.clear()
+        async with sidecar(tmp_path, on_ollama(ollama)) as s:
+            await s.chat().talk(14)
+            await ollama.until(lambda fake: fake.loads_begun == 1)
+            assert running("OllamaModel._load")
+
+        assert running("OllamaModel._load") == []
+
+
+async def test_a_model_is_described_once_a_digest_across_restarts(tmp_path):
+    """What its server said lies beside the log, for its owner alone."""
+    async with FakeOllama() as ollama:
+        for number in range(2):
+            async with sidecar(tmp_path, on_ollama(ollama)) as s:
+                await s.chat(f"c{number}").talk(14, wait_s=PATIENCE_S)
+
+        assert [request.path for request in ollama.requests].count("/api/show") == 1
+    folder = tmp_path / "abridged.db.models"
+    assert [path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())] == [0o700, 0o600]
+
+
+def test_a_vocabulary_is_loaded_before_the_first_call():
+    """Loading takes a second of the whole loop, which no client should wait for."""
+    pytest.importorskip("bpe_openai", reason="the extra `bpe` is not installed")
+    root = Path(__file__).parents[2]
+
+    ran = subprocess.run(
+        [sys.executable, "-c", LOADED_BEFORE_READY],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": f"{root}:{root / 'proto'}"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+
+    assert "True" in ran.stdout.splitlines()
+
+
+async def test_a_call_that_waits_for_a_pass_is_answered_when_the_server_stops(tmp_path):
+    """What was committed is no error because nobody can wait any longer: the answer says that the pass is pending."""
+    async with FakeOllama(responder=hanging()) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        chat = s.chat(policy={"min_range_tokens": 1})
+        await chat.talk(6, tokens=200)
+        waiting = asyncio.create_task(chat.summarize(wait_s=PATIENCE_S))
+        await ollama.until(lambda server: bool(server.asked()))
+
+        await s.stop()
+
+        assert (await waiting).state == conversation.SUMMARIZATION_STATE_PENDING

@@ -1,0 +1,54 @@
+"""Which trace an exemplar points to."""
+
+from __future__ import annotations
+
+import pytest
+
+from eventlog.event import StreamId
+from observability.facts import PassEnded
+from observability.metrics import MetricLabels, Metrics
+from observability.tracing import SilentSpan, SilentTracing, TraceIds, sampled_trace_id
+from service.domain.events import PassPlan, Trigger
+from service.domain.policy import Policy
+from service.summarizer.progress import ProgressBoard
+from service.summarizer.report import PassReport, Telemetry
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+SPAN = "00f067aa0ba902b7"
+PLAN = PassPlan("p", Trigger.RATIO, (), (), "", "", 0, 0.9, 14, 1_000, 100, Policy())
+
+
+class _Noted(SilentSpan):
+    """A span that keeps what was noted."""
+
+    def __init__(self, traceparent: str) -> None:
+        super().__init__(traceparent)
+        self.facts: list[object] = []
+
+    def note(self, fact: object) -> None:
+        self.facts.append(fact)
+
+
+@pytest.mark.parametrize(("sampled", "shown"), [(True, TRACE), (False, "")])
+def test_only_a_sampled_trace_is_pointed_to(sampled, shown):
+    """Nobody will find the spans of another."""
+    assert sampled_trace_id(TraceIds(TRACE, SPAN, sampled).traceparent) == shown
+
+
+def test_without_a_trace_there_is_nothing_to_point_to():
+    """No header, no exemplar."""
+    assert sampled_trace_id("") == ""
+
+
+@pytest.mark.parametrize(("sampled", "shown"), [(True, TRACE), (False, "")])
+def test_a_pass_points_to_its_trace_only_when_it_is_sampled(sampled, shown):
+    """The exemplar of an unsampled pass would lead nowhere."""
+    metrics = Metrics(version="1", labels=MetricLabels((), (), (), (), ()))
+    telemetry = Telemetry(metrics, SilentTracing(), ProgressBoard(), log_content=False)
+    span = _Noted(TraceIds(TRACE, SPAN, sampled).traceparent)
+
+    PassReport(telemetry, StreamId("default", "c"), PLAN, model="x:y", now_us=lambda: 1).cancelled(span)
+
+    (ended,) = span.facts
+    assert isinstance(ended, PassEnded)
+    assert ended.trace_id == shown

@@ -1,0 +1,114 @@
+"""Conversations over a log in memory into which others write between two attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+
+from eventlog.errors import LogUnavailable
+from eventlog.event import NewEvent, StreamId
+from eventlog.log import Append
+from eventlog.memory import MemoryEventLog
+from service.codec.events import encode
+from service.codec.values import canonical, message_to_proto
+from service.conversation_log import ConversationLog
+from service.conversations import ATTEMPTS_MAX, AppendRequest, Conversations
+from service.counting import Counting
+from service.domain.conversation import Conversation
+from service.domain.errors import TooLarge
+from service.domain.events import MessageAppended, Settings
+from service.domain.message import Message, Role
+from service.domain.policy import CLIENT_FIELDS, Policy
+from service.domain.tokens import TokenSource
+from service.policies import Policies
+from service.projections import MemoryConversationTable, Projected
+from service.tokenizers.estimated import EstimatingCounter
+
+KEY = StreamId("default", "c1")
+
+
+class Bench:
+    """Conversations, and what a rival does whenever they ask for an id: once an attempt."""
+
+    def __init__(self) -> None:
+        self.log = MemoryEventLog(clock_us=count(1).__next__, hook=MemoryConversationTable(lambda state: b"").project)
+        self.rival: Callable[[], Any] = lambda: None
+        ids = count(1)
+
+        def new_id() -> str:
+            self.rival()
+            return f"id{next(ids)}"
+
+        self.conversation_log = ConversationLog(self.log, new_id=lambda: f"e{next(ids)}", traceparent=str)
+        self.conversations = Conversations(
+            self.conversation_log,
+            policies=Policies(lambda model: Policy(), client_fields=CLIENT_FIELDS),
+            counting=Counting(EstimatingCounter()),
+            clock_us=count(1).__next__,
+            new_id=new_id,
+            on_changed=lambda key, state, events: None,
+        )
+
+    async def append(self, *numbers: int, text: str = "hello") -> Any:
+        messages = tuple(said(number, text) for number in numbers)
+        return await self.conversations.append(KEY, AppendRequest(messages, contents(messages), Settings))
+
+
+def said(number: int, text: str = "hello") -> Message:
+    return Message(id=f"m{number}", role=Role.USER, content=text)
+
+
+def contents(messages: tuple[Message, ...]) -> dict[str, bytes]:
+    return {message.id: canonical(message_to_proto(message)) for message in messages}
+
+
+async def test_an_append_whose_messages_others_keep_writing_is_told_to_come_back():
+    """Not a bug, but bad luck: the same ids make a retry safe."""
+    bench = Bench()
+    await bench.append(1)
+    numbers = count(2)
+
+    def write_one_of_them() -> None:
+        message = said(next(numbers))
+        sent = contents((message,))[message.id]
+        event = MessageAppended(int(message.id[1:]), message, 1, TokenSource.CALLER)
+        name, schema_version, payload = encode(event, sent=sent)
+        event_id = bench.conversation_log.message_event_id(KEY, message.id)
+        new = NewEvent(event_id, name, payload, schema_version, sent)
+        bench.log.submit(Append(KEY, [new], projected=Projected(Conversation(), [event]))).result()
+
+    bench.rival = write_one_of_them
+
+    with pytest.raises(LogUnavailable):
+        await bench.append(*range(2, ATTEMPTS_MAX + 4))
+
+    bench.rival = lambda: None
+    appended = await bench.append(*range(2, ATTEMPTS_MAX + 4))
+    assert [placed.number for placed in appended.messages] == list(range(2, ATTEMPTS_MAX + 4))
+
+
+async def test_a_conversation_larger_than_a_page_in_bytes_is_folded_whole():
+    """A short page is not the end of a stream."""
+    bench = Bench()
+    for number in range(1, 31):
+        await bench.append(number, text="x" * 300_000)
+
+    state = await bench.conversation_log.fold(KEY)
+    messages = await bench.conversation_log.originals(KEY, lambda number: True, limit=100)
+
+    assert state.message_version == len(messages) == 30
+
+
+async def test_originals_are_read_no_further_than_their_bytes_allow():
+    """What may be large says how large."""
+    bench = Bench()
+    for number in range(1, 5):
+        await bench.append(number, text="x" * 1_000)
+
+    assert len(await bench.conversation_log.originals(KEY, lambda number: True, limit=9, bytes_max=5_000)) == 4
+    assert len(await bench.conversation_log.originals(KEY, lambda number: number < 3, limit=9, bytes_max=2_500)) == 2
+    with pytest.raises(TooLarge):
+        await bench.conversation_log.originals(KEY, lambda number: True, limit=9, bytes_max=2_500)

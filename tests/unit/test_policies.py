@@ -1,0 +1,66 @@
+"""Which policy holds when what a client once asked for and what the operator says now do not fit together."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from service.domain.errors import InvalidPolicy
+from service.domain.events import Settings
+from service.domain.policy import CLIENT_FIELDS, Policy
+from service.policies import Policies
+
+LOWER = Policy(trigger_token_ratio=0.75, reset_token_ratio=0.6)
+
+FITTING = {"trigger_token_ratio": 0.9, "reset_token_ratio": 0.8}
+"""Neither would fit without the other."""
+
+
+def policies(operator: Policy = LOWER, *, allowed: frozenset[str] = CLIENT_FIELDS) -> Policies:
+    return Policies(lambda model: operator, client_fields=allowed)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ({"reset_token_ratio": 0.75, "min_messages": 3}, {"min_messages": 3}),
+        ({"trigger_token_ratio": 0.5, "min_messages": 3}, {"min_messages": 3}),
+        (
+            {"trigger_token_ratio": 0.9, "reset_token_ratio": 0.8},
+            {"trigger_token_ratio": 0.9, "reset_token_ratio": 0.8},
+        ),
+        ({"min_messages": 3, "preserve_recent": 1}, {"min_messages": 3}),
+        ({"max_input_tokens": 9_000, "min_messages": 3}, {"min_messages": 3}),
+        ({"gone_long_ago": 1, "min_messages": 3}, {"min_messages": 3}),
+    ],
+)
+def test_overrides_of_an_existing_conversation_that_do_not_fit_are_left_out(overrides, expected):
+    """The others hold, and what fits together holds together."""
+    policy = policies().of(Settings(policy=overrides))
+
+    changed = {
+        name: getattr(policy, name) for name in Policy.__slots__ if getattr(policy, name) != getattr(LOWER, name)
+    }
+    assert changed == expected
+
+
+def test_what_is_left_out_is_said_once_for_each_kind_of_settings():
+    """With names, without values; not once an append."""
+    held = policies()
+    with capture_logs() as lines:
+        for _ in range(3):
+            held.of(Settings(model="m", policy={"reset_token_ratio": 0.75}))
+            held.of(Settings(model="m", policy={"min_messages": 3}))
+
+    assert [(line["event"], line["model"], line["fields"]) for line in lines] == [
+        ("policy.overrides_left_out", "m", ["reset_token_ratio"])
+    ]
+
+
+@pytest.mark.parametrize("overrides", [{"reset_token_ratio": 0.75}, {"max_input_tokens": 9_000}])
+def test_what_a_client_asks_for_now_is_refused_when_it_does_not_fit(overrides):
+    """By the field's name."""
+    with pytest.raises(InvalidPolicy) as refused:
+        policies().accepted(Settings(policy=overrides))
+
+    assert refused.value.field in overrides

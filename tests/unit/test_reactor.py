@@ -1,0 +1,223 @@
+"""The reactor over a log in memory whose commits fail as a test says: what is tried again, and what is given up."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from eventlog.errors import EventLogError, LogCorrupt, LogUnavailable
+from eventlog.event import StreamId
+from eventlog.log import Committed
+from eventlog.memory import MemoryEventLog
+from observability.metrics import MetricLabels, Metrics
+from observability.tracing import SilentTracing
+from service.codec.values import canonical, message_to_proto
+from service.conversation_log import ConversationLog
+from service.conversations import AppendRequest, Conversations
+from service.counting import Counting
+from service.domain.conversation import Conversation
+from service.domain.events import Event, Settings, SummarizationCompleted, SummarizationStarted
+from service.domain.message import Message, Role
+from service.domain.policy import Policy
+from service.domain.prompt import CHAIN_TEMPLATE
+from service.models.extractive import ExtractiveModel
+from service.models.retry import RetryPolicy
+from service.models.scripted import ScriptedModel
+from service.policies import Policies
+from service.projections import Attention, MemoryConversationTable
+from service.summarizer.ask import AskerSettings
+from service.summarizer.pass_maker import PassMaker, Surroundings
+from service.summarizer.pass_steps import CommitPauses
+from service.summarizer.progress import ProgressBoard
+from service.summarizer.reactor import Reactor, ReactorLimits
+from service.summarizer.report import Telemetry
+from service.tokenizers.estimated import EstimatingCounter
+
+A, B = StreamId("default", "a"), StreamId("default", "b")
+PATIENCE_S = 10.0
+AN_HOUR_S = 3_600.0
+ROLES = (Role.USER, Role.ASSISTANT)
+
+
+class Bench:
+    """A reactor with one worker. `refuse` says, by stream and first event, with what a commit fails."""
+
+    def __init__(self, *, pauses: CommitPauses) -> None:
+        self.now_us = 1_700_000_000_000_000
+        self.refused = asyncio.Event()
+        self.commits: list[tuple[StreamId, str]] = []
+        self.refuse: Callable[[StreamId, str], EventLogError | None] = lambda _key, _type: None
+        self.table = MemoryConversationTable(lambda _state: b"")
+        self.log = MemoryEventLog(clock_us=self.clock_us, hook=self._hook)
+        self.completed: dict[StreamId, asyncio.Event] = {A: asyncio.Event(), B: asyncio.Event()}
+        self._ids = 0
+        self.conversations = self.opened()
+        self.metrics = Metrics(version="1", labels=MetricLabels(("scripted:default",), (), (), (), ()))
+        self.reactor = self.made(pauses)
+
+    def opened(self) -> Conversations:
+        """What a process knows of the log when it opens it."""
+        return Conversations(
+            ConversationLog(self.log, new_id=self.new_id, traceparent=str),
+            policies=Policies(lambda _model: Policy(), client_fields=frozenset()),
+            counting=Counting(EstimatingCounter()),
+            clock_us=self.clock_us,
+            new_id=self.new_id,
+            on_changed=self._changed,
+        )
+
+    def made(self, pauses: CommitPauses) -> Reactor:
+        """A reactor on the conversations."""
+        clock_s = asyncio.get_running_loop().time
+        counter = EstimatingCounter()
+        return Reactor(
+            self.conversations,
+            maker=PassMaker(
+                ScriptedModel([_default], clock=clock_s),
+                ExtractiveModel(clock=clock_s),
+                asking=AskerSettings(0.0, 1, RetryPolicy(), 60.0),
+                template=CHAIN_TEMPLATE,
+                window_default=8_192,
+                surroundings=Surroundings(counter, clock_s, self.clock_us, asyncio.sleep, random.Random(1), b"key"),
+            ),
+            telemetry=Telemetry(self.metrics, SilentTracing(), ProgressBoard(), log_content=False),
+            limits=ReactorLimits(concurrent_passes=1, queue_max=10),
+            pauses=pauses,
+        )
+
+    def clock_us(self) -> int:
+        """Moves by a microsecond when it is asked."""
+        self.now_us += 1
+        return self.now_us
+
+    def new_id(self) -> str:
+        """The next id."""
+        self._ids += 1
+        return f"id-{self._ids}"
+
+    async def trigger(self, key: StreamId) -> None:
+        """Append what triggers a pass."""
+        messages = tuple(
+            Message(f"{key.name}{n}", ROLES[n % 2], f"Turn {n}: the importer reads orders_{n}.", token_count=120)
+            for n in range(14)
+        )
+        contents: Mapping[str, bytes] = {m.id: canonical(message_to_proto(m)) for m in messages}
+        await self.conversations.append(key, AppendRequest(messages, contents, lambda: Settings(context_length=2_000)))
+
+    async def until_completed(self, key: StreamId) -> None:
+        """Wait for the record."""
+        async with asyncio.timeout(PATIENCE_S):
+            await self.completed[key].wait()
+
+    def attempts(self, key: StreamId, event: type[Event]) -> int:
+        """How often a commit of this event was tried."""
+        return self.commits.count((key, event.__name__))
+
+    def _hook(self, transaction: Any, committed: Sequence[Committed]) -> None:
+        for commit in committed:
+            first = commit.events[0].type
+            self.commits.append((commit.stream, first))
+            if (error := self.refuse(commit.stream, first)) is not None:
+                self.refused.set()
+                raise error
+        self.table.project(transaction, committed)
+
+    def _changed(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
+        self.reactor.changed(key, state, events)
+        if any(isinstance(e, SummarizationCompleted) for e in events):
+            self.completed[key].set()
+
+
+def _default(request: Any) -> str:
+    return (
+        '{"summary": "The importer reads orders.", "key_points": [], "participants": [], "decisions": [],'
+        ' "action_items": [], "unresolved": [], "domain_entities": []}'
+    )
+
+
+async def test_a_pass_that_cannot_be_committed_now_does_not_keep_a_worker_waiting():
+    """It is tried again by the clock; until then the only worker serves the others."""
+    bench = Bench(pauses=CommitPauses(first_s=0.0, max_s=AN_HOUR_S))
+    bench.refuse = lambda key, kind: LogUnavailable("busy") if (key, kind) == (A, "SummarizationStarted") else None
+    bench.reactor.start(())
+    await bench.trigger(A)
+    await bench.trigger(B)
+
+    await bench.until_completed(B)
+
+    assert bench.attempts(A, SummarizationStarted) == 8
+    assert A in bench.reactor.backlog
+    await bench.reactor.stop(grace_s=1.0)
+
+
+async def test_a_postponed_pass_is_taken_up_again():
+    """What was busy for two rounds of attempts is done in the third."""
+    bench = Bench(pauses=CommitPauses(first_s=0.0, max_s=0.001))
+
+    def busy(_key: StreamId, kind: str) -> EventLogError | None:
+        early = kind == "SummarizationStarted" and bench.attempts(A, SummarizationStarted) <= 2 * 8
+        return LogUnavailable("busy") if early else None
+
+    bench.refuse = busy
+    bench.reactor.start(())
+    await bench.trigger(A)
+
+    await bench.until_completed(A)
+
+    assert bench.attempts(A, SummarizationStarted) == 2 * 8 + 1
+    await bench.reactor.stop(grace_s=1.0)
+
+
+async def test_what_waiting_cannot_mend_is_not_tried_again():
+    """A damaged row is damaged at the next reading too: the pass is failed, and the worker goes on."""
+    bench = Bench(pauses=CommitPauses(first_s=0.0, max_s=0.0))
+    bench.refuse = lambda key, kind: LogCorrupt("row") if (key, kind) == (A, "SummarizationStarted") else None
+    bench.reactor.start(())
+    await bench.trigger(A)
+    await bench.trigger(B)
+
+    await bench.until_completed(B)
+
+    assert bench.attempts(A, SummarizationStarted) == 1
+    assert bench.table.attention()[0].pending is False
+    assert A not in bench.reactor.backlog
+    await bench.reactor.stop(grace_s=1.0)
+
+
+async def test_a_worker_outlives_a_pass_that_cannot_even_be_failed():
+    """With the only worker gone there would be no passes at all, and nobody would know."""
+    bench = Bench(pauses=CommitPauses(first_s=0.0, max_s=0.0))
+
+    def broken(key: StreamId, kind: str) -> EventLogError | None:
+        if key == A and kind.startswith("Summarization") and kind != "SummarizationRequested":
+            raise ZeroDivisionError
+        return None
+
+    bench.refuse = broken
+    bench.reactor.start(())
+    await bench.trigger(A)
+    await bench.trigger(B)
+
+    await bench.until_completed(B)
+
+    await bench.reactor.stop(grace_s=1.0)
+
+
+async def test_the_age_of_a_pending_pass_is_kept_over_a_restart():
+    """The alert on old passes counts from the trigger, not from the last start."""
+    bench = Bench(pauses=CommitPauses(first_s=0.0, max_s=AN_HOUR_S))
+    await bench.trigger(A)
+    triggered_us = (await bench.conversations.state(A)).pending_since_us
+    bench.now_us += int(AN_HOUR_S * 1e6)
+    bench.refuse = lambda _key, kind: LogUnavailable("busy") if kind == "SummarizationStarted" else None
+    bench.conversations = bench.opened()
+    bench.reactor = bench.made(CommitPauses(first_s=0.0, max_s=AN_HOUR_S))
+
+    bench.reactor.start([Attention("default", "a", pending=True, wait_until_us=0, fallback=False)])
+    async with asyncio.timeout(PATIENCE_S):
+        await bench.refused.wait()
+
+    assert bench.reactor.backlog.oldest_us == triggered_us
+    await bench.reactor.stop(grace_s=1.0)

@@ -1,0 +1,127 @@
+"""One pass over a long source: what it costs the others on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import threading
+import time
+from itertools import pairwise
+
+import pytest
+
+from service.domain.events import MessageAppended, PassPlan, Trigger
+from service.domain.message import Message, Role
+from service.domain.policy import Policy
+from service.domain.prompt import CHAIN_TEMPLATE
+from service.domain.record import MessageRange
+from service.domain.tokens import TokenSource
+from service.models.model import Completion, CompletionRequest
+from service.models.retry import RetryPolicy
+from service.models.scripted import ScriptedModel
+from service.summarizer.ask import AskerSettings
+from service.summarizer.summary_pass import PassInput, PassSettings, SummaryPass
+from service.tokenizers.estimated import EstimatingCounter
+
+MESSAGES = 1_200
+LONG = "The importer reads table orders_{0} at 10.0.{1}.7 on host db-{0:02d}; Maria saw error E{0} on 2026-03-12. " * 10
+
+
+class _Silent:
+    """Hears nothing."""
+
+    def attempt(self, number: int, model: str) -> None: ...
+    def output(self, chars: int) -> None: ...
+    def answered(self, completion: Completion) -> None: ...
+    def calls(self, done: int, total: int) -> None: ...
+
+
+class _WatchedCounter(EstimatingCounter):
+    """Takes down in which threads it counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: set[threading.Thread] = set()
+
+    def count(self, text: str) -> int:
+        self.threads.add(threading.current_thread())
+        return super().count(text)
+
+
+def work(*, input_tokens_max: int) -> PassInput:
+    """More than a megabyte of transcript."""
+    messages = tuple(
+        MessageAppended(n, Message(f"m{n}", Role.USER, LONG.format(n, n % 250)), 300, TokenSource.ESTIMATE, "estimate")
+        for n in range(1, MESSAGES + 1)
+    )
+    covered = (MessageRange(1, MESSAGES),)
+    policy = Policy(max_input_tokens=input_tokens_max)
+    plan = PassPlan("p", Trigger.RATIO, covered, covered, "", "", 0, 0.9, MESSAGES, 300 * MESSAGES, 1_000, policy)
+    return PassInput("c1", plan, messages, None)
+
+
+def longest_answer(request: CompletionRequest) -> str:
+    """As long as a record may be, and all of it from the source."""
+    long = [m.content[:900] for m in request.material.messages[:70]]
+    return json.dumps(
+        {
+            "summary": " ".join(long)[:15_900] or "The importer reads orders.",
+            "key_points": long[:30],
+            "participants": ["Maria"],
+            "decisions": long[30:50],
+            "action_items": [],
+            "unresolved": long[50:],
+            "domain_entities": [],
+        }
+    )
+
+
+def summary_pass(counter: EstimatingCounter, *, input_tokens_max: int) -> SummaryPass:
+    """A pass with a model that answers at once, and as long as it may."""
+    return SummaryPass(
+        ScriptedModel([longest_answer], clock=time.monotonic),
+        settings=PassSettings(AskerSettings(0.0, 1, RetryPolicy(), 60.0), input_tokens_max, CHAIN_TEMPLATE),
+        counter=counter,
+        observer=_Silent(),
+        clock_s=time.monotonic,
+        now_us=lambda: 1,
+        sleep=asyncio.sleep,
+        rng=random.Random(1),
+    )
+
+
+@pytest.mark.parametrize("part_tokens", [10_000_000, 100_000])
+async def test_a_long_source_is_not_counted_on_the_event_loop(part_tokens):
+    """In one call or in many, merged."""
+    counter = _WatchedCounter()
+
+    await summary_pass(counter, input_tokens_max=part_tokens).run(
+        work(input_tokens_max=part_tokens), record_id="summary-p"
+    )
+
+    assert counter.threads
+    assert threading.current_thread() not in counter.threads
+
+
+@pytest.mark.parametrize("part_tokens", [10_000_000, 100_000])
+async def test_the_event_loop_turns_while_a_long_source_is_summarized(part_tokens):
+    """Appends of other conversations do not wait until a megabyte is written out and looked through."""
+    loop = asyncio.get_running_loop()
+    turns = [time.thread_time()]
+    ticking: list[asyncio.Handle] = []
+
+    def tick() -> None:
+        turns.append(time.thread_time())
+        ticking[:] = [loop.call_later(0.001, tick)]
+
+    source = work(input_tokens_max=part_tokens)
+    tick()
+    used_before = time.process_time()
+    await summary_pass(EstimatingCounter(), input_tokens_max=part_tokens).run(source, record_id="summary-p")
+    tick()
+    ticking[0].cancel()
+
+    longest = max(after - before for before, after in pairwise(turns))
+    used = time.process_time() - used_before
+    assert longest < 0.05 * used
