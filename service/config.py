@@ -190,7 +190,7 @@ class _Loading:
 
     def read_secret_files(self) -> None:
         """Fill each secret from the file that is named in its place; the path stays visible, the secret redacted."""
-        for name in [name for name in self._values if name.endswith("_file")]:
+        for name in [name for name in self._values if name.removesuffix("_file") in self._known.keys() - {name}]:
             secret = name.removesuffix("_file")
             if secret in self._values:
                 self._refuse(name, self._origins[name], f"give either it or {secret}")

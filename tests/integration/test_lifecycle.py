@@ -15,6 +15,7 @@ import pytest
 from abridged.v1 import conversation_pb2 as conversation
 from eventlog.errors import LogFailed
 from service.api.listeners import AddressTaken
+from service.domain.errors import InvalidPolicy
 from tests.support.answers import hanging
 from tests.support.broken_log import connections
 from tests.support.ollama_server import FakeOllama
@@ -174,3 +175,27 @@ async def test_a_call_that_waits_for_a_pass_is_answered_when_the_server_stops(tm
         await s.stop()
 
         assert (await waiting).state == conversation.SUMMARIZATION_STATE_PENDING
+
+
+async def test_an_operators_own_prompt_is_used_and_named_in_the_record(tmp_path):
+    """By the file's name, and by a version that changes with its text."""
+    path = tmp_path / "house-style.txt"
+    path.write_text("You condense.\n--- user ---\n{{previous}}{{transcript}}\nJSON only.\n")
+
+    async with sidecar(tmp_path, {"summarizer.prompt_file": str(path)}) as s:
+        chat = s.chat()
+        await chat.talk(14, wait_s=PATIENCE_S)
+        (record,) = await chat.summaries()
+
+    assert record.prompt_name == "house-style"
+    assert len(record.prompt_version) == 12
+
+
+async def test_a_bad_prompt_is_refused_at_the_start(tmp_path):
+    """It names the setting and what is wrong."""
+    path = tmp_path / "bad.txt"
+    path.write_text("Summarize {{everything}}.\n--- user ---\n{{transcript}}\n")
+
+    with pytest.raises(InvalidPolicy, match="prompt_file"):
+        async with sidecar(tmp_path, {"summarizer.prompt_file": str(path)}):
+            pytest.fail("it started")

@@ -342,3 +342,13 @@ def test_every_setting_has_help_a_default_and_its_own_variable():
     assert all(setting.field.description for setting in table)
     assert not [setting.name for setting in table if setting.field.is_required()]
     assert len({setting.variable for setting in table}) == len(table)
+
+
+def test_a_file_that_is_no_secret_is_a_setting_like_any_other(tmp_path):
+    """`summarizer.prompt_file` names a file to be read later; there is no `summarizer.prompt` to be filled from it."""
+    path = tmp_path / "prompt.txt"
+
+    by_flag = load({}, flags={"summarizer.prompt_file": str(path)}).settings
+    by_variable = load({"ABRIDGED_SUMMARIZER__PROMPT_FILE": str(path)}).settings
+
+    assert by_flag.summarizer.prompt_file == by_variable.summarizer.prompt_file == path

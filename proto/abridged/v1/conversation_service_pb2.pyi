@@ -85,7 +85,7 @@ class _OverLimit:
 class _OverLimitEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OverLimit.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     OVER_LIMIT_UNSPECIFIED: _OverLimit.ValueType  # 0
-    """It is not."""
+    """It is not, or nothing holds it: the next command brings a pass. Also with the ORIGINAL view."""
     OVER_LIMIT_PASS_PENDING: _OverLimit.ValueType  # 1
     """A pass is pending."""
     OVER_LIMIT_WAITING_AFTER_FAILURE: _OverLimit.ValueType  # 2
@@ -103,7 +103,7 @@ class OverLimit(_OverLimit, metaclass=_OverLimitEnumTypeWrapper):
     """OverLimit says why a window is over its budget."""
 
 OVER_LIMIT_UNSPECIFIED: OverLimit.ValueType  # 0
-"""It is not."""
+"""It is not, or nothing holds it: the next command brings a pass. Also with the ORIGINAL view."""
 OVER_LIMIT_PASS_PENDING: OverLimit.ValueType  # 1
 """A pass is pending."""
 OVER_LIMIT_WAITING_AFTER_FAILURE: OverLimit.ValueType  # 2
