@@ -64,7 +64,8 @@ SILENCER = re.compile(
 FOREIGN = [
     re.compile(pattern)
     for pattern in (
-        r"(?<![\w.~-])/(work|root(?!/\.ollama)|opt/wheels)/",
+        rf"{re.escape(str(ROOT))}\b",
+        r"(?<![\w.~-])/(?:root)/(?!\.ollama)",
         r"/home/(?!nonroot|abridged)\w+/",
         "pypi" + r"\.org|python" + r"hosted\.org|registry\.npm" + r"js|proxy\." + r"golang|repo1\.maven",
         r"--(extra-)?" + r"index-url|--find" + r"-links",
