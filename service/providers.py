@@ -20,7 +20,7 @@ from service.models.preference import PreferredModel
 from service.models.scripted import load_script
 from service.settings import OllamaSettings as OllamaGroup
 
-__all__ = ["Providers", "host_labels"]
+__all__ = ["Providers", "host_labels", "ollama_settings"]
 
 _BREAKER = {state: BreakerState(state.value) for state in HostState}
 
@@ -28,6 +28,19 @@ _BREAKER = {state: BreakerState(state.value) for state in HostState}
 def host_labels(group: OllamaGroup) -> tuple[str, ...]:
     """The hosts as metrics name them."""
     return tuple(parse_address(h, allow_insecure=group.allow_insecure_hosts).label for h in group.hosts)
+
+
+def ollama_settings(group: OllamaGroup) -> OllamaSettings:
+    """How Ollama is called, as the operator's settings say."""
+    return OllamaSettings(
+        connect_s=group.connect_timeout_s,
+        first_byte_s=group.first_byte_timeout_s,
+        stall_s=group.stall_timeout_s,
+        calls_max=group.concurrency,
+        queue_max=group.queue_max,
+        num_ctx=group.num_ctx,
+        bearer_token=group.api_key.get_secret_value() if group.api_key else "",
+    )
 
 
 class Providers:
@@ -44,15 +57,7 @@ class Providers:
     ) -> None:
         self._counter = counter
         self._clock_s = clock_s
-        self._settings = OllamaSettings(
-            connect_s=group.connect_timeout_s,
-            first_byte_s=group.first_byte_timeout_s,
-            stall_s=group.stall_timeout_s,
-            calls_max=group.concurrency,
-            queue_max=group.queue_max,
-            num_ctx=group.num_ctx,
-            bearer_token=group.api_key.get_secret_value() if group.api_key else "",
-        )
+        self._settings = ollama_settings(group)
         addresses = [parse_address(h, allow_insecure=group.allow_insecure_hosts) for h in group.hosts]
         self._hosts: tuple[OllamaHost, ...] = open_hosts(
             addresses,

@@ -18,7 +18,7 @@ from service.changes import Changes
 from service.chat_models import ChatModels
 from service.codec.values import record_to_proto
 from service.conversations import AppendRequest, Conversations
-from service.domain.conversation import Conversation, lineage, record_named
+from service.domain.conversation import Conversation, EndedPass, lineage, record_named
 from service.domain.decide import ChangeSettings, ReportUsage, RequestPass
 from service.domain.errors import PassNotFound, SummaryNotFound, WaitedPassFailed
 from service.domain.events import SummarizationRequested
@@ -280,7 +280,7 @@ def _require_no_failure(state: Conversation, *, waited_for: str) -> None:
         raise WaitedPassFailed(ended.plan.pass_id, ended.error_class.value)
 
 
-def _ended(state: Conversation, pass_id: str) -> Any:
+def _ended(state: Conversation, pass_id: str) -> EndedPass | None:
     return next((ended for ended in reversed(state.passes) if ended.plan.pass_id == pass_id), None)
 
 

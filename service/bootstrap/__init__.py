@@ -16,9 +16,10 @@ from eventlog.errors import LogFailed
 from observability.logs import LogSettings, configure_logs
 from service.bootstrap.core import open_core
 from service.bootstrap.edge import Running, assembled
-from service.settings import Settings
+from service.event_loop import loop_factory
+from service.settings import Settings, TelemetrySettings
 
-__all__ = ["Running", "run", "serve", "settle_memory"]
+__all__ = ["Running", "logging_as_set", "run", "serve", "settle_memory"]
 
 GC_ALLOCATIONS = 10_000
 
@@ -27,19 +28,18 @@ _log = structlog.get_logger()
 
 def run(settings: Settings, environ: Mapping[str, str]) -> None:
     """Serve until SIGTERM or SIGINT, on an event loop of our own. Raises what `serve` raises."""
-    undo_logs = configure_logs(
-        LogSettings(
-            level=settings.telemetry.log_level,
-            style=settings.telemetry.log_format,
-            content=settings.telemetry.log_content,
-        ),
-        sys.stderr,
-    )
+    undo_logs = logging_as_set(settings.telemetry)
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_until_signalled(settings, environ))
     finally:
         undo_logs()
+
+
+def logging_as_set(telemetry: TelemetrySettings) -> Callable[[], None]:
+    """Send the log lines of this process to standard error as the settings say; returns how to undo that."""
+    logs = LogSettings(level=telemetry.log_level, style=telemetry.log_format, content=telemetry.log_content)
+    return configure_logs(logs, sys.stderr)
 
 
 def _now_us() -> int:
@@ -93,11 +93,3 @@ def settle_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_ALLOCATIONS)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:  # a platform that has none
-        return None
-    return uvloop.new_event_loop

@@ -40,8 +40,8 @@ def bench(*, seconds: float, json_path: Path | None, only: Sequence[str]) -> Non
     Everything runs on this machine and ends with the command; a whole run takes three minutes.
     """
     # What measures loads gRPC and the log, which nobody needs for --help.
-    from service.cli.bench_echo import loop_factory
     from service.cli.bench_rounds import ROUNDS, Bench, measured
+    from service.event_loop import loop_factory
 
     machine = _machine()
     if machine["load"] > DISTURBED_LOAD * machine["processors"]:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
 from typing import Any
 
 import grpc
 
 from abridged.v1.conversation_service_pb2 import AppendMessagesRequest
+from service.event_loop import loop_factory
 
-__all__ = ["echo_call", "loop_factory", "run"]
+__all__ = ["echo_call", "run"]
 
 _SERVICE = "abridged.bench.Echo"
 _METHOD = "Echo"
@@ -33,15 +33,6 @@ def echo_call(channel: grpc.aio.Channel) -> Any:
         request_serializer=AppendMessagesRequest.SerializeToString,
         response_deserializer=AppendMessagesRequest.FromString,
     )
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes the event loop that the sidecar runs on too; importing it from there would load all that it serves."""
-    try:
-        import uvloop
-    except ImportError:  # a platform that has none
-        return None
-    return uvloop.new_event_loop
 
 
 async def _serve(address: str) -> None:

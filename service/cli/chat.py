@@ -24,7 +24,7 @@ from service.models.model import ModelError, ModelMissing
 from service.models.ollama_address import AddressError, parse_address
 from service.models.ollama_chat import ChatAnswer, OllamaChat
 from service.models.ollama_host import open_hosts
-from service.models.ollama_settings import OllamaSettings
+from service.providers import ollama_settings
 from service.settings import OllamaSettings as OllamaGroup
 from service.settings import Settings
 
@@ -185,13 +185,7 @@ def _chat_model(settings: Settings, asked: str) -> str:
 
 
 def _model(group: OllamaGroup, model: str) -> OllamaChat:
-    settings = OllamaSettings(
-        connect_s=group.connect_timeout_s,
-        first_byte_s=group.first_byte_timeout_s,
-        stall_s=group.stall_timeout_s,
-        num_ctx=group.num_ctx,
-        bearer_token=group.api_key.get_secret_value() if group.api_key else "",
-    )
+    settings = ollama_settings(group)
     try:
         address = parse_address(group.hosts[0], allow_insecure=group.allow_insecure_hosts)
     except AddressError as error:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from observability.logs import LogSettings, configure_logs
-from service.bootstrap import Running, serve
+from service.bootstrap import Running, logging_as_set, serve
 from service.settings import Settings
 
 __all__ = ["own_sidecar"]
@@ -18,9 +16,7 @@ __all__ = ["own_sidecar"]
 @asynccontextmanager
 async def own_sidecar(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[Running]:
     """Serve while the body runs. Raises what `serve` raises, also when the sidecar ends before the body does."""
-    telemetry = settings.telemetry
-    logs = LogSettings(level=telemetry.log_level, style=telemetry.log_format, content=telemetry.log_content)
-    undo_logs = configure_logs(logs, sys.stderr)
+    undo_logs = logging_as_set(settings.telemetry)
     stop = asyncio.Event()
     ready: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve(settings, environ, stop=stop, ready=ready.set_result))
