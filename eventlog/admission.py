@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from eventlog.chain import SALT_BYTES, LogIdentity, commit_to, content_hash, envelope, link, request_hash
 from eventlog.errors import (
@@ -32,8 +33,7 @@ from eventlog.log import (
 __all__ = ["Admitted", "KnownEvent", "KnownRequest", "StreamState", "admit", "check_size"]
 
 
-@dataclass(frozen=True, slots=True)
-class KnownEvent:
+class KnownEvent(NamedTuple):
     """Where an event id was written, and the hash of its content."""
 
     position: int
@@ -41,8 +41,7 @@ class KnownEvent:
     content_hash: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class KnownRequest:
+class KnownRequest(NamedTuple):
     """What a request key was first used for."""
 
     content_hash: bytes
@@ -196,15 +195,15 @@ def _seal(
     for place, new in enumerate(events):
         version += 1
         event = RecordedEvent(
-            position=head + place + 1,
-            stream=append.stream,
-            version=version,
-            event_id=new.event_id,
-            type=new.type,
-            schema_version=new.schema_version,
-            time_us=time_us,
-            trace_context=new.trace_context,
-            payload=new.payload,
+            head + place + 1,
+            append.stream,
+            version,
+            new.event_id,
+            new.type,
+            new.schema_version,
+            time_us,
+            new.trace_context,
+            new.payload,
         )
         salt = salts[place * SALT_BYTES : (place + 1) * SALT_BYTES]
         sealed_envelope = envelope(event)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from eventlog.log import Append, AppendResult, EventLog, Outcome
 
 __all__ = ["AsyncAppender"]
+
+Heard = Callable[[AppendResult], None]
 
 
 class AsyncAppender:
@@ -18,15 +20,15 @@ class AsyncAppender:
         self._log = log
         self._loop = asyncio.get_running_loop()
 
-    async def append(self, append: Append) -> AppendResult:
-        """Queue `append` and wait until it is on disk; raises what the log's `submit` would fail with."""
-        return await asyncio.shield(self.post(append))
+    async def append(self, append: Append, *, on_disk: Heard | None = None) -> AppendResult:
+        """Queue `append` and wait until it is on disk; raises what the log's `submit` would fail with.
 
-    def post(self, append: Append) -> asyncio.Future[AppendResult]:
-        """Queue `append`. The future is for callbacks that must run whether or not anybody waits; do not cancel it."""
-        ticket: asyncio.Future[AppendResult] = self._loop.create_future()
-        self._log.post(append, ticket, self)
-        return ticket
+        `on_disk` hears of the result on the loop, before the awaiter and also when that has gone in the meantime; what
+        it raises is raised here.
+        """
+        ended: asyncio.Future[AppendResult] = self._loop.create_future()
+        self._log.post(append, (ended, on_disk), self)
+        return await ended
 
     def deliver(self, outcomes: Sequence[tuple[Any, Outcome]]) -> None:
         """Wake the loop once for all of them. A loop that was closed has nobody left to tell."""
@@ -36,11 +38,16 @@ class AsyncAppender:
             return
 
 
-def _resolve(outcomes: Sequence[tuple[asyncio.Future[AppendResult], Outcome]]) -> None:
-    for ticket, outcome in outcomes:
-        if ticket.done():
+def _resolve(outcomes: Sequence[tuple[tuple[asyncio.Future[AppendResult], Heard | None], Outcome]]) -> None:
+    for (ended, on_disk), outcome in outcomes:
+        if on_disk is not None and isinstance(outcome, AppendResult):
+            try:
+                on_disk(outcome)
+            except Exception as error:  # noqa: BLE001 - supervision: one append's listener must not silence the others
+                outcome = error
+        if ended.done():
             continue
         if isinstance(outcome, AppendResult):
-            ticket.set_result(outcome)
+            ended.set_result(outcome)
         else:
-            ticket.set_exception(outcome)
+            ended.set_exception(outcome)

@@ -1,11 +1,11 @@
 """Intent and fact: `NewEvent` is what a caller wants written, `RecordedEvent` is what the log holds.
 
-`SealedEvent` is a recorded event with what proves it.
+`SealedEvent` is a recorded event with what proves it. All are named tuples, since they are made for every event that
+is written or read, and a tuple is made in a fifth of the time of a frozen dataclass.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 __all__ = ["EVENT_ID_BYTES", "NewEvent", "RecordedEvent", "SealedEvent", "StreamId"]
@@ -23,8 +23,7 @@ class StreamId(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class NewEvent:
+class NewEvent(NamedTuple):
     """An event to be appended.
 
     `event_id` is 16 bytes, unique in its stream for ever. `payload` is stored verbatim. `content` is what the event's
@@ -40,8 +39,7 @@ class NewEvent:
     trace_context: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedEvent:
+class RecordedEvent(NamedTuple):
     """An event on disk.
 
     `position` is the place in the whole log, `version` the place in the stream; both count from 1 without gaps.
@@ -59,8 +57,7 @@ class RecordedEvent:
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class SealedEvent:
+class SealedEvent(NamedTuple):
     """A recorded event with its seal.
 
     `content_hash` is what idempotency compares, `salt` and `commitment` bind envelope and payload, `chain` binds the

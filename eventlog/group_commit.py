@@ -11,8 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventlog.errors import LogClosed, LogFailed, LogUnavailable
 from eventlog.log import Append, Mailbox, Outcome
@@ -37,8 +36,7 @@ GATHER_EVENTS = 128
 IDLE_AFTER_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Posted:
+class _Posted(NamedTuple):
     append: Append
     size: int
     ticket: Any

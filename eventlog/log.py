@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 from eventlog.event import NewEvent, RecordedEvent, SealedEvent, StreamId
 
@@ -53,8 +54,7 @@ SCAN_EVENTS_MAX = 4_000
 """Most events that one filtered read looks at: what bounds its time when nothing matches."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedVersion:
+class ExpectedVersion(NamedTuple):
     """What the caller believes of the stream: `mode` is any, no_stream, exists or exact; `version` counts for exact."""
 
     mode: str
@@ -94,8 +94,7 @@ class RequestKey:
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """One atomic append of at least one event.
 
     `projected` is handed to the hook as it is; the log does not look into it. An event id that occurs twice in
@@ -109,8 +108,7 @@ class Append:
     projected: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class AppendResult:
+class AppendResult(NamedTuple):
     """Where the events are.
 
     `events` are as recorded, in order; empty when `already_appended`. `first_position`, `last_position` and
@@ -123,16 +121,15 @@ class AppendResult:
     last_version: int
     events: tuple[RecordedEvent, ...] = ()
     already_appended: bool = False
-    known: Mapping[bytes, int] = field(default_factory=dict)
+    known: Mapping[bytes, int] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(NamedTuple):
     """What the hook sees of one append, inside the transaction that commits it."""
 
     stream: StreamId
     events: tuple[RecordedEvent, ...]
-    projected: Any = field(default=None)
+    projected: Any = None
 
 
 AppendHook = Callable[[Any, Sequence[Committed]], None]

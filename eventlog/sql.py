@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any
+
+from sqlalchemy import Table
 
 from eventlog.chain import check_commitment
 from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
 from eventlog.log import PAGE_BYTES_MAX
-from eventlog.schema import events, requests, streams
+from eventlog.schema import events
 
 __all__ = [
-    "chunks",
     "event_row",
-    "insert_events",
-    "insert_requests",
-    "insert_streams",
+    "insert_into",
     "recorded",
+    "runs",
     "sealed",
     "select_known_events",
     "select_known_requests",
@@ -33,7 +34,7 @@ __all__ = [
 
 Row = tuple[Any, ...]
 
-CHUNK_ROWS_MAX = 256
+STATEMENT_ROWS_MAX = 256
 """Rows of one statement at most: 14 columns of them stay under the 32,766 parameters of SQLite and PostgreSQL."""
 
 _EVENT_COLUMNS = ", ".join(column.name for column in events.columns)
@@ -47,15 +48,18 @@ _PAYLOAD = 9
 _SEAL_COLUMNS = ", e.content_hash, e.chain"
 
 
-def chunks(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """Cut `rows` into runs of 256, 128, 64 ... 1, so that few different statements serve every number of rows."""
-    start = 0
-    size = CHUNK_ROWS_MAX
-    while start < len(rows):
-        while size > len(rows) - start:
-            size //= 2
-        yield rows[start : start + size]
-        start += size
+def runs(rows: Sequence[Row]) -> Iterator[tuple[int, list[Any]]]:
+    """Cut `rows` into runs, each with the rows of the statement that takes it and that statement's parameters.
+
+    Statements have 1, 2, 4 ... 256 rows, so that few of them serve every number of rows; a run that is shorter is
+    filled up with NULLs, which every statement here passes over.
+    """
+    for start in range(0, len(rows), STATEMENT_ROWS_MAX):
+        run = rows[start : start + STATEMENT_ROWS_MAX]
+        size = 1 << (len(run) - 1).bit_length()
+        parameters = list(chain.from_iterable(run))
+        parameters.extend([None] * (len(run[0]) * (size - len(run))))
+        yield size, parameters
 
 
 def _values(columns: int, rows: int, mark: str) -> str:
@@ -64,22 +68,11 @@ def _values(columns: int, rows: int, mark: str) -> str:
 
 
 @cache
-def insert_events(rows: int, mark: str) -> str:
-    """Insert that many rows of `event_row`."""
-    return f"INSERT INTO events ({_EVENT_COLUMNS}) VALUES {_values(len(events.columns), rows, mark)}"  # noqa: S608 - of constants
-
-
-@cache
-def insert_streams(rows: int, mark: str) -> str:
-    """Insert that many rows (id, namespace, name)."""
-    return f"INSERT INTO streams (id, namespace, name) VALUES {_values(len(streams.columns), rows, mark)}"  # noqa: S608 - of constants
-
-
-@cache
-def insert_requests(rows: int, mark: str) -> str:
-    """Insert that many rows (stream, key, content_hash, first_position, last_position, last_version)."""
-    columns = ", ".join(column.name for column in requests.columns)
-    return f"INSERT INTO requests ({columns}) VALUES {_values(len(requests.columns), rows, mark)}"  # noqa: S608 - of constants
+def insert_into(table: Table, rows: int, mark: str) -> str:
+    """Insert so many rows, each with every column of `table` in order."""
+    columns = ", ".join(column.name for column in table.columns)
+    values = _values(len(table.columns), rows, mark)
+    return f"INSERT INTO {table.name} ({columns}) SELECT * FROM (VALUES {values}) WHERE column1 IS NOT NULL"  # noqa: S608 - of constants
 
 
 @cache

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.admission import Admitted, KnownEvent, KnownRequest, StreamState, admit
@@ -19,12 +19,11 @@ from eventlog.chain import LogIdentity, genesis
 from eventlog.errors import EventLogError, LogCorrupt, LogFailed
 from eventlog.event import StreamId
 from eventlog.log import Append, AppendHook, Outcome
+from eventlog.schema import events, requests, streams
 from eventlog.sql import (
-    chunks,
     event_row,
-    insert_events,
-    insert_requests,
-    insert_streams,
+    insert_into,
+    runs,
     select_known_events,
     select_known_requests,
     select_streams,
@@ -58,8 +57,7 @@ _CHECKPOINT = "PRAGMA wal_checkpoint(TRUNCATE)"
 _BUSY_TIMEOUT = "PRAGMA busy_timeout = {}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Tip:
+class _Tip(NamedTuple):
     """A stream's number and its newest event; version 0 when the stream is new in this group."""
 
     number: int
@@ -172,8 +170,8 @@ class SqliteWriter:
         """Number and newest event of each stream of the group; new streams get the numbers after the last."""
         tips = {append.stream: self._tips.get(append.stream) for append in appends}
         asked = [(stream.namespace, stream.name) for stream, tip in tips.items() if tip is None]
-        for part in chunks(asked):
-            for namespace, name, *tip in self._driver.execute(select_streams(len(part), _MARK), _flat(part)):
+        for size, parameters in runs(asked):
+            for namespace, name, *tip in self._driver.execute(select_streams(size, _MARK), parameters):
                 tips[StreamId(namespace, name)] = _Tip(*tip)
         number = self._last_stream
         found: dict[StreamId, _Tip] = {}
@@ -188,29 +186,26 @@ class SqliteWriter:
         by_number = {tip.number: StreamState(tip.version, tip.chain) for tip in tips.values()}
         old = [append for append in appends if tips[append.stream].version]
         ids = {(tips[append.stream].number, event.event_id): None for append in old for event in append.events}
-        for part in chunks(list(ids)):
-            rows = self._driver.execute(select_known_events(len(part), _MARK), _flat(part))
+        for size, parameters in runs(list(ids)):
+            rows = self._driver.execute(select_known_events(size, _MARK), parameters)
             for number, event_id, position, version, digest in rows:
                 by_number[number].events[event_id] = KnownEvent(position, version, digest)
         keys = {(tips[append.stream].number, append.request.key): None for append in old if append.request is not None}
-        for part in chunks(list(keys)):
-            rows = self._driver.execute(select_known_requests(len(part), _MARK), _flat(part))
+        for size, parameters in runs(list(keys)):
+            rows = self._driver.execute(select_known_requests(size, _MARK), parameters)
             for number, key, digest, first, last, last_version in rows:
                 by_number[number].requests[key] = KnownRequest(digest, first, last, last_version)
         return {stream: by_number[tip.number] for stream, tip in tips.items()}
 
     def _write(self, admitted: Admitted, tips: dict[StreamId, _Tip]) -> None:
-        execute = self._driver.execute
         written = {sealed.event.stream for sealed in admitted.events if sealed.event.version == 1}
-        new = [(tips[stream].number, stream.namespace, stream.name) for stream in written]
-        for part in chunks(new):
-            execute(insert_streams(len(part), _MARK), _flat(part))
-        rows = [event_row(sealed, tips[sealed.event.stream].number) for sealed in admitted.events]
-        for part in chunks(rows):
-            execute(insert_events(len(part), _MARK), _flat(part))
-        requests = [(tips[stream].number, key, *astuple(first)) for stream, key, first in admitted.requests]
-        for part in chunks(requests):
-            execute(insert_requests(len(part), _MARK), _flat(part))
+        self._insert(streams, [(tips[stream].number, stream.namespace, stream.name) for stream in written])
+        self._insert(events, [event_row(sealed, tips[sealed.event.stream].number) for sealed in admitted.events])
+        self._insert(requests, [(tips[stream].number, key, *first) for stream, key, first in admitted.requests])
+
+    def _insert(self, table: Table, rows: Sequence[tuple[object, ...]]) -> None:
+        for size, parameters in runs(rows):
+            self._driver.execute(insert_into(table, size, _MARK), parameters)
 
     def _remember(self, states: dict[StreamId, StreamState], tips: dict[StreamId, _Tip]) -> None:
         for stream, state in states.items():
@@ -234,7 +229,3 @@ class SqliteWriter:
             self._failed = outcome
             self._fatal(outcome)
         return outcome
-
-
-def _flat(rows: Sequence[tuple[object, ...]]) -> list[object]:
-    return [value for row in rows for value in row]

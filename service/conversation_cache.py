@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from eventlog.event import StreamId
 from service.domain.conversation import Conversation
@@ -21,8 +21,7 @@ BYTES_MAX = 128 << 20
 """Memory that the texts of those messages take."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(NamedTuple):
     state: Conversation
     size: int
 

@@ -34,7 +34,7 @@ _NOWHERE = ExpectedVersion("exact", -1)
 """No stream is ever there: an append that expects it writes nothing, and yet says which of its events are known."""
 
 
-OnDisk = Callable[[Conversation], None]
+OnDisk = Callable[[StreamId, Conversation, Sequence[Event]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +63,19 @@ class ConversationLog:
     ) -> tuple[Conversation, AppendResult]:
         """Write events that were decided on `state`; answers the state behind them, once they are on disk.
 
-        `on_disk` gets that state on the event loop before anybody else, also when the caller has gone in the meantime.
+        `on_disk` gets that state on the event loop, with the events, before anybody else and also when the caller has
+        gone in the meantime.
         Raises EventLogError; then nothing was written.
         """
         projected = Projected(state, events)
-        append = Append(
-            stream=key,
-            events=[self._new_event(key, event, sent) for event in events],
-            expected=exactly(state.event_version),
-            request=sent.request,
-            projected=projected,
-        )
-        ticket = self._appender.post(append)
-        ticket.add_done_callback(lambda done: _told(done, projected, on_disk))
-        result = await asyncio.shield(ticket)
+        new = [self._new_event(key, event, sent) for event in events]
+
+        def told(_result: AppendResult) -> None:
+            if projected.after is not None:  # None when the request key was known, and nothing was written
+                on_disk(key, projected.after, events)
+
+        append = Append(key, new, exactly(state.event_version), sent.request, projected)
+        result = await self._appender.append(append, on_disk=told)
         return projected.after or state, result
 
     async def known(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> AppendResult:
@@ -192,8 +191,3 @@ class ConversationLog:
     def _event_id(self, key: StreamId, identity: str) -> bytes:
         parts = "\x00".join((self._log.log_id, key.namespace, key.name, identity))
         return hashlib.blake2b(parts.encode(), digest_size=16).digest()
-
-
-def _told(ticket: asyncio.Future[AppendResult], projected: Projected, on_disk: OnDisk) -> None:
-    if ticket.exception() is None and projected.after is not None and not ticket.result().already_appended:
-        on_disk(projected.after)

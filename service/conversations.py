@@ -224,12 +224,11 @@ class Conversations:
         self, key: StreamId, state: Conversation, events: Sequence[Event], sent: SentMessages
     ) -> tuple[Conversation, AppendResult]:
         """Commit, and remember the state behind it even when the caller goes before it is on disk."""
+        return await self.log.commit(key, state, events, sent, on_disk=self._committed)
 
-        def on_disk(after: Conversation) -> None:
-            self._cache.put(key, after)
-            self._on_changed(key, after, events)
-
-        return await self.log.commit(key, state, events, sent, on_disk=on_disk)
+    def _committed(self, key: StreamId, after: Conversation, events: Sequence[Event]) -> None:
+        self._cache.put(key, after)
+        self._on_changed(key, after, events)
 
     def _decided(self, state: Conversation, command: Command) -> list[Event]:
         """The events of a command, under the policy of the settings that it leaves behind."""

@@ -11,8 +11,8 @@ from service.domain.tokens import TokenCount, TokenCounter, TokenSource, message
 
 __all__ = ["Counting"]
 
-INLINE_CHARS_MAX = 20_000
-"""About a millisecond of estimating; what is longer goes to a thread."""
+INLINE_CHARS_MAX = 50_000
+"""Less than a millisecond of estimating; what is longer goes to a thread."""
 
 
 class Counting:

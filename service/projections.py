@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 from sqlalchemy import (
@@ -25,11 +26,10 @@ from sqlalchemy import (
     func,
     select,
 )
-from sqlalchemy.dialects.sqlite import insert
 
 from eventlog.event import StreamId
 from eventlog.log import Committed
-from eventlog.sql import chunks
+from eventlog.sql import insert_into, runs
 from service.domain.conversation import Conversation, evolve
 from service.domain.events import Event
 
@@ -226,7 +226,6 @@ class SqlConversationTable:
     def __init__(self, view: Callable[[Conversation], bytes]) -> None:
         self._view = view
         self._read: Read | None = None
-        self._upserts: dict[int, str] = {}
 
     @staticmethod
     def prepare(connection: Connection) -> None:
@@ -239,12 +238,11 @@ class SqlConversationTable:
 
     def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
         """See ConversationTable."""
-        rows = _project(committed, self._view)
-        for part in chunks([_parameters(row) for row in rows.values()]):
-            statement = self._upserts.get(len(part))
-            if statement is None:
-                statement = self._upserts[len(part)] = _upsert_statement(transaction, len(part))
-            transaction.exec_driver_sql(statement, tuple(value for row in part for value in row))
+        rows = [_parameters(row) for row in _project(committed, self._view).values()]
+        # On the driver, and in one statement: each call of SQLite hands the interpreter's lock over and waits for it.
+        execute = transaction.connection.driver_connection.execute
+        for size, parameters in runs(rows):
+            execute(_upsert(size), parameters)
 
     def page(self, query: ListQuery) -> list[Row]:
         """See ConversationTable."""
@@ -285,18 +283,10 @@ class SqlConversationTable:
         return rows
 
 
-def _upsert_statement(connection: Connection, rows: int) -> str:
-    """The compiled upsert of so many rows: the hot path runs it on the driver without compiling it again.
-
-    One statement for all rows, since each statement hands the interpreter's lock over and waits to get it back.
-    """
-    statement = insert(_CONVERSATIONS).values([dict.fromkeys(_CONVERSATIONS.c.keys())] * rows)
-    changed = {c.name: statement.excluded[c.name] for c in _CONVERSATIONS.c if not c.primary_key}
-    return str(
-        statement.on_conflict_do_update(index_elements=["namespace", "id"], set_=changed).compile(
-            dialect=connection.dialect
-        )
-    )
+@cache
+def _upsert(rows: int) -> str:
+    changed = ", ".join(f"{c.name} = excluded.{c.name}" for c in _CONVERSATIONS.columns if not c.primary_key)
+    return f"{insert_into(_CONVERSATIONS, rows, '?')} ON CONFLICT (namespace, id) DO UPDATE SET {changed}"
 
 
 def _parameters(row: Row) -> tuple[Any, ...]:

@@ -107,19 +107,20 @@ def canonical(proto: message_pb2.Message) -> bytes:
 
 def message_from_proto(proto: message_pb2.Message) -> Message:
     """The message as the domain has it."""
+    calls, attachments, labels = proto.tool_calls, proto.attachments, proto.labels
     return Message(
-        id=proto.id,
-        role=ROLES.to_domain(proto.role),
-        content=proto.content,
-        name=proto.name,
-        tool_calls=tuple([ToolCall(c.id, c.name, c.arguments) for c in proto.tool_calls]),
-        tool_call_id=proto.tool_call_id,
-        attachments=tuple([Attachment(a.uri, a.media_type, a.token_count) for a in proto.attachments]),
-        create_time_us=timestamp_us(proto.create_time) if proto.HasField("create_time") else 0,
-        token_count=proto.token_count if proto.HasField("token_count") else None,
-        user_id=proto.user_id,
-        agent_id=proto.agent_id,
-        labels=MappingProxyType(dict(proto.labels)) if proto.labels else _NO_LABELS,
+        proto.id,
+        ROLES.to_domain(proto.role),
+        proto.content,
+        proto.name,
+        tuple([ToolCall(c.id, c.name, c.arguments) for c in calls]) if calls else (),
+        proto.tool_call_id,
+        tuple([Attachment(a.uri, a.media_type, a.token_count) for a in attachments]) if attachments else (),
+        timestamp_us(proto.create_time) if proto.HasField("create_time") else 0,
+        proto.token_count if proto.HasField("token_count") else None,
+        proto.user_id,
+        proto.agent_id,
+        MappingProxyType(dict(labels)) if labels else _NO_LABELS,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from service.domain.message import Message
 from service.domain.policy import Policy
@@ -136,8 +136,7 @@ class SettingsChanged:
     settings: Settings
 
 
-@dataclass(frozen=True, slots=True)
-class MessageAppended:
+class MessageAppended(NamedTuple):
     """A message joins the window. `number` counts from 1; `tokens` is uncorrected, in `source`'s count."""
 
     number: int

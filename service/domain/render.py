@@ -132,7 +132,7 @@ def clipped(messages: Sequence[RenderedMessage], *, limit: int) -> tuple[Rendere
 def quoted_result(message: Message) -> Message:
     """A result whose call is not there, as a user's message that says so."""
     text = f"[Result of tool call {message.tool_call_id}, whose call is not in this context]\n{message.content}"
-    return replace(message, role=Role.USER, tool_call_id="", content=text)
+    return message._replace(role=Role.USER, tool_call_id="", content=text)
 
 
 def quoted_calls(message: Message, places: Collection[int]) -> Message:
@@ -143,7 +143,7 @@ def quoted_calls(message: Message, places: Collection[int]) -> Message:
         if place in places
     ]
     left = tuple(call for place, call in enumerate(message.tool_calls) if place not in places)
-    return replace(message, tool_calls=left, content="\n".join([message.content, *notes]).strip())
+    return message._replace(tool_calls=left, content="\n".join([message.content, *notes]).strip())
 
 
 def _rendered(appended: MessageAppended, message: Message, factor: float) -> RenderedMessage:
@@ -155,7 +155,7 @@ def _rendered(appended: MessageAppended, message: Message, factor: float) -> Ren
 
 def _unwrapped(message: Message) -> Message:
     content = unwrap_envelope(message.content)
-    return message if content is message.content else replace(message, content=content)
+    return message if content is message.content else message._replace(content=content)
 
 
 def _paired(appended: MessageAppended, pairs: ToolPairs) -> Message:
@@ -185,7 +185,7 @@ def _excerpt(m: RenderedMessage, text_tokens: int, *, keep_tokens: int) -> Rende
     left_out = len(text) - head - tail
     excerpt = f"{text[:head]}\n[... {left_out} characters left out ...]\n{text[len(text) - tail :]}"
     tokens = m.tokens - text_tokens + -(-text_tokens * len(excerpt) // len(text))
-    return replace(m, message=replace(m.message, content=excerpt), tokens=min(tokens, m.tokens), clipped=True)
+    return replace(m, message=m.message._replace(content=excerpt), tokens=min(tokens, m.tokens), clipped=True)
 
 
 def _quoted(text: str) -> str:

@@ -80,7 +80,7 @@ def _with_own_ids(messages: Iterable[Message]) -> list[Message]:
     renamed: list[Message] = []
     for m in messages:
         if m.role is Role.TOOL:
-            renamed.append(replace(m, tool_call_id=current[m.tool_call_id].pop()))
+            renamed.append(m._replace(tool_call_id=current[m.tool_call_id].pop()))
             continue
         current = {}
         calls = []
@@ -88,7 +88,7 @@ def _with_own_ids(messages: Iterable[Message]) -> list[Message]:
             own = _unused(_ANTHROPIC_ID_REFUSED.sub("_", call.id) or "_", uses)
             current.setdefault(call.id, []).append(own)
             calls.append(replace(call, id=own))
-        renamed.append(replace(m, tool_calls=tuple(calls)) if calls else m)
+        renamed.append(m._replace(tool_calls=tuple(calls)) if calls else m)
     return renamed
 
 

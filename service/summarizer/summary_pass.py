@@ -262,7 +262,7 @@ class SummaryPass:
             if len(texts) == 1:
                 pieces.append((entry, message))
             else:
-                pieces.extend((text, replace(message, content=text, tool_calls=())) for text in texts)
+                pieces.extend((text, message._replace(content=text, tool_calls=())) for text in texts)
         sizes = [self._counter.count(entry) for entry, _ in pieces]
         parts = [
             _Part(tuple(e for e, _ in pieces[start:end]), tuple(m for _, m in pieces[start:end]))

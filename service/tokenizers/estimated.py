@@ -125,6 +125,29 @@ def _fill(table: bytearray, codes: Iterable[int], letter: bytes) -> None:
         table[code] = letter[0]
 
 
+def _codes() -> bytes:
+    """Number of each class of ASCII, from 1; zero for every other class."""
+    table = bytearray(256)
+    for number, letter in enumerate(b"aA0 \n.", start=1):
+        table[letter] = number
+    return bytes(table)
+
+
+def _pair_weights() -> bytes:
+    """Weight of each pair of different classes, at the byte that _hundredths_of_pairs makes of it."""
+    table = bytearray(256)
+    for pattern, weight in _ASCII_WEIGHTS:
+        if pattern not in _RUN_PATTERNS:
+            before, after = pattern
+            table[_CODES[after] << _CODE_BITS | _CODES[before]] = weight
+    return bytes(table)
+
+
+_CODE_BITS: Final = 3
+_CODES: Final = _codes()
+_RUN_WEIGHTS: Final = tuple((pattern, weight) for pattern, weight in _ASCII_WEIGHTS if len(set(pattern)) == 1)
+_RUN_PATTERNS: Final = frozenset(pattern for pattern, _ in _RUN_WEIGHTS)
+_PAIR_WEIGHTS: Final = _pair_weights()
 _LOW_CLASSES: Final = _low_classes()
 _HIGH_CLASSES: Final = _high_classes()
 _IN_LOW_BLOCK: Final = b"\xff" + b"\x00" * 255
@@ -141,10 +164,20 @@ class EstimatingCounter:
         if not text:
             return 0
         classes = b" " + _classes(text)
-        weights = _ASCII_WEIGHTS if text.isascii() else _ASCII_WEIGHTS + _SCRIPT_WEIGHTS
+        weights = _RUN_WEIGHTS if text.isascii() else _RUN_WEIGHTS + _SCRIPT_WEIGHTS
         occurrences = classes.count
-        hundredths = sum([weight * occurrences(pattern) for pattern, weight in weights])
+        hundredths = _hundredths_of_pairs(classes) + sum([weight * occurrences(pattern) for pattern, weight in weights])
         return max(1, -(-hundredths * _SAFETY_PERCENT // (_HUNDREDTHS * _HUNDREDTHS)))
+
+
+def _hundredths_of_pairs(classes: bytes) -> int:
+    """What the pairs of different classes are worth: all of them looked up at once, since such pairs never overlap.
+
+    The text's number beside itself, one byte and a code further on, has a pair in every byte.
+    """
+    number = int.from_bytes(classes.translate(_CODES))
+    pairs = number << (8 + _CODE_BITS) | number
+    return sum(pairs.to_bytes(len(classes) + 1).translate(_PAIR_WEIGHTS))
 
 
 def _classes(text: str) -> bytes:

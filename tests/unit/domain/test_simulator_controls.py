@@ -93,7 +93,7 @@ def test_a_tail_that_is_gone_or_changed_is_found():
     originals = {m.number: m.message for m in PENDING.window}
     shorter = DONE._replace(window=Sequence(list(DONE.window)[:-1]))
     (first, *others) = list(DONE.window)
-    forged = DONE._replace(window=Sequence([replace(first, message=said(first.number, content="forged")), *others]))
+    forged = DONE._replace(window=Sequence([first._replace(message=said(first.number, content="forged")), *others]))
 
     with pytest.raises(Violation, match="has left"):
         invariants.tail_is_verbatim(shorter, originals)

@@ -60,35 +60,55 @@ async def test_a_cancelled_awaiter_does_not_cancel_the_commit(log):
     assert log.head() == 20
 
 
-async def test_a_cancelled_future_does_not_harm_its_neighbours(log):
-    """Whoever cancels what `post` gave hurts nobody else of the group."""
+async def test_a_commit_is_heard_of_before_its_awaiter_and_after_its_awaiter_has_gone(log):
+    """Whoever keeps a state in step with the log misses no commit, whatever becomes of the caller."""
     appender = AsyncAppender(log)
-    futures = [appender.post(append(event(number))) for number in range(20)]
+    heard: list[int] = []
 
-    for future in futures[::2]:
-        future.cancel()
+    async def told_first(number: int) -> bool:
+        result = await appender.append(append(event(number)), on_disk=lambda r: heard.append(r.first_position))
+        return result.first_position in heard
 
-    results = await asyncio.wait_for(asyncio.gather(*futures[1::2]), 10)
-    assert [result.first_position for result in results] == list(range(2, 21, 2))
+    tasks = [asyncio.create_task(told_first(number)) for number in range(20)]
+    await asyncio.sleep(0)
+    for task in tasks[::2]:
+        task.cancel()
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert ended[1::2] == [True] * 10
+    await appender.append(append(event(99)))
+    assert heard == list(range(1, 21))
+
+
+async def test_a_listener_that_raises_is_answered_alone(log):
+    """What one append's listener raises reaches its own awaiter; its neighbours in the group are answered."""
+    appender = AsyncAppender(log)
+
+    def broken(_result: object) -> None:
+        raise RuntimeError("broken")
+
+    ended = await asyncio.wait_for(
+        asyncio.gather(
+            *(appender.append(append(event(n)), on_disk=None if n % 2 else broken) for n in range(20)),
+            return_exceptions=True,
+        ),
+        10,
+    )
+
+    assert [isinstance(outcome, RuntimeError) for outcome in ended] == [True, False] * 10
 
 
 async def test_many_awaiters_share_wake_ups(log):
     """The loop is woken once a group, not once an append."""
-    appender = AsyncAppender(log)
     deliveries: list[int] = []
-    deliver = appender.deliver
 
-    class _Counting:
+    class _Counting(AsyncAppender):
         def deliver(self, outcomes) -> None:
             deliveries.append(len(outcomes))
-            deliver(outcomes)
+            super().deliver(outcomes)
 
-    loop = asyncio.get_running_loop()
-    tickets = [loop.create_future() for _ in range(300)]
-    box = _Counting()
-    for number, ticket in enumerate(tickets):
-        log.post(append(event(number)), ticket, box)
-    await asyncio.gather(*tickets)
+    appender = _Counting(log)
+    await asyncio.gather(*(appender.append(append(event(number))) for number in range(300)))
 
     assert sum(deliveries) == 300
     assert len(deliveries) < 100

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.tokens import TokenSource
+from service.tokenizers import estimated
 from service.tokenizers.estimated import EstimatingCounter
 
 ESTIMATE = EstimatingCounter()
@@ -50,6 +51,18 @@ def test_the_estimate_leans_high() -> None:
 def test_the_empty_text_has_no_tokens() -> None:
     """Nothing counts as nothing."""
     assert ESTIMATE.count("") == 0
+
+
+@given(st.lists(st.sampled_from("aZ0 \n.;éдא中🎉"), max_size=60), st.integers(1, 20))
+def test_a_count_is_what_the_table_of_weights_says(characters: list[str], repeated: int) -> None:
+    """Pairs are looked up at once, and the sum is still that of counting every pattern of the table by itself."""
+    text = "".join(character * (repeated if place % 3 == 0 else 1) for place, character in enumerate(characters)) + "a"
+    weights = estimated._ASCII_WEIGHTS + (() if text.isascii() else estimated._SCRIPT_WEIGHTS)
+    classes = b" " + estimated._classes(text)
+
+    hundredths = sum(weight * classes.count(pattern) for pattern, weight in weights)
+
+    assert ESTIMATE.count(text) == max(1, -(-hundredths * estimated._SAFETY_PERCENT // 10_000))
 
 
 @given(st.text(st.characters(), min_size=1, max_size=200))
