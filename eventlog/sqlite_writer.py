@@ -18,7 +18,7 @@ from eventlog.admission import Admitted, KnownEvent, KnownRequest, StreamState, 
 from eventlog.chain import LogIdentity, genesis
 from eventlog.errors import EventLogError, LogCorrupt, LogFailed
 from eventlog.event import StreamId
-from eventlog.log import Append, AppendHook, Outcome
+from eventlog.log import Append, AppendHook, AppendResult, Outcome
 from eventlog.schema import events, requests, streams
 from eventlog.sql import (
     event_row,
@@ -109,7 +109,10 @@ class SqliteWriter:
         if self._failed is not None:
             return [LogFailed(str(self._failed)) for _ in appends]
         try:
-            return self._transaction(appends)
+            try:
+                return self._transaction(appends, look_up=False)
+            except sqlite3.IntegrityError:  # an id or a key that was taken for new is on disk
+                return self._transaction(appends, look_up=True)
         except _HookRefused as refused:
             if len(appends) == 1:
                 return [refused.reason]
@@ -138,18 +141,19 @@ class SqliteWriter:
         if self._wal.stat().st_size >= WAL_BYTES_MAX and not self.checkpoint():
             self._next_look = self._payload_bytes + TRUNCATE_AGAIN_BYTES
 
-    def _transaction(self, appends: Sequence[Append]) -> Sequence[Outcome]:
+    def _transaction(self, appends: Sequence[Append], *, look_up: bool) -> Sequence[Outcome]:
+        """Write the group. Without `look_up`, ids and keys are taken for new, as nearly all are.
+
+        What is not new breaks a constraint: IntegrityError, and nothing is written. A refusal is never given without
+        having looked, since a known id outranks a wrong version.
+        """
         with self._connection.begin():
             tips = self._find(appends)
-            states = self._states(appends, tips)
-            admitted = admit(
-                appends,
-                states,
-                head=self.head,
-                time_us=self._clock_us(),
-                identity=self._identity,
-                random_bytes=self._random_bytes,
-            )
+            states = self._states(appends, tips) if look_up else _unasked(tips)
+            admitted = self._admit(appends, states)
+            if not look_up and not all(isinstance(outcome, AppendResult) for outcome in admitted.outcomes):
+                states = self._states(appends, tips)
+                admitted = self._admit(appends, states)
             self._write(admitted, tips)
             if self._hook is not None and admitted.committed:
                 self._call_hook(self._hook, admitted)
@@ -157,6 +161,16 @@ class SqliteWriter:
         self.head += len(admitted.events)
         self._payload_bytes += sum(len(sealed.event.payload) for sealed in admitted.events)
         return admitted.outcomes
+
+    def _admit(self, appends: Sequence[Append], states: dict[StreamId, StreamState]) -> Admitted:
+        return admit(
+            appends,
+            states,
+            head=self.head,
+            time_us=self._clock_us(),
+            identity=self._identity,
+            random_bytes=self._random_bytes,
+        )
 
     def _call_hook(self, hook: AppendHook, admitted: Admitted) -> None:
         try:
@@ -183,7 +197,9 @@ class SqliteWriter:
         return found
 
     def _states(self, appends: Sequence[Append], tips: dict[StreamId, _Tip]) -> dict[StreamId, StreamState]:
-        by_number = {tip.number: StreamState(tip.version, tip.chain) for tip in tips.values()}
+        """The streams with what they know of the group's event ids and request keys."""
+        states = _unasked(tips)
+        by_number = {tip.number: states[stream] for stream, tip in tips.items()}
         old = [append for append in appends if tips[append.stream].version]
         ids = {(tips[append.stream].number, event.event_id): None for append in old for event in append.events}
         for size, parameters in runs(list(ids)):
@@ -195,7 +211,7 @@ class SqliteWriter:
             rows = self._driver.execute(select_known_requests(size, _MARK), parameters)
             for number, key, digest, first, last, last_version in rows:
                 by_number[number].requests[key] = KnownRequest(digest, first, last, last_version)
-        return {stream: by_number[tip.number] for stream, tip in tips.items()}
+        return states
 
     def _write(self, admitted: Admitted, tips: dict[StreamId, _Tip]) -> None:
         written = {sealed.event.stream for sealed in admitted.events if sealed.event.version == 1}
@@ -229,3 +245,8 @@ class SqliteWriter:
             self._failed = outcome
             self._fatal(outcome)
         return outcome
+
+
+def _unasked(tips: dict[StreamId, _Tip]) -> dict[StreamId, StreamState]:
+    """The streams as if they knew none of the group's event ids and request keys."""
+    return {stream: StreamState(tip.version, tip.chain) for stream, tip in tips.items()}

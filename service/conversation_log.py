@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from eventlog.async_append import AsyncAppender
 from eventlog.event import NewEvent, RecordedEvent, StreamId
@@ -37,8 +37,7 @@ _NOWHERE = ExpectedVersion("exact", -1)
 OnDisk = Callable[[StreamId, Conversation, Sequence[Event]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class SentMessages:
+class SentMessages(NamedTuple):
     """What a client sent, as its idempotency is judged: content by message id, and the request's own key."""
 
     contents: Mapping[str, bytes]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from eventlog.errors import EventIdConflict, KnownEvents, LogUnavailable, RequestKeyConflict, WrongExpectedVersion
@@ -35,8 +35,7 @@ OnChanged = Callable[[StreamId, Conversation, Sequence[Event]], None]
 _NOTHING_SENT = SentMessages({})
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRequest:
+class AppendRequest(NamedTuple):
     """Messages to append, each with an id of its own. `open_with` makes the settings of a new conversation.
 
     `contents` has, by message id, what the client sent in its canonical form.
@@ -49,8 +48,7 @@ class AppendRequest:
     expected_version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(NamedTuple):
     """Where a message is; `position` is 0 when an earlier call appended it."""
 
     id: str
@@ -59,8 +57,7 @@ class Placed:
     already_appended: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """The conversation behind an append, and where its messages are, in the order of the request."""
 
     state: Conversation

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import (
     BigInteger,
@@ -71,16 +71,19 @@ _CONVERSATIONS = Table(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One conversation. `position` is that of its last event; `view` is its state as the contract shows it."""
+class Row(NamedTuple):
+    """One conversation, as it is stored: the fields are the table's columns in their order.
+
+    `position` is that of its last event; `labels` has every `name=value` between separators; `view` is its state as the
+    contract shows it.
+    """
 
     namespace: str
     id: str
     position: int
     event_version: int
     ratio: float
-    labels: Mapping[str, str]
+    labels: str
     pending: bool
     wait_until_us: int
     fallback: bool
@@ -164,7 +167,7 @@ def _project(committed: Sequence[Committed], view: Callable[[Conversation], byte
             position=position,
             event_version=state.event_version,
             ratio=state.ratio,
-            labels=state.settings.labels,
+            labels=_labels(state.settings.labels),
             pending=state.pending is not None,
             wait_until_us=state.wait_until_us if state.failures_in_row else 0,
             fallback=state.live_is_fallback,
@@ -195,7 +198,7 @@ class MemoryConversationTable:
             if row.namespace == query.namespace
             and (not query.before or row.position < query.before)
             and row.ratio >= query.min_ratio
-            and all(row.labels.get(name) == value for name, value in query.labels)
+            and all(_label(name, value) in row.labels for name, value in query.labels)
         )
         return sorted(matching, key=lambda row: -row.position)[: query.limit]
 
@@ -238,7 +241,7 @@ class SqlConversationTable:
 
     def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
         """See ConversationTable."""
-        rows = [_parameters(row) for row in _project(committed, self._view).values()]
+        rows = list(_project(committed, self._view).values())
         # On the driver, and in one statement: each call of SQLite hands the interpreter's lock over and waits for it.
         execute = transaction.connection.driver_connection.execute
         for size, parameters in runs(rows):
@@ -255,7 +258,7 @@ class SqlConversationTable:
         for name, value in query.labels:
             statement = statement.where(func.instr(table.labels, _label(name, value)) > 0)
         statement = statement.order_by(table.position.desc()).limit(query.limit)
-        return [_row(r) for r in self._rows(statement)]
+        return [Row(*r) for r in self._rows(statement)]
 
     def attention(self) -> list[Attention]:
         """See ConversationTable."""
@@ -289,41 +292,10 @@ def _upsert(rows: int) -> str:
     return f"{insert_into(_CONVERSATIONS, rows, '?')} ON CONFLICT (namespace, id) DO UPDATE SET {changed}"
 
 
-def _parameters(row: Row) -> tuple[Any, ...]:
-    return (
-        row.namespace,
-        row.id,
-        row.position,
-        row.event_version,
-        row.ratio,
-        _SEPARATOR.join(["", *(f"{name}={value}" for name, value in sorted(row.labels.items())), ""]),
-        int(row.pending),
-        row.wait_until_us,
-        int(row.fallback),
-        row.model,
-        row.calibration_factor,
-        row.usage_reports,
-        row.view,
-    )
-
-
-def _row(r: Any) -> Row:
-    labels = dict(item.partition("=")[::2] for item in r.labels.split(_SEPARATOR) if item)
-    return Row(
-        namespace=r.namespace,
-        id=r.id,
-        position=r.position,
-        event_version=r.event_version,
-        ratio=r.ratio,
-        labels=labels,
-        pending=bool(r.pending),
-        wait_until_us=r.wait_until_us,
-        fallback=bool(r.fallback),
-        model=r.model,
-        calibration_factor=r.calibration_factor,
-        usage_reports=r.usage_reports,
-        view=bytes(r.view),
-    )
+def _labels(labels: Mapping[str, str]) -> str:
+    if not labels:
+        return ""
+    return _SEPARATOR.join(["", *(f"{name}={value}" for name, value in sorted(labels.items())), ""])
 
 
 def _label(name: str, value: str) -> str:

@@ -7,9 +7,8 @@ plain arithmetic of IEEE basic operations, so a replay on another machine gets t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from service.domain.envelope import unwrap_envelope
 from service.domain.message import Message
@@ -56,8 +55,7 @@ class TokenSource(StrEnum):
     ESTIMATE = "estimate"
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCount:
+class TokenCount(NamedTuple):
     """How many tokens, and whose count it is."""
 
     tokens: int
