@@ -15,7 +15,7 @@ from service.domain.errors import WindowTooLarge
 from service.domain.policy import Policy, SummaryRole
 from service.domain.render import RenderedMessage, clipped, rendered_originals, rendered_window
 from service.domain.render_json import Rendering, render_json
-from service.domain.triggers import HeldBy, held_by
+from service.domain.triggers import held_by
 
 __all__ = ["ORIGINAL_BYTES_MAX", "ORIGINAL_MESSAGES_MAX", "ContextQuery", "context_of"]
 
@@ -30,19 +30,6 @@ _RENDERINGS = {
     _pb.RENDERING_OPENAI: Rendering.OPENAI,
     _pb.RENDERING_ANTHROPIC: Rendering.ANTHROPIC,
     _pb.RENDERING_OLLAMA: Rendering.OLLAMA,
-}
-
-
-_OVER_LIMITS = {
-    None: _pb.OVER_LIMIT_UNSPECIFIED,
-    HeldBy.PASS_PENDING: _pb.OVER_LIMIT_PASS_PENDING,
-    HeldBy.WAITING_AFTER_FAILURE: _pb.OVER_LIMIT_WAITING_AFTER_FAILURE,
-    HeldBy.IRREDUCIBLE: _pb.OVER_LIMIT_IRREDUCIBLE,
-    HeldBy.DEPTH_LIMIT: _pb.OVER_LIMIT_DEPTH_LIMIT,
-    HeldBy.DISABLED: _pb.OVER_LIMIT_DISABLED,
-    HeldBy.MIN_MESSAGES: _pb.OVER_LIMIT_NOT_DUE,
-    HeldBy.COOLDOWN: _pb.OVER_LIMIT_NOT_DUE,
-    HeldBy.HYSTERESIS: _pb.OVER_LIMIT_NOT_DUE,
 }
 
 
@@ -99,14 +86,12 @@ def _answer(
     if query.original or query.max_tokens:
         usage.window_tokens = sum(m.tokens for m in rendered)
         usage.ratio = (usage.window_tokens + usage.overhead_tokens) / usage.budget_tokens
-    is_over = usage.ratio > 1
-    held = held_by(state, policy, now_us) if is_over else None
     live = state.live if not query.original else None
     return _pb.GetContextResponse(
         messages=context_messages(rendered),
         usage=usage,
-        over_limit=is_over,
-        over_limit_reason=_OVER_LIMITS[held],
+        over_limit=usage.ratio > 1,
+        held_by=held_by(state, policy, now_us) or "",
         compacted=live is not None,
         summary_id=live.id if live else "",
         depth=live.depth if live else -1,

@@ -76,9 +76,9 @@ def context_lines(answer: GetContextResponse, *, columns: int) -> list[str]:
         head = f"{entry.number or '':>5} {entry.tokens:>6}  "
         lines.append(head + message_text(marks, message.content, calls, chars_max=columns - len(head)))
     lines.append(usage_line(answer.usage))
-    if answer.over_limit:
-        held_by = word(answer, "over_limit_reason") if answer.over_limit_reason else ""
-        lines.append(f"over its budget{': ' if held_by else ''}{held_by}")
+    if answer.over_limit or answer.held_by:
+        held_by = f", held by {answer.held_by}" if answer.held_by else ""
+        lines.append(f"over its {'budget' if answer.over_limit else 'trigger'}{held_by}")
     if answer.pending_summarization_id:
         lines.append(f"pass {short(answer.pending_summarization_id)} is pending")
     return lines

@@ -15,12 +15,12 @@ from service.cli.kept_settings import kept_settings
 from service.cli.plain_json import word
 from service.client import ConversationSettings, SidecarClient, SidecarError
 from service.domain.message import Message
+from service.domain.triggers import HeldBy
 
 __all__ = ["Outcome", "Playing", "play"]
 
 _PLACE = re.compile(r"messages\[(\d+)\]")
-IRREDUCIBLE = "IRREDUCIBLE"
-NOT_DUE = frozenset({"MIN_MESSAGES", "COOLDOWN", "HYSTERESIS"})
+NOT_DUE = frozenset({HeldBy.MIN_MESSAGES, HeldBy.COOLDOWN, HeldBy.HYSTERESIS})
 """What would hold a live chat's next pass back for a while, and a finished one's for ever."""
 
 
@@ -64,7 +64,7 @@ class Outcome:
     @property
     def is_well(self) -> bool:
         """Whether there is a window, and it is under its trigger or nothing in it can be compressed."""
-        return self.messages > 0 and (not self.is_over or self.held_by == IRREDUCIBLE)
+        return self.messages > 0 and (not self.is_over or self.held_by == HeldBy.IRREDUCIBLE)
 
 
 async def play(

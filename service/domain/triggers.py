@@ -19,7 +19,7 @@ __all__ = ["HeldBy", "followed_up", "held_by", "remade", "requested", "ruled"]
 
 
 class HeldBy(StrEnum):
-    """Why a window past its trigger is left as it is."""
+    """Why a window past its trigger is left as it is. The values are the words of the contract."""
 
     PASS_PENDING = "PASS_PENDING"  # noqa: S105 - a state, not a password
     DISABLED = "DISABLED"

@@ -256,20 +256,33 @@ async def test_a_failed_pass_serves_the_originals_unless_the_caller_wants_it_to_
 
 
 async def test_an_overfull_window_says_why_nothing_is_done(tmp_path):
-    """Disabled, pending, waiting after a failure, irreducible: the reason comes with the window."""
+    """Disabled, pending, irreducible, not due: the reason comes with the window, in the conversation's own word."""
     async with sidecar(tmp_path, script(tmp_path, {"hang": True})) as s:
         off, pending, stuck = s.chat("off", policy={"enabled": False}), s.chat("pending"), s.chat("stuck")
-        await off.talk(20)
-        await pending.talk(20)
+        early = s.chat("early", policy={"min_messages": 50, "emergency_token_ratio": 1.5})
+        for chat in (off, pending, early):
+            await chat.talk(20)
         await stuck.append(said(1, tokens=2_500))
 
-        reasons = [(await chat.context()).over_limit_reason for chat in (off, pending, stuck)]
+        windows = [await chat.context() for chat in (off, pending, stuck, early)]
+        states = [await chat.state() for chat in (off, pending, stuck, early)]
 
-        assert reasons == [
-            api.OVER_LIMIT_DISABLED,
-            api.OVER_LIMIT_PASS_PENDING,
-            api.OVER_LIMIT_IRREDUCIBLE,
-        ]
+        assert [w.held_by for w in windows] == ["DISABLED", "PASS_PENDING", "IRREDUCIBLE", "MIN_MESSAGES"]
+        assert [w.held_by for w in windows] == [state.held_by for state in states]
+        assert all(w.over_limit for w in windows)
+
+
+async def test_what_holds_a_window_is_told_before_it_is_over_its_budget(tmp_path):
+    """Past the trigger and within the budget: no limit is broken, and yet a caller can see what is awaited."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(policy={"enabled": False})
+        await chat.talk(5)
+        below = await chat.context()
+        await chat.talk(10)
+        past = await chat.context()
+
+        assert (below.held_by, below.over_limit) == ("", False)
+        assert (past.held_by, past.over_limit) == ("DISABLED", False)
 
 
 async def test_the_window_only_grows_at_its_end_between_passes(tmp_path):

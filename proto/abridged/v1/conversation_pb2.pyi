@@ -677,9 +677,11 @@ class Conversation(_message.Message):
     failures_in_row: _builtins.int
     """Failed passes in a row."""
     held_by: _builtins.str
-    """Why a window past its trigger is left as it is: PASS_PENDING, DISABLED, WAITING_AFTER_FAILURE, IRREDUCIBLE,
-    DEPTH_LIMIT, MIN_MESSAGES, COOLDOWN or HYSTERESIS; empty when nothing holds it. ListConversations leaves it empty,
-    since some of these change with time alone.
+    """Why a window past its trigger is left as it is; empty when nothing holds it, and below the trigger.
+    PASS_PENDING: a pass is on its way. DISABLED: passes are switched off. WAITING_AFTER_FAILURE: passes failed, the
+    next one waits. IRREDUCIBLE: nothing in it can be compressed. DEPTH_LIMIT: the chain is as deep as it may be.
+    MIN_MESSAGES: too few messages. COOLDOWN: too few since the last pass. HYSTERESIS: the ratio has not been low
+    enough since then. ListConversations leaves it empty, since some of these change with time alone.
     """
     @_builtins.property
     def settings(self) -> Global___ConversationSettings:

@@ -78,46 +78,6 @@ RENDERING_OLLAMA: Rendering.ValueType  # 3
 """{"messages": [...]} as Ollama's /api/chat takes it."""
 Global___Rendering: _TypeAlias = Rendering  # noqa: Y015
 
-class _OverLimit:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _OverLimitEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OverLimit.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    OVER_LIMIT_UNSPECIFIED: _OverLimit.ValueType  # 0
-    """It is not, or nothing holds it: the next command brings a pass. Also with the ORIGINAL view."""
-    OVER_LIMIT_PASS_PENDING: _OverLimit.ValueType  # 1
-    """A pass is pending."""
-    OVER_LIMIT_WAITING_AFTER_FAILURE: _OverLimit.ValueType  # 2
-    """Passes failed; the next one waits."""
-    OVER_LIMIT_IRREDUCIBLE: _OverLimit.ValueType  # 3
-    """Nothing in it can be compressed."""
-    OVER_LIMIT_DEPTH_LIMIT: _OverLimit.ValueType  # 4
-    """The chain is as deep as it may be."""
-    OVER_LIMIT_DISABLED: _OverLimit.ValueType  # 5
-    """Passes are switched off."""
-    OVER_LIMIT_NOT_DUE: _OverLimit.ValueType  # 6
-    """No pass is due yet: too few messages, or too few since the last one."""
-
-class OverLimit(_OverLimit, metaclass=_OverLimitEnumTypeWrapper):
-    """OverLimit says why a window is over its budget."""
-
-OVER_LIMIT_UNSPECIFIED: OverLimit.ValueType  # 0
-"""It is not, or nothing holds it: the next command brings a pass. Also with the ORIGINAL view."""
-OVER_LIMIT_PASS_PENDING: OverLimit.ValueType  # 1
-"""A pass is pending."""
-OVER_LIMIT_WAITING_AFTER_FAILURE: OverLimit.ValueType  # 2
-"""Passes failed; the next one waits."""
-OVER_LIMIT_IRREDUCIBLE: OverLimit.ValueType  # 3
-"""Nothing in it can be compressed."""
-OVER_LIMIT_DEPTH_LIMIT: OverLimit.ValueType  # 4
-"""The chain is as deep as it may be."""
-OVER_LIMIT_DISABLED: OverLimit.ValueType  # 5
-"""Passes are switched off."""
-OVER_LIMIT_NOT_DUE: OverLimit.ValueType  # 6
-"""No pass is due yet: too few messages, or too few since the last one."""
-Global___OverLimit: _TypeAlias = OverLimit  # noqa: Y015
-
 class _PassStage:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -387,7 +347,7 @@ class GetContextResponse(_message.Message):
     MESSAGES_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     OVER_LIMIT_FIELD_NUMBER: _builtins.int
-    OVER_LIMIT_REASON_FIELD_NUMBER: _builtins.int
+    HELD_BY_FIELD_NUMBER: _builtins.int
     COMPACTED_FIELD_NUMBER: _builtins.int
     SUMMARY_ID_FIELD_NUMBER: _builtins.int
     DEPTH_FIELD_NUMBER: _builtins.int
@@ -396,8 +356,8 @@ class GetContextResponse(_message.Message):
     RENDERED_JSON_FIELD_NUMBER: _builtins.int
     over_limit: _builtins.bool
     """Whether window and overhead are over the budget."""
-    over_limit_reason: Global___OverLimit.ValueType
-    """Why."""
+    held_by: _builtins.str
+    """Why the conversation's window stays past its trigger: the words of Conversation.held_by, whatever the view is."""
     compacted: _builtins.bool
     """Whether a summary stands for messages: the value of gen_ai.conversation.compacted."""
     summary_id: _builtins.str
@@ -424,7 +384,7 @@ class GetContextResponse(_message.Message):
         messages: _abc.Iterable[Global___ContextMessage] | None = ...,
         usage: _conversation_pb2.TokenUsage | None = ...,
         over_limit: _builtins.bool = ...,
-        over_limit_reason: Global___OverLimit.ValueType = ...,
+        held_by: _builtins.str = ...,
         compacted: _builtins.bool = ...,
         summary_id: _builtins.str = ...,
         depth: _builtins.int = ...,
@@ -434,7 +394,7 @@ class GetContextResponse(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compacted", b"compacted", "depth", b"depth", "message_version", b"message_version", "messages", b"messages", "over_limit", b"over_limit", "over_limit_reason", b"over_limit_reason", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "summary_id", b"summary_id", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compacted", b"compacted", "depth", b"depth", "held_by", b"held_by", "message_version", b"message_version", "messages", b"messages", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "summary_id", b"summary_id", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

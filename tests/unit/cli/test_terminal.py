@@ -16,6 +16,7 @@ from abridged.v1 import (
     message_pb2,
     summary_pb2,
 )
+from service.cli.context import context_lines
 from service.cli.demo_show import success_figures
 from service.cli.failures import CommandFailed, of_config_error, of_sidecar_error
 from service.cli.figures import bar, pass_line, record_line, usage_line
@@ -180,20 +181,35 @@ def test_json_has_numbers_as_numbers_and_enums_as_words():
     """64-bit fields, enums, repeated messages, maps, and what is absent."""
     answer = conversation_service_pb2.GetContextResponse(
         messages=[conversation_service_pb2.ContextMessage(number=1, tokens=1 << 40)],
-        over_limit_reason=conversation_service_pb2.OVER_LIMIT_IRREDUCIBLE,
     )
+    answer.messages[0].message.role = message_pb2.ROLE_ASSISTANT
     answer.messages[0].message.labels["team"] = "billing"
     answer.messages[0].message.create_time.FromJsonString("2026-03-12T14:07:00Z")
 
     plain = json.loads(as_json(answer))
 
     assert plain["messages"][0]["tokens"] == 1 << 40
+    assert plain["messages"][0]["message"]["role"] == "ASSISTANT"
     assert plain["messages"][0]["message"]["labels"] == {"team": "billing"}
     assert plain["messages"][0]["message"]["create_time"] == "2026-03-12T14:07:00Z"
     assert "token_count" not in plain["messages"][0]["message"]
-    assert plain["over_limit_reason"] == "IRREDUCIBLE"
     assert "usage" not in plain
     assert plain["summary_id"] == ""
+
+
+@pytest.mark.parametrize(
+    ("over_limit", "held_by", "told"),
+    [
+        (True, "IRREDUCIBLE", "over its budget, held by IRREDUCIBLE"),
+        (True, "", "over its budget"),
+        (False, "COOLDOWN", "over its trigger, held by COOLDOWN"),
+    ],
+)
+def test_a_window_that_is_too_full_says_so_below_it(over_limit, held_by, told):
+    """Which mark it is over, and what holds it there."""
+    answer = conversation_service_pb2.GetContextResponse(over_limit=over_limit, held_by=held_by)
+
+    assert context_lines(answer, columns=80)[-1] == told
 
 
 def test_an_enum_value_of_a_newer_version_is_a_number():

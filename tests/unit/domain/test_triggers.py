@@ -5,7 +5,9 @@ The budget is 1,000 tokens and a message costs ten, so that eighty messages are 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +45,7 @@ from tests.support.chats import (
 )
 from tests.support.given import Given, Outcome, given
 
+ROOT = Path(__file__).parents[3]
 POLICY = Policy()
 SECOND = 1_000_000
 IRREDUCIBLE = SummarizationSkipped(SkipReason.IRREDUCIBLE)
@@ -488,3 +491,18 @@ def test_a_window_past_its_trigger_says_what_holds_it(change, why):
 
     assert 0.8 <= state.ratio < 0.9
     assert held_by(state, replace(Policy(), **change), 0) is why
+
+
+@pytest.mark.parametrize(
+    ("page", "place"),
+    [
+        ("proto/abridged/v1/conversation.proto", r"((?: *//.*\n)+) *string held_by ="),
+        ("docs/glossary.md", r"\| held by \|(.*)"),
+    ],
+)
+def test_what_can_hold_a_window_is_told_to_callers(page, place):
+    """The contract has these words as text: its comment and the glossary are where a caller finds all of them."""
+    found = re.search(place, (ROOT / page).read_text(encoding="utf-8"))
+
+    assert found is not None
+    assert sorted(re.findall(r"\b[A-Z_]{5,}\b", found[1])) == sorted(HeldBy)
