@@ -42,10 +42,11 @@ from service.projections import ConversationTable, MemoryConversationTable, SqlC
 from service.providers import Providers, host_labels
 from service.settings import Settings
 from service.summarizer.ask import AskerSettings
-from service.summarizer.pass_maker import PassMaker, Surroundings
+from service.summarizer.pass_maker import PassMaker
 from service.summarizer.progress import ProgressBoard
 from service.summarizer.reactor import Reactor, ReactorLimits
 from service.summarizer.report import Telemetry, TracedModel
+from service.summarizer.surroundings import Surroundings
 from service.tokenizers.choice import counter_named
 from service.version import VERSION
 

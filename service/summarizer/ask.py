@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from random import Random
 from typing import Protocol
 
 from service.domain.events import ErrorClass
 from service.domain.prompt import Prompt, repair_text
-from service.domain.tokens import TokenCounter
 from service.models.model import Completion, CompletionRequest, Material, ModelError, SummaryModel
 from service.models.retry import RetryDetails, RetryPolicy, complete_with_retry
 from service.summarizer.draft import SCHEMA, InvalidDraft, parsed
+from service.summarizer.surroundings import Surroundings
 from service.summarizer.vetting import Source, Vetted, vetted
 
 __all__ = ["Answer", "Asker", "AskerSettings", "Observer", "PassFailed"]
@@ -78,23 +76,17 @@ class Asker:
         model: SummaryModel,
         *,
         settings: AskerSettings,
-        counter: TokenCounter,
+        surroundings: Surroundings,
         observer: Observer,
         conversation_id: str,
         repair_attempts: int,
-        clock_s: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]],
-        rng: Random,
     ) -> None:
         self._model = model
         self._settings = settings
-        self._counter = counter
+        self._around = surroundings
         self._observer = observer
         self._conversation_id = conversation_id
         self._repair_attempts = repair_attempts
-        self._clock_s = clock_s
-        self._sleep = sleep
-        self._rng = rng
         self.attempts = 0
 
     async def ask(self, prompt: Prompt, material: Material, source: Source, *, summary_tokens_max: int) -> Answer:
@@ -144,9 +136,9 @@ class Asker:
                 request,
                 policy=self._settings.retry,
                 deadline_s=self._settings.deadline_s,
-                rng=self._rng,
-                sleep=self._sleep,
-                clock=self._clock_s,
+                rng=self._around.rng,
+                sleep=self._around.sleep,
+                clock=self._around.clock_s,
                 on_retry=self._retried,
                 on_progress=self._observer.output,
             )
@@ -156,7 +148,7 @@ class Asker:
         return completion
 
     def _count(self, *texts: str) -> int:
-        return sum(self._counter.count(text) for text in texts)
+        return sum(self._around.counter.count(text) for text in texts)
 
     def _retried(self, _details: RetryDetails) -> None:
         self._started()

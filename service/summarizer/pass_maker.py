@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from random import Random
-
 from service.domain.prompt import PromptTemplate
-from service.domain.tokens import TokenCounter
 from service.models.model import ModelError, SummaryModel
 from service.summarizer.ask import AskerSettings
 from service.summarizer.summary_pass import PassObserver, PassSettings, SummaryPass
+from service.summarizer.surroundings import Surroundings
 
-__all__ = ["PassMaker", "Surroundings"]
+__all__ = ["PassMaker"]
 
 EXTRACTIVE_INPUT_TOKENS = 100_000_000
 """The extractive summarizer reads a source of any length in one go."""
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """Time, chance and counting, as passes get them. `hash_key` keys the hashes of bad answers."""
-
-    counter: TokenCounter
-    clock_s: Callable[[], float]
-    now_us: Callable[[], int]
-    sleep: Callable[[float], Awaitable[None]]
-    rng: Random
-    hash_key: bytes
 
 
 class PassMaker:
@@ -91,14 +75,9 @@ class PassMaker:
         return description.window or description.context_length or self._window_default
 
     def _made(self, model: SummaryModel, observer: PassObserver, input_tokens_max: int) -> SummaryPass:
-        around = self._surroundings
         return SummaryPass(
             model,
             settings=PassSettings(self._asking, input_tokens_max, self._template),
-            counter=around.counter,
+            surroundings=self._surroundings,
             observer=observer,
-            clock_s=around.clock_s,
-            now_us=around.now_us,
-            sleep=around.sleep,
-            rng=around.rng,
         )

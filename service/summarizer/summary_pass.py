@@ -9,9 +9,8 @@ summarized and the results merged, level by level. No message is left out for it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from random import Random
 from typing import Protocol
 
 from service.domain.chunks import CALLS_MAX, MERGE_FAN_IN, calls_needed, cut_text, grouped
@@ -30,9 +29,10 @@ from service.domain.prompt import (
 )
 from service.domain.record import Provenance, RecordQuality, SummaryRecord
 from service.domain.render import summary_text
-from service.domain.tokens import MESSAGE_OVERHEAD_TOKENS, TokenCounter, TokenSource
+from service.domain.tokens import MESSAGE_OVERHEAD_TOKENS, TokenSource
 from service.models.model import Material, SummaryModel
 from service.summarizer.ask import OUTPUT_SLACK_TOKENS, Answer, Asker, AskerSettings, Observer, PassFailed
+from service.summarizer.surroundings import Surroundings
 from service.summarizer.vetting import Source
 
 __all__ = ["PassInput", "PassObserver", "PassResult", "PassSettings", "SummaryPass"]
@@ -94,25 +94,17 @@ class SummaryPass:
         model: SummaryModel,
         *,
         settings: PassSettings,
-        counter: TokenCounter,
+        surroundings: Surroundings,
         observer: PassObserver,
-        clock_s: Callable[[], float],
-        now_us: Callable[[], int],
-        sleep: Callable[[float], Awaitable[None]],
-        rng: Random,
     ) -> None:
         self._model = model
         self._settings = settings
-        self._counter = counter
+        self._around = surroundings
         self._observer = observer
-        self._clock_s = clock_s
-        self._now_us = now_us
-        self._sleep = sleep
-        self._rng = rng
 
     async def run(self, work: PassInput, *, record_id: str, attempts_before: int = 0) -> PassResult:
         """The record; raises PassFailed. `attempts_before` are the calls of a model that failed at this pass."""
-        started = self._clock_s()
+        started = self._around.clock_s()
         asker = self._asker(work)
         asker.attempts = attempts_before
         try:
@@ -123,18 +115,18 @@ class SummaryPass:
         record = await asyncio.to_thread(self._judged, work, answer, source, record_id=record_id, merged=merged)
         record = replace(
             record,
-            create_time_us=self._now_us(),
+            create_time_us=self._around.now_us(),
             attempts=asker.attempts,
-            latency_ms=round((self._clock_s() - started) * 1_000),
+            latency_ms=round((self._around.clock_s() - started) * 1_000),
         )
-        return PassResult(record, self._counter.source)
+        return PassResult(record, self._around.counter.source)
 
     def _judged(
         self, work: PassInput, answer: Answer, source: Source, *, record_id: str, merged: bool
     ) -> SummaryRecord:
         """The record of an answer, counted and with the figures of its checks."""
         record = _record(work, answer, record_id=record_id, merged=merged)
-        counted = self._counter.count(summary_text(record)) + MESSAGE_OVERHEAD_TOKENS
+        counted = self._around.counter.count(summary_text(record)) + MESSAGE_OVERHEAD_TOKENS
         reduction = 1 - counted / max(1, work.plan.replaced_tokens)
         return replace(
             record,
@@ -148,13 +140,10 @@ class SummaryPass:
         return Asker(
             self._model,
             settings=self._settings.asking,
-            counter=self._counter,
+            surroundings=self._around,
             observer=self._observer,
             conversation_id=work.conversation_id,
             repair_attempts=work.plan.policy.repair_attempts,
-            clock_s=self._clock_s,
-            sleep=self._sleep,
-            rng=self._rng,
         )
 
     async def _answer(self, work: PassInput, asker: Asker) -> tuple[Answer, Source, bool]:
@@ -236,7 +225,7 @@ class SummaryPass:
                     m.message,
                     tool_output=policy.tool_output,
                     cap_tokens=policy.tool_output_tokens_max,
-                    count=self._counter.count,
+                    count=self._around.counter.count,
                 ),
                 m.message,
             )
@@ -247,7 +236,7 @@ class SummaryPass:
     def _chunk_tokens(self, work: PassInput) -> int:
         """Tokens of transcript that one call takes, by the policy and by what the model can hold."""
         frame = self._prompt(self._settings.template, work, (), work.previous)
-        fixed = self._counter.count(frame.system) + self._counter.count(frame.user)
+        fixed = self._around.counter.count(frame.system) + self._around.counter.count(frame.user)
         answer = 2 * work.plan.summary_tokens_max + OUTPUT_SLACK_TOKENS
         room = int((self._settings.input_tokens_max - fixed - answer) * 0.9)
         if room < CHUNK_TOKENS_MIN:
@@ -258,12 +247,12 @@ class SummaryPass:
         """Neighbouring entries as long as they fit; an entry that is too long for one call is cut into several."""
         pieces: list[tuple[str, Message]] = []
         for entry, message in entries:
-            texts = cut_text(entry, limit=limit, count=self._counter.count)
+            texts = cut_text(entry, limit=limit, count=self._around.counter.count)
             if len(texts) == 1:
                 pieces.append((entry, message))
             else:
                 pieces.extend((text, message._replace(content=text, tool_calls=())) for text in texts)
-        sizes = [self._counter.count(entry) for entry, _ in pieces]
+        sizes = [self._around.counter.count(entry) for entry, _ in pieces]
         parts = [
             _Part(tuple(e for e, _ in pieces[start:end]), tuple(m for _, m in pieces[start:end]))
             for start, end in grouped(sizes, limit=limit)

@@ -28,11 +28,12 @@ from service.models.scripted import ScriptedModel
 from service.policies import Policies
 from service.projections import Attention, MemoryConversationTable
 from service.summarizer.ask import AskerSettings
-from service.summarizer.pass_maker import PassMaker, Surroundings
+from service.summarizer.pass_maker import PassMaker
 from service.summarizer.pass_steps import CommitPauses
 from service.summarizer.progress import ProgressBoard
 from service.summarizer.reactor import Reactor, ReactorLimits
 from service.summarizer.report import Telemetry
+from service.summarizer.surroundings import Surroundings
 from service.tokenizers.estimated import EstimatingCounter
 
 A, B = StreamId("default", "a"), StreamId("default", "b")

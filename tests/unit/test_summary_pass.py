@@ -22,6 +22,7 @@ from service.models.retry import RetryPolicy
 from service.models.scripted import ScriptedModel
 from service.summarizer.ask import AskerSettings
 from service.summarizer.summary_pass import PassInput, PassSettings, SummaryPass
+from service.summarizer.surroundings import Surroundings
 from service.tokenizers.estimated import EstimatingCounter
 
 MESSAGES = 1_200
@@ -82,12 +83,8 @@ def summary_pass(counter: EstimatingCounter, *, input_tokens_max: int) -> Summar
     return SummaryPass(
         ScriptedModel([longest_answer], clock=time.monotonic),
         settings=PassSettings(AskerSettings(0.0, 1, RetryPolicy(), 60.0), input_tokens_max, CHAIN_TEMPLATE),
-        counter=counter,
+        surroundings=Surroundings(counter, time.monotonic, lambda: 1, asyncio.sleep, random.Random(1), b"key"),
         observer=_Silent(),
-        clock_s=time.monotonic,
-        now_us=lambda: 1,
-        sleep=asyncio.sleep,
-        rng=random.Random(1),
     )
 
 
