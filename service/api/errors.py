@@ -44,6 +44,8 @@ T = TypeVar("T")
 DOMAIN = "abridged"
 LOG_RETRY_S = 0.5
 FULL_RETRY_S = 5.0
+RESTART_RETRY_S = 5.0
+"""Until a supervisor has started the next process and it serves."""
 LISTED_BYTES_MAX = 1_000
 """Bytes of violations or ids that a status lists, at least one of them. They are in its message and in its details, and
 a client takes 8 KiB of trailers in all: what is larger arrives as another error."""
@@ -105,6 +107,15 @@ class _Row:
 
 _R = error_reason_pb2
 _C = grpc.StatusCode
+
+_LOG_ENDED = _Row(
+    _C.UNAVAILABLE,
+    _R.ERROR_REASON_LOG_UNAVAILABLE,
+    details=lambda _: (_retry(RESTART_RETRY_S),),
+    text="the server stops; the same ids make a retry safe",
+)
+"""Closed in order or failed, a caller does the same: it comes back when the next process serves. Which of the two it
+was is told to the operator, by the server's log."""
 
 STATUSES: Mapping[type[Exception], _Row] = {
     InvalidRequest: _Row(_C.INVALID_ARGUMENT, _R.ERROR_REASON_INVALID_FIELD, details=lambda e: (_bad(e.violations),)),
@@ -206,18 +217,8 @@ STATUSES: Mapping[type[Exception], _Row] = {
         details=lambda _: (_retry(LOG_RETRY_S),),
         text="the log is busy; the same ids make a retry safe",
     ),
-    log.LogClosed: _Row(
-        _C.UNAVAILABLE,
-        _R.ERROR_REASON_LOG_UNAVAILABLE,
-        details=lambda _: (_retry(LOG_RETRY_S),),
-        text="the server is stopping; the same ids make a retry safe",
-    ),
-    log.LogFailed: _Row(
-        _C.UNAVAILABLE,
-        _R.ERROR_REASON_LOG_UNAVAILABLE,
-        details=lambda _: (_retry(FULL_RETRY_S),),
-        text="the log has failed and the server stops; the same ids make a retry safe",
-    ),
+    log.LogClosed: _LOG_ENDED,
+    log.LogFailed: _LOG_ENDED,
     log.LogFull: _Row(
         _C.RESOURCE_EXHAUSTED,
         _R.ERROR_REASON_LOG_FULL,

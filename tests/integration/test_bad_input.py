@@ -10,6 +10,8 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.status_pb2 import Status
 
 from abridged.v1 import (
     conversation_pb2 as conversation,
@@ -491,6 +493,18 @@ def test_every_error_type_has_a_status():
 
     assert without == set()
     assert not set(_NEVER_AT_THE_EDGE) & set(edge_errors.STATUSES)
+
+
+def test_a_log_that_ended_is_one_answer_whatever_ended_it():
+    """Closed, failed or forked, a caller does the same: it comes back when the next process serves."""
+    ends = (log_errors.LogClosed("a"), log_errors.LogForked("b"), log_errors.LogFailed("c"))
+
+    (answer,) = {status.SerializeToString() for end in ends if (status := edge_errors.status_of(end))}
+
+    status = Status.FromString(answer)
+    retry = RetryInfo()
+    assert status.details[1].Unpack(retry)
+    assert (status.code, retry.retry_delay.seconds) == (grpc.StatusCode.UNAVAILABLE.value[0], 5)
 
 
 def test_every_reason_of_the_contract_is_used():
