@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message as Proto
 
 from abridged.v1 import conversation_pb2, conversation_service_pb2, conversation_service_pb2_grpc
 from eventlog.event import StreamId
@@ -13,6 +15,7 @@ from service.api import wire
 from service.api.auth import current_caller
 from service.api.context import ContextQuery, context_of
 from service.api.errors import WaitTooShort
+from service.api.fitting import fitting
 from service.api.watch import Watching, watch
 from service.changes import Changes
 from service.chat_models import ChatModels
@@ -30,6 +33,7 @@ from service.summarizer.reactor import Reactor
 __all__ = ["ConversationServicer", "RequestLimits"]
 
 _pb = conversation_service_pb2
+Entry = TypeVar("Entry", bound=Proto)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +146,10 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             min_ratio=request.min_ratio,
         )
         rows = await asyncio.to_thread(self._table.page, query)
-        token = wire.write_page_token(self._token_key, scope, rows[size - 1].position) if len(rows) > size else ""
+        page = fitting(rows[:size], lambda row: len(row.view))
+        token = wire.write_page_token(self._token_key, scope, page[-1].position) if len(page) < len(rows) else ""
         return _pb.ListConversationsResponse(
-            conversations=[conversation_pb2.Conversation.FromString(row.view) for row in rows[:size]],
+            conversations=[conversation_pb2.Conversation.FromString(row.view) for row in page],
             next_page_token=token,
         )
 
@@ -213,18 +218,21 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         # A pending pass has the place that it will have when it is over.
         pending = [] if state.pending is None else [wire.pending_pass(state.pending, state.pending_since_us)]
         over = len(state.passes)
-        places, token = self._page("summarizations", request, over + len(pending))
-        return _pb.ListSummarizationsResponse(
-            summarizations=[wire.ended_pass(state.passes[i]) if i < over else pending[0] for i in places],
-            next_page_token=token,
+        page, token = self._page(
+            "summarizations",
+            request,
+            count=over + len(pending),
+            entry=lambda place: wire.ended_pass(state.passes[place]) if place < over else pending[0],
         )
+        return _pb.ListSummarizationsResponse(summarizations=page, next_page_token=token)
 
     async def ListSummaries(self, request: _pb.ListSummariesRequest, context: Any) -> _pb.ListSummariesResponse:
         state = await self._conversations.state(_key(request.conversation_id))
-        places, token = self._page("summaries", request, len(state.records))
-        return _pb.ListSummariesResponse(
-            summaries=[record_to_proto(state.records[i]) for i in places], next_page_token=token
+        records = state.records
+        page, token = self._page(
+            "summaries", request, count=len(records), entry=lambda place: record_to_proto(records[place])
         )
+        return _pb.ListSummariesResponse(summaries=page, next_page_token=token)
 
     async def GetSummary(self, request: _pb.GetSummaryRequest, context: Any) -> _pb.GetSummaryResponse:
         state = await self._conversations.state(_key(request.conversation_id))
@@ -256,14 +264,20 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         return wire.conversation_view(state, held_by=held or "")
 
     def _page(
-        self, what: str, request: _pb.ListSummariesRequest | _pb.ListSummarizationsRequest, count: int
-    ) -> tuple[range, str]:
-        """Places of a page, newest first, in a sequence that grows at its end; and the token of the next page."""
+        self,
+        what: str,
+        request: _pb.ListSummariesRequest | _pb.ListSummarizationsRequest,
+        *,
+        count: int,
+        entry: Callable[[int], Entry],
+    ) -> tuple[list[Entry], str]:
+        """A page, newest first, of the `count` entries of a list that grows at its end; and the next page's token."""
         scope = f"{what}/{current_caller().namespace}/{request.conversation_id}"
-        end = wire.read_page_token(self._token_key, scope, request.page_token) or count
-        start = max(0, min(end, count) - wire.page_size(request.page_size))
-        token = wire.write_page_token(self._token_key, scope, start) if start else ""
-        return range(min(end, count) - 1, start - 1, -1), token
+        end = min(wire.read_page_token(self._token_key, scope, request.page_token) or count, count)
+        places = range(end - 1, max(0, end - wire.page_size(request.page_size)) - 1, -1)
+        page = fitting(map(entry, places), lambda made: made.ByteSize())
+        left = end - len(page)
+        return page, wire.write_page_token(self._token_key, scope, left) if left else ""
 
 
 def _key(conversation_id: str) -> StreamId:

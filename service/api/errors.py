@@ -11,9 +11,9 @@ EdgeError
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyProto
@@ -23,6 +23,7 @@ from google.rpc.status_pb2 import Status
 
 from abridged.v1 import conversation_pb2, error_reason_pb2
 from eventlog import errors as log
+from service.api.fitting import fitting
 from service.domain import errors as domain
 
 __all__ = [
@@ -38,8 +39,6 @@ __all__ = [
     "internal_status",
     "status_of",
 ]
-
-T = TypeVar("T")
 
 DOMAIN = "abridged"
 LOG_RETRY_S = 0.5
@@ -58,8 +57,8 @@ class EdgeError(Exception):
 class InvalidRequest(EdgeError):
     """Fields break rules. `violations` has the first of them, each with what is wrong; never a value."""
 
-    def __init__(self, violations: tuple[tuple[str, str], ...]) -> None:
-        self.violations = _listed(violations, lambda violation: len("".join(violation).encode()))
+    def __init__(self, violations: Iterable[tuple[str, str]]) -> None:
+        self.violations = fitting(violations, lambda v: len("".join(v).encode()), bytes_max=LISTED_BYTES_MAX)
         super().__init__("; ".join(f"{field}: {what}" for field, what in self.violations))
 
 
@@ -170,7 +169,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
     domain.MessageIdReused: _Row(
         _C.ALREADY_EXISTS,
         _R.ERROR_REASON_MESSAGE_ID_REUSED,
-        lambda e: {"message_ids": ",".join(_listed(e.message_ids, len))},
+        lambda e: {"message_ids": ",".join(fitting(e.message_ids, len, bytes_max=LISTED_BYTES_MAX))},
     ),
     domain.RequestIdReused: _Row(
         _C.ALREADY_EXISTS, _R.ERROR_REASON_REQUEST_ID_REUSED, text="the request id was used with other content"
@@ -262,17 +261,7 @@ def _setting(field: str) -> str:
     return f"settings.{field}" if own else f"settings.policy.{field}"
 
 
-def _listed(items: Sequence[T], size: Callable[[T], int]) -> tuple[T, ...]:
-    """The first items, as many as a status has room for."""
-    total = 0
-    for place, item in enumerate(items):
-        total += size(item)
-        if place and total > LISTED_BYTES_MAX:
-            return tuple(items[:place])
-    return tuple(items)
-
-
-def _bad(violations: tuple[tuple[str, str], ...]) -> BadRequest:
+def _bad(violations: Iterable[tuple[str, str]]) -> BadRequest:
     return BadRequest(
         field_violations=[BadRequest.FieldViolation(field=field, description=what) for field, what in violations]
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import Any
 
@@ -13,6 +13,7 @@ from eventlog.log import PAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, EventFilter
 from eventlog.subscription import Batch, CaughtUp, Checkpoint, FellBehind, Heartbeat, Item, log_pages, subscribe
 from service.api.auth import current_caller
 from service.api.errors import InvalidRequest
+from service.api.fitting import RESPONSE_BYTES_MAX, fitting
 from service.api.watch import Watching, until_stopped
 from service.api.wire import event_to_proto
 from service.codec.events import EVENT_TYPES
@@ -23,8 +24,6 @@ from service.summarizer.progress import Progress
 __all__ = ["EventLogServicer"]
 
 READ_DEFAULT = 100
-RESPONSE_BYTES_MAX = 3 << 20
-"""Payload bytes of one answer: below the four megabytes that gRPC clients take by default."""
 
 assert RESPONSE_BYTES_MAX <= PAGE_BYTES_MAX - PAYLOAD_BYTES_MAX, "a page cut short by its bytes exceeds an answer"
 
@@ -52,7 +51,7 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
             read = await asyncio.to_thread(
                 self._log.read_all, after=request.after, limit=limit, namespace=namespace, backward=request.backward
             )
-        events = _within_bytes(read)
+        events = _answerable(read)
         cursor = request.after
         if events:
             cursor = events[-1].version if request.conversation_id else events[-1].position
@@ -111,7 +110,7 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         responses = []
         rest = list(batch.events)
         while rest:
-            part = _within_bytes(rest)
+            part = _answerable(rest)
             rest = rest[len(part) :]
             cursor = part[-1].position if rest else batch.cursor
             page = _pb.EventPage(events=[event_to_proto(e, self._log.log_id) for e in part], cursor=cursor)
@@ -127,11 +126,5 @@ def _namespace(conversation_id: str) -> str:
     return caller.namespace
 
 
-def _within_bytes(events: list[RecordedEvent]) -> list[RecordedEvent]:
-    """The first events up to the size of one answer; at least one."""
-    total = 0
-    for place, event in enumerate(events):
-        total += len(event.payload)
-        if place and total > RESPONSE_BYTES_MAX:
-            return events[:place]
-    return events
+def _answerable(events: Iterable[RecordedEvent]) -> list[RecordedEvent]:
+    return fitting(events, lambda event: len(event.payload))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+import grpc
 import pytest
 
 from abridged.v1 import conversation_pb2 as conversation
@@ -12,6 +13,7 @@ from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2
 from service.api.context import ORIGINAL_BYTES_MAX
 from service.api.wire import WAIT_WITHOUT_DEADLINE_S, patience_s
+from service.client import SidecarClient
 from tests.support.answers import gated
 from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import refused
@@ -310,6 +312,22 @@ async def test_originals_that_no_answer_can_hold_are_refused(tmp_path):
             await chat.context(view=api.CONTEXT_VIEW_ORIGINAL)
 
         assert refusal.metadata["limit"] == str(ORIGINAL_BYTES_MAX)
+
+
+async def test_a_large_window_is_for_a_client_that_takes_it(tmp_path):
+    """The server sends it whole; gRPC's default limit is the client's to raise, as that of our commands does."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        for first in range(1, 21, 4):
+            await chat.append(*(said(n, "x" * 250_000, tokens=1) for n in range(first, first + 4)))
+
+        async with SidecarClient(s.running.grpc_addresses[0]) as client:
+            window = await client.context(chat.id)
+        with pytest.raises(grpc.aio.AioRpcError) as default:
+            await chat.context()
+
+        assert len(window.messages) == 20
+        assert default.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_a_wait_ends_before_its_deadline_and_without_one_after_a_minute():

@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 
 from abridged.v1 import conversation_service_pb2 as api
+from service.api.fitting import fitting
 from service.api.wire import read_page_token, write_page_token
 from service.domain.errors import InvalidPageToken
 from tests.support.answers import hanging
 from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import refused
-from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, on_ollama, said, sidecar
+from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, on_ollama, said, script, sidecar
+
+WIDE = "\N{GRINNING FACE}"
+"""One character of four bytes."""
 
 
 async def listed(s: Sidecar, size: int, **query: Any) -> list[list[str]]:
@@ -89,6 +93,46 @@ async def test_records_and_passes_are_paged_newest_first(tmp_path):
             token = answer.next_page_token
         assert paged_passes == [p.id for p in passes]
         assert len(passes) == 5
+
+
+async def test_a_page_of_conversations_ends_where_a_client_would_refuse_it(tmp_path):
+    """Labels may be many and long; gRPC clients take four megabytes unless they say otherwise."""
+    labels = {f"label{number}": WIDE * 255 for number in range(64)}
+    ids = [f"c{number:02d}" for number in range(64)]
+    async with sidecar(tmp_path) as s:
+        for conversation_id in ids:
+            await s.chat(conversation_id, labels=labels).append(said(1))
+
+        pages = await listed(s, 500)
+
+        assert len(pages) == 2
+        assert [c for page in pages for c in page] == ids[::-1]
+
+
+async def test_a_page_of_records_ends_where_a_client_would_refuse_it(tmp_path):
+    """Every one once, also where a page is cut short."""
+    texts = [f"{WIDE * 990} {letter}" for letter in "abcdefghijklmnopqrst"]
+    answer = {"record": {"summary": "Hello.", "key_points": texts, "decisions": texts, "unresolved": texts}}
+    async with sidecar(tmp_path, script(tmp_path, answer, context_length=10_000_000)) as s:
+        chat = s.chat(context_length=10_000_000, policy={"min_range_tokens": 1, "max_summary_chain_depth": 64})
+        for _ in range(20):
+            await chat.talk(10, tokens=100_000)
+            await chat.summarize()
+        request = api.ListSummariesRequest(conversation_id="c1", page_size=500)
+
+        page = await s.conversations.ListSummaries(request)
+        request.page_token = page.next_page_token
+        rest = await s.conversations.ListSummaries(request)
+
+        assert [record.depth for record in (*page.summaries, *rest.summaries)] == list(range(19, -1, -1))
+        assert (len(rest.summaries) > 0, rest.next_page_token) == (True, "")
+
+
+def test_an_answer_has_one_item_at_least():
+    """A page without any would have no successor: its reader would ask for the same one for ever."""
+    assert fitting([5, 1], int, bytes_max=4) == [5]
+    assert fitting([2, 2, 1], int, bytes_max=4) == [2, 2]
+    assert fitting([], int, bytes_max=4) == []
 
 
 async def test_a_pending_pass_is_one_of_its_page(tmp_path):

@@ -27,7 +27,8 @@ if _version_not_supported:
 
 class ConversationServiceStub:
     """ConversationService keeps conversations inside their models' context windows. Every error carries a
-    google.rpc.ErrorInfo whose reason is an ErrorReason.
+    google.rpc.ErrorInfo whose reason is an ErrorReason. A page of a list ends at its size or before 3 MiB, so a short page
+    is not the last one: that has an empty next_page_token.
     """
 
     def __init__(self, channel):
@@ -100,7 +101,8 @@ class ConversationServiceStub:
 
 class ConversationServiceServicer:
     """ConversationService keeps conversations inside their models' context windows. Every error carries a
-    google.rpc.ErrorInfo whose reason is an ErrorReason.
+    google.rpc.ErrorInfo whose reason is an ErrorReason. A page of a list ends at its size or before 3 MiB, so a short page
+    is not the last one: that has an empty next_page_token.
     """
 
     def AppendMessages(self, request, context):
@@ -118,7 +120,9 @@ class ConversationServiceServicer:
     def GetContext(self, request, context):
         """GetContext answers the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
         silently: with max_tokens, what cannot fit is FAILED_PRECONDITION, or with `clip` the largest message is excerpted
-        and named. Errors: NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
+        and named. The answer carries the whole window, a rendering beside it a second time, so it can be larger than the
+        4 MiB that gRPC clients take by default: raise the client's receive limit, or bound the answer with max_tokens.
+        Errors: NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -272,7 +276,8 @@ def add_ConversationServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class ConversationService:
     """ConversationService keeps conversations inside their models' context windows. Every error carries a
-    google.rpc.ErrorInfo whose reason is an ErrorReason.
+    google.rpc.ErrorInfo whose reason is an ErrorReason. A page of a list ends at its size or before 3 MiB, so a short page
+    is not the last one: that has an empty next_page_token.
     """
 
     @staticmethod

@@ -28,7 +28,8 @@ GRPC_VERSION: str
 
 class ConversationServiceStub:
     """ConversationService keeps conversations inside their models' context windows. Every error carries a
-    google.rpc.ErrorInfo whose reason is an ErrorReason.
+    google.rpc.ErrorInfo whose reason is an ErrorReason. A page of a list ends at its size or before 3 MiB, so a short page
+    is not the last one: that has an empty next_page_token.
     """
 
     @_typing.overload
@@ -46,7 +47,9 @@ class ConversationServiceStub:
     GetContext: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetContextRequest, _conversation_service_pb2.GetContextResponse]
     """GetContext answers the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
     silently: with max_tokens, what cannot fit is FAILED_PRECONDITION, or with `clip` the largest message is excerpted
-    and named. Errors: NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
+    and named. The answer carries the whole window, a rendering beside it a second time, so it can be larger than the
+    4 MiB that gRPC clients take by default: raise the client's receive limit, or bound the answer with max_tokens.
+    Errors: NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
     """
     GetConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetConversationRequest, _conversation_service_pb2.GetConversationResponse]
     """GetConversation answers state and settings. Errors: NOT_FOUND."""
@@ -81,7 +84,8 @@ class ConversationServiceStub:
 @_typing.type_check_only
 class ConversationServiceAsyncStub(ConversationServiceStub):
     """ConversationService keeps conversations inside their models' context windows. Every error carries a
-    google.rpc.ErrorInfo whose reason is an ErrorReason.
+    google.rpc.ErrorInfo whose reason is an ErrorReason. A page of a list ends at its size or before 3 MiB, so a short page
+    is not the last one: that has an empty next_page_token.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -96,7 +100,9 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     GetContext: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetContextRequest, _conversation_service_pb2.GetContextResponse]  # type: ignore[assignment]
     """GetContext answers the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
     silently: with max_tokens, what cannot fit is FAILED_PRECONDITION, or with `clip` the largest message is excerpted
-    and named. Errors: NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
+    and named. The answer carries the whole window, a rendering beside it a second time, so it can be larger than the
+    4 MiB that gRPC clients take by default: raise the client's receive limit, or bound the answer with max_tokens.
+    Errors: NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
     """
     GetConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetConversationRequest, _conversation_service_pb2.GetConversationResponse]  # type: ignore[assignment]
     """GetConversation answers state and settings. Errors: NOT_FOUND."""
@@ -130,7 +136,8 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
 
 class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     """ConversationService keeps conversations inside their models' context windows. Every error carries a
-    google.rpc.ErrorInfo whose reason is an ErrorReason.
+    google.rpc.ErrorInfo whose reason is an ErrorReason. A page of a list ends at its size or before 3 MiB, so a short page
+    is not the last one: that has an empty next_page_token.
     """
 
     @_abc_1.abstractmethod
@@ -155,7 +162,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_conversation_service_pb2.GetContextResponse, _abc.Awaitable[_conversation_service_pb2.GetContextResponse]]:
         """GetContext answers the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
         silently: with max_tokens, what cannot fit is FAILED_PRECONDITION, or with `clip` the largest message is excerpted
-        and named. Errors: NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
+        and named. The answer carries the whole window, a rendering beside it a second time, so it can be larger than the
+        4 MiB that gRPC clients take by default: raise the client's receive limit, or bound the answer with max_tokens.
+        Errors: NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
         """
 
     @_abc_1.abstractmethod

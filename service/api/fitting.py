@@ -1,0 +1,25 @@
+"""How much one answer carries: what is listed ends where it would grow past what its reader takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+__all__ = ["RESPONSE_BYTES_MAX", "fitting"]
+
+T = TypeVar("T")
+
+RESPONSE_BYTES_MAX = 3 << 20
+"""Bytes of the items of one answer. gRPC clients take four megabytes by default; the rest is for what frames them."""
+
+
+def fitting(items: Iterable[T], size: Callable[[T], int], *, bytes_max: int = RESPONSE_BYTES_MAX) -> list[T]:
+    """The first items up to `bytes_max`, at least one if there is one. Those behind them are not even made."""
+    taken: list[T] = []
+    total = 0
+    for item in items:
+        total += size(item)
+        if taken and total > bytes_max:
+            break
+        taken.append(item)
+    return taken
