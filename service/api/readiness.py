@@ -1,9 +1,10 @@
-"""What `/readyz` asks: the log takes and gives; how the model is doing is told beside it and decides nothing."""
+"""What `/readyz` asks: the log takes and gives, and its disk has room; how the model is doing is told beside it and
+decides nothing."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from eventlog.async_append import AsyncAppender
 from eventlog.errors import EventLogError, WrongExpectedVersion
@@ -12,7 +13,11 @@ from eventlog.log import Append, EventLog, exactly
 from service.api.http import Check
 from service.models.model import ModelError, SummaryModel
 
-__all__ = ["log_checks", "model_check"]
+__all__ = ["FREE_BYTES_MIN", "log_checks", "model_check", "space_check"]
+
+FREE_BYTES_MIN = 64 << 20
+"""Below this the log may be full before it has looked again: its write-ahead log grows to 48 MiB, and by an append of
+8 MiB more, before it is copied into the file and cut."""
 
 _STREAM = StreamId("default", "-readiness")
 _EVENT = NewEvent(bytes(16), "Probe", b"")
@@ -40,6 +45,18 @@ def log_checks(log: EventLog) -> Mapping[str, Check]:
         return ""
 
     return {"append": append, "read": read}
+
+
+def space_check(free_bytes: Callable[[], int]) -> Check:
+    """Whether the log's volume has room. `append` cannot tell: it writes nothing, so a full disk does not stop it."""
+
+    async def space() -> str:
+        free = await asyncio.to_thread(free_bytes)
+        if free >= FREE_BYTES_MIN:
+            return ""
+        return f"{free >> 20} MiB are free on the log's volume, {FREE_BYTES_MIN >> 20} MiB are needed"
+
+    return space
 
 
 def model_check(model: SummaryModel) -> Check:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import structlog
 
@@ -19,7 +21,7 @@ from service.bootstrap.edge import Running, assembled
 from service.event_loop import loop_factory
 from service.settings import Settings, TelemetrySettings
 
-__all__ = ["Running", "logging_as_set", "run", "serve", "settle_memory"]
+__all__ = ["Running", "logging_as_set", "run", "serve", "settle_memory", "volume_free_bytes"]
 
 GC_ALLOCATIONS = 10_000
 
@@ -46,6 +48,11 @@ def _now_us() -> int:
     return time.time_ns() // 1_000
 
 
+def volume_free_bytes(path: Path) -> int:
+    """What this process may still write on the volume of `path`."""
+    return shutil.disk_usage(path).free
+
+
 async def serve(
     settings: Settings,
     environ: Mapping[str, str],
@@ -53,8 +60,10 @@ async def serve(
     stop: asyncio.Event,
     ready: Callable[[Running], None],
     now_us: Callable[[], int] = _now_us,
+    free_bytes: Callable[[Path], int] = volume_free_bytes,
 ) -> None:
-    """Serve until `stop` is set; `ready` hears when calls are taken. `now_us` is the clock of events and waits.
+    """Serve until `stop` is set; `ready` hears when calls are taken. `now_us` is the clock of events and waits,
+    `free_bytes` answers what is free on the volume of a file.
 
     Raises EventLogError when the log cannot be opened, LogFailed at the end when it broke while serving, ListenError
     when an address cannot be listened at, and TracingMisconfigured, AddressError, ScriptError, TokenizerMissing, or
@@ -68,7 +77,7 @@ async def serve(
 
     async with AsyncExitStack() as resources:
         core = open_core(settings, environ, resources, on_fatal=end, now_us=now_us)
-        sidecar = assembled(settings, core, resources)
+        sidecar = assembled(settings, core, resources, free_bytes=free_bytes)
         running = await sidecar.start()
         ready(running)
         _log.info("sidecar.ready", addresses=list(running.grpc_addresses), http_address=running.http_address)

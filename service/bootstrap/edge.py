@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 from eventlog.subscription import CommitWakeUp, Timing
 from service.api.auth import Authenticator, Grant
@@ -14,7 +16,7 @@ from service.api.conversation_servicer import ConversationServicer, RequestLimit
 from service.api.edge import Edge, EdgeLimits
 from service.api.event_log_servicer import EventLogServicer
 from service.api.http import HttpServer, health_routes, metrics_route
-from service.api.readiness import log_checks, model_check
+from service.api.readiness import log_checks, model_check, space_check
 from service.api.server import GrpcServer, Servicers
 from service.api.server_info_servicer import ServerFacts, ServerInfoServicer
 from service.api.validation import Validation
@@ -78,8 +80,10 @@ class Sidecar:
             await self.http.close()
 
 
-def assembled(settings: Settings, core: Core, resources: AsyncExitStack) -> Sidecar:
-    """The servers around `core`."""
+def assembled(
+    settings: Settings, core: Core, resources: AsyncExitStack, *, free_bytes: Callable[[Path], int]
+) -> Sidecar:
+    """The servers around `core`. `free_bytes` answers what is free on the volume of a file."""
     stopping, started = asyncio.Event(), asyncio.Event()
     edge = Edge(
         authenticator=Authenticator(
@@ -95,7 +99,7 @@ def assembled(settings: Settings, core: Core, resources: AsyncExitStack) -> Side
         server=settings.server,
         core=core,
         grpc=GrpcServer(_servicers(settings, core, resources, stopping), edge, stopping=stopping),
-        http=_http(settings, core, started),
+        http=_http(settings, core, started, free_bytes),
         started=started,
     )
 
@@ -123,13 +127,16 @@ def _servicers(settings: Settings, core: Core, resources: AsyncExitStack, stoppi
     )
 
 
-def _http(settings: Settings, core: Core, started: asyncio.Event) -> HttpServer | None:
+def _http(
+    settings: Settings, core: Core, started: asyncio.Event, free_bytes: Callable[[Path], int]
+) -> HttpServer | None:
     if not settings.server.http_listen:
         return None
     host, _, port = settings.server.http_listen.rpartition(":")
-    health = health_routes(
-        started=started.is_set, ready=log_checks(core.log), details={"model": model_check(core.summarizer)}
-    )
+    ready = dict(log_checks(core.log))
+    if settings.log.backend == "sqlite":
+        ready["space"] = space_check(lambda: free_bytes(settings.log.path))
+    health = health_routes(started=started.is_set, ready=ready, details={"model": model_check(core.summarizer)})
     return HttpServer(host.strip("[]"), int(port), routes=health | metrics_route(core.metrics))
 
 

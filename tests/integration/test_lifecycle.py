@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import subprocess
@@ -14,7 +15,10 @@ import pytest
 
 from abridged.v1 import conversation_pb2 as conversation
 from eventlog.errors import LogFailed
+from eventlog.log import APPEND_BYTES_MAX
+from eventlog.sqlite_writer import WAL_BYTES_MAX
 from service.api.listeners import AddressTaken
+from service.api.readiness import FREE_BYTES_MIN
 from service.domain.errors import InvalidPolicy
 from tests.support.answers import hanging
 from tests.support.broken_log import connections
@@ -49,6 +53,12 @@ def running(name: str) -> list[str]:
     return [task for task in found if name in task]
 
 
+def answered(answer: str) -> dict[str, str]:
+    """What each check of `/readyz` said."""
+    checks: dict[str, str] = json.loads(answer.rpartition("\r\n")[2])["checks"]
+    return checks
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -80,6 +90,44 @@ async def test_readiness_ends_before_the_calls_do(tmp_path):
 
         assert " 503 " in (await s.http("/readyz")).splitlines()[0]
         await stopping
+
+
+async def test_a_disk_without_room_is_told_before_it_is_full_and_passes_by_itself(tmp_path):
+    """The probe writes nothing, so it looks at the room; calls are taken as long as there is any."""
+    asked: list[Path] = []
+    room = [FREE_BYTES_MIN]
+
+    def free_bytes(path: Path) -> int:
+        asked.append(path)
+        return room[0]
+
+    async with sidecar(tmp_path, free_bytes=free_bytes) as s:
+        enough = await s.http("/readyz")
+        room[0] -= 1
+        short = await s.http("/readyz")
+        await s.chat().append(said(1))
+        room[0] += 1
+        again = await s.http("/readyz")
+
+        assert [answer.split(" ", 2)[1] for answer in (enough, short, again)] == ["200", "503", "200"]
+        assert set(asked) == {s.folder / "abridged.db"}
+        assert answered(enough)["space"] == "ok"
+        assert answered(short)["space"] == "63 MiB are free on the log's volume, 64 MiB are needed"
+        assert answered(short)["append"] == "ok"
+
+
+def test_the_room_that_is_wanted_holds_what_the_log_may_take_before_it_looks_again():
+    """A sidecar that is ready can write on until it is asked the next time."""
+    assert FREE_BYTES_MIN >= WAL_BYTES_MAX + APPEND_BYTES_MAX
+
+
+async def test_a_log_in_memory_needs_no_disk(tmp_path):
+    """Nor a look at one."""
+    async with sidecar(tmp_path, {"log.backend": "memory"}, free_bytes=lambda _: 0) as s:
+        answer = await s.http("/readyz")
+
+        assert " 200 " in answer.splitlines()[0]
+        assert answered(answer) == {"append": "ok", "read": "ok"}
 
 
 @pytest.mark.parametrize("setting", ["server.listen", "server.http_listen"])

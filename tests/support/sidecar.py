@@ -1,7 +1,7 @@
 """A whole sidecar in the test's own process: real settings, a real SQLite file, a real gRPC channel.
 
-Invariant: nothing but the edges is a test's: the clock, the environment, and the file that the log lies in. A second
-`sidecar` on the same folder is a restart.
+Invariant: nothing but the edges is a test's: the clock, the environment, the file that the log lies in and the room
+that its disk has. A second `sidecar` on the same folder is a restart.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from abridged.v1 import (
     server_info_service_pb2_grpc,
 )
 from observability.logs import LogSettings, configure_logs
-from service.bootstrap import Running, serve
+from service.bootstrap import Running, serve, volume_free_bytes
 from service.config import load
 from tests.support.ollama_server import FakeOllama
 
@@ -228,6 +228,7 @@ async def sidecar(
     *,
     environ: Mapping[str, str] | None = None,
     now_us: Callable[[], int] | None = None,
+    free_bytes: Callable[[Path], int] = volume_free_bytes,
     metadata: Sequence[tuple[str, str]] = (),
     log_content: bool = False,
 ) -> AsyncIterator[Sidecar]:
@@ -252,6 +253,7 @@ async def sidecar(
             stop=stop,
             ready=ready.set_result,
             now_us=now_us or Clock(),
+            free_bytes=free_bytes,
         )
     )
 
