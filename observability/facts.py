@@ -137,14 +137,14 @@ class RecordCommitted:
 
 @dataclass(frozen=True, slots=True)
 class PassEnded:
-    """A pass is over, or was skipped before it began: then `duration_s` is None and no model was asked.
+    """A pass is over, or was skipped before it began: then `trigger` and `duration_s` are None and no model was asked.
 
     `model` is the one that made the record, or else the last that was asked. `error_class` is also given when a
     fallback made the record: it says why the model did not. `record` comes with outcomes success and fallback.
     """
 
     outcome: PassOutcome
-    trigger: PassTrigger
+    trigger: PassTrigger | None
     model: str = ""
     duration_s: float | None = None
     attempts: int = 0

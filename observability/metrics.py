@@ -44,6 +44,7 @@ __all__ = [
     "HOSTS_NAMED_MAX",
     "METHODS_MAX",
     "MODELS_NAMED_MAX",
+    "NOT_BEGUN",
     "OTHER",
     "SERIES_MAX",
     "TIMED_METHODS_MAX",
@@ -53,6 +54,8 @@ __all__ = [
 
 SERIES_MAX = 400
 OTHER = "_OTHER"
+NOT_BEGUN = "none"
+"""The trigger of a skip that no pass came before: nothing began, so nothing is why."""
 
 MODELS_NAMED_MAX = 3
 HOSTS_NAMED_MAX = 4
@@ -198,6 +201,8 @@ class _PassInstruments:
         self._ended = {
             (o, t, m): ended.labels(o.value, t.value, m) for o in PassOutcome for t in PassTrigger for m in names
         }
+        # One series, not one for each outcome and model: only a skip can come before a pass, and it asks no model.
+        self._not_begun = ended.labels(PassOutcome.SKIPPED.value, NOT_BEGUN, OTHER)
         self._models = frozenset(models)
         failures = Counter(
             "abridged_summarization_failures",
@@ -265,7 +270,8 @@ class _PassInstruments:
     def ended(self, fact: PassEnded) -> None:
         exemplar = _exemplar(fact.trace_id)
         model = fact.model if fact.model in self._models else OTHER
-        self._ended[fact.outcome, fact.trigger, model].inc(1, exemplar)
+        counted = self._not_begun if fact.trigger is None else self._ended[fact.outcome, fact.trigger, model]
+        counted.inc(1, exemplar)
         if fact.error_class is not None:
             self._failures[fact.error_class].inc(1, exemplar)
         if fact.skip_reason is not None:

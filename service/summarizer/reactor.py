@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from eventlog.event import StreamId
-from observability.facts import PassEnded, PassOutcome, PassTrigger, SkipReason
+from observability.facts import PassEnded, PassOutcome, SkipReason
 from observability.tracing import Span
 from service.conversations import Conversations
 from service.domain.conversation import Conversation, covers, record_named
@@ -119,9 +119,7 @@ class Reactor:
                 self._enqueue(key, state.pending_since_us)
             elif isinstance(event, SummarizationSkipped) and not event.pass_id:
                 reason = SkipReason(event.reason.value.upper())
-                self._telemetry.metrics.pass_ended(
-                    PassEnded(PassOutcome.SKIPPED, PassTrigger.RATIO, skip_reason=reason)
-                )
+                self._telemetry.metrics.pass_ended(PassEnded(PassOutcome.SKIPPED, None, skip_reason=reason))
                 _log.info("pass.skipped", conversation_id=key.name, skip_reason=event.reason.value)
         if state.pending is None:
             self._dequeue(key)

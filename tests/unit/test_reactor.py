@@ -222,3 +222,16 @@ async def test_the_age_of_a_pending_pass_is_kept_over_a_restart():
 
     assert bench.reactor.backlog.oldest_us == triggered_us
     await bench.reactor.stop(grace_s=1.0)
+
+
+async def test_a_skip_before_any_pass_is_counted_without_a_trigger():
+    """Nothing began, so it must not look as if ratios had begun passes."""
+    bench = Bench(pauses=CommitPauses())
+    large = Message("a1", Role.USER, "Turn 1.", token_count=1_900)
+
+    await bench.conversations.append(
+        A, AppendRequest((large,), {"a1": canonical(message_to_proto(large))}, lambda: Settings(context_length=2_000))
+    )
+
+    (counted,) = [s for f in bench.metrics.collect() for s in f.samples if "trigger" in s.labels and s.value]
+    assert (counted.labels["outcome"], counted.labels["trigger"], counted.value) == ("skipped", "none", 1)

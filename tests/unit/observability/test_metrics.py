@@ -26,6 +26,7 @@ from observability.metrics import (
     HOSTS_NAMED_MAX,
     METHODS_MAX,
     MODELS_NAMED_MAX,
+    NOT_BEGUN,
     OTHER,
     SERIES_MAX,
     TIMED_METHODS_MAX,
@@ -115,6 +116,8 @@ def test_every_label_value_is_there_before_anything_happened() -> None:
             for model in (*LABELS.models, OTHER):
                 labels = {"outcome": outcome.value, "trigger": trigger.value, "model": model}
                 assert value(metrics, "abridged_summarizations_total", labels) == 0
+    not_begun = {"outcome": "skipped", "trigger": NOT_BEGUN, "model": OTHER}
+    assert value(metrics, "abridged_summarizations_total", not_begun) == 0
     for error in ErrorClass:
         assert value(metrics, "abridged_summarization_failures_total", {"error_class": error.value}) == 0
     for reason in SkipReason:
@@ -187,15 +190,17 @@ def test_a_record_that_saves_nothing_does_not_break_the_pass_that_made_it() -> N
 
 
 def test_a_skip_leaves_durations_alone() -> None:
-    """A pass that never began is counted with its reason and is no fast pass."""
+    """A pass that never began is counted with its reason, is no fast pass, and had no trigger."""
     metrics = opened()
 
-    metrics.pass_ended(PassEnded(PassOutcome.SKIPPED, PassTrigger.RATIO, skip_reason=SkipReason.IRREDUCIBLE))
+    metrics.pass_ended(PassEnded(PassOutcome.SKIPPED, None, skip_reason=SkipReason.IRREDUCIBLE))
 
     assert value(metrics, "abridged_summarization_skips_total", {"reason": "IRREDUCIBLE"}) == 1
     assert value(metrics, "abridged_summarization_duration_seconds_count") == 0
-    skipped = {"outcome": "skipped", "trigger": "ratio", "model": OTHER}
+    skipped = {"outcome": "skipped", "trigger": "none", "model": OTHER}
     assert value(metrics, "abridged_summarizations_total", skipped) == 1
+    begun = [s for f in metrics.collect() if f.name == "abridged_summarizations" for s in f.samples]
+    assert sum(s.value for s in begun if s.labels["trigger"] != "none") == 0
 
 
 def test_unknown_methods_and_codes_are_counted_as_other() -> None:
