@@ -55,7 +55,7 @@ def golden_lines(conversation: str, log: Iterable[tuple[Event, int]], state: Con
 
 def plain(value: Any) -> Any:
     """A domain value as JSON has it."""
-    if isinstance(value, Conversation):
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: plain(item) for name, item in value._asdict().items()}
     if is_dataclass(value):
         return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
