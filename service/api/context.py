@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from abridged.v1 import conversation_pb2, conversation_service_pb2
 from eventlog.event import StreamId
 from service.api.wire import context_messages, usage_of
-from service.codec.enums import SUMMARY_ROLES
+from service.codec.enums import HELD_BY, SUMMARY_ROLES
 from service.conversations import Conversations
 from service.domain.conversation import Conversation
 from service.domain.errors import WindowTooLarge
@@ -87,11 +87,12 @@ def _answer(
         usage.window_tokens = sum(m.tokens for m in rendered)
         usage.ratio = (usage.window_tokens + usage.overhead_tokens) / usage.budget_tokens
     live = state.live if not query.original else None
+    held = held_by(state, policy, now_us)
     return _pb.GetContextResponse(
         messages=context_messages(rendered),
         usage=usage,
         over_limit=usage.ratio > 1,
-        held_by=held_by(state, policy, now_us) or "",
+        held_by=HELD_BY.to_proto(held) if held else conversation_pb2.HELD_BY_UNSPECIFIED,
         compacted=live is not None,
         summary_id=live.id if live else "",
         depth=live.depth if live else -1,

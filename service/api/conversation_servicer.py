@@ -261,7 +261,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
 
     def _view(self, state: Conversation) -> conversation_pb2.Conversation:
         held = held_by(state, self._policies.of(state.settings), self._conversations.now_us())
-        return wire.conversation_view(state, held_by=held or "")
+        return wire.conversation_view(state, held_by=held)
 
     def _page(
         self,

@@ -18,6 +18,7 @@ from service.api.errors import InvalidRequest
 from service.codec.enums import (
     CONTEXT_LENGTH_SOURCES,
     ERROR_CLASSES,
+    HELD_BY,
     SKIP_REASONS,
     TRIGGERS,
 )
@@ -35,6 +36,7 @@ from service.domain.errors import InvalidPageToken, TooLarge
 from service.domain.events import PassPlan, Settings
 from service.domain.message import Message
 from service.domain.render import RenderedMessage
+from service.domain.triggers import HeldBy
 
 __all__ = [
     "PAGE_SIZE_DEFAULT",
@@ -146,7 +148,7 @@ def usage_of(state: Conversation) -> conversation_pb2.TokenUsage:
     )
 
 
-def conversation_view(state: Conversation, *, held_by: str = "") -> conversation_pb2.Conversation:
+def conversation_view(state: Conversation, *, held_by: HeldBy | None = None) -> conversation_pb2.Conversation:
     """The state as clients see it."""
     last = state.last_summarization
     return _pb.Conversation(
@@ -169,7 +171,7 @@ def conversation_view(state: Conversation, *, held_by: str = "") -> conversation
         else None,
         create_time=timestamp(state.created_us),
         update_time=timestamp(state.updated_us),
-        held_by=held_by,
+        held_by=HELD_BY.to_proto(held_by) if held_by else _pb.HELD_BY_UNSPECIFIED,
     )
 
 

@@ -16,6 +16,7 @@ import click
 from service.cli.failures import CommandFailed, Misconfigured, of_sidecar_error
 from service.cli.figures import pass_line, record_line, usage_line
 from service.cli.options import Invocation, sidecar_options
+from service.cli.plain_json import word
 from service.cli.sidecar import client_for, configuration
 from service.cli.terminal import is_interactive, say
 from service.client import ConversationSettings, SidecarClient, SidecarError
@@ -150,7 +151,7 @@ class _Chat:
         say(usage_line(state.usage))
         say(f"{state.window_messages} of {state.message_version} messages verbatim, {state.summary_count} records")
         if state.held_by:
-            say(f"over its trigger, held by {state.held_by}")
+            say(f"over its trigger, held by {word(state, 'held_by')}")
 
     async def _summaries(self) -> None:
         for record in await self._client.summaries(self._conversation):

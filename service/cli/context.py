@@ -77,7 +77,7 @@ def context_lines(answer: GetContextResponse, *, columns: int) -> list[str]:
         lines.append(head + message_text(marks, message.content, calls, chars_max=columns - len(head)))
     lines.append(usage_line(answer.usage))
     if answer.over_limit or answer.held_by:
-        held_by = f", held by {answer.held_by}" if answer.held_by else ""
+        held_by = f", held by {word(answer, 'held_by')}" if answer.held_by else ""
         lines.append(f"over its {'budget' if answer.over_limit else 'trigger'}{held_by}")
     if answer.pending_summarization_id:
         lines.append(f"pass {short(answer.pending_summarization_id)} is pending")

@@ -168,7 +168,7 @@ async def _outcome(client: SidecarClient, conversation_id: str, playing: Playing
         passes=len(states),
         records=states.count("COMPLETED"),
         failed=states.count("FAILED"),
-        held_by=state.held_by,
+        held_by=word(state, "held_by") if state.held_by else "",
         kept=kept_settings(playing.settings, state.settings),
         is_over=state.usage.ratio >= trigger,
     )

@@ -14,12 +14,14 @@ from service.domain.message import Role
 from service.domain.policy import DepthLimit, Fallback, SummaryRole, ToolOutput
 from service.domain.record import Provenance
 from service.domain.tokens import TokenSource
+from service.domain.triggers import HeldBy
 
 __all__ = [
     "CONTEXT_LENGTH_SOURCES",
     "DEPTH_LIMITS",
     "ERROR_CLASSES",
     "FALLBACKS",
+    "HELD_BY",
     "PROVENANCES",
     "ROLES",
     "SKIP_REASONS",
@@ -59,4 +61,5 @@ DEPTH_LIMITS = EnumMap(DepthLimit, conversation_pb2.DepthLimit, "DEPTH_LIMIT_")
 FALLBACKS = EnumMap(Fallback, conversation_pb2.Fallback, "FALLBACK_")
 TOOL_OUTPUTS = EnumMap(ToolOutput, conversation_pb2.ToolOutput, "TOOL_OUTPUT_")
 SUMMARY_ROLES = EnumMap(SummaryRole, conversation_pb2.SummaryRole, "SUMMARY_ROLE_")
+HELD_BY = EnumMap(HeldBy, conversation_pb2.HeldBy, "HELD_BY_")
 TOKEN_SOURCES = EnumMap(TokenSource, event_pb2.TokenSource, "TOKEN_SOURCE_")

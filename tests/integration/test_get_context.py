@@ -269,7 +269,12 @@ async def test_an_overfull_window_says_why_nothing_is_done(tmp_path):
         windows = [await chat.context() for chat in (off, pending, stuck, early)]
         states = [await chat.state() for chat in (off, pending, stuck, early)]
 
-        assert [w.held_by for w in windows] == ["DISABLED", "PASS_PENDING", "IRREDUCIBLE", "MIN_MESSAGES"]
+        assert [w.held_by for w in windows] == [
+            conversation.HELD_BY_DISABLED,
+            conversation.HELD_BY_PASS_PENDING,
+            conversation.HELD_BY_IRREDUCIBLE,
+            conversation.HELD_BY_MIN_MESSAGES,
+        ]
         assert [w.held_by for w in windows] == [state.held_by for state in states]
         assert all(w.over_limit for w in windows)
 
@@ -283,8 +288,8 @@ async def test_what_holds_a_window_is_told_before_it_is_over_its_budget(tmp_path
         await chat.talk(10)
         past = await chat.context()
 
-        assert (below.held_by, below.over_limit) == ("", False)
-        assert (past.held_by, past.over_limit) == ("DISABLED", False)
+        assert (below.held_by, below.over_limit) == (conversation.HELD_BY_UNSPECIFIED, False)
+        assert (past.held_by, past.over_limit) == (conversation.HELD_BY_DISABLED, False)
 
 
 async def test_the_window_only_grows_at_its_end_between_passes(tmp_path):

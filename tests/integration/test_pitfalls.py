@@ -204,7 +204,7 @@ async def test_pitfall_08_an_irreducible_window_is_said_once_and_asks_no_model(t
 
         skips = await chat.events("SummarizationSkipped")
         assert [e.reason for e in skips] == [conversation.SKIP_REASON_IRREDUCIBLE]
-        assert (await chat.context()).held_by == "IRREDUCIBLE"
+        assert (await chat.context()).held_by == conversation.HELD_BY_IRREDUCIBLE
         assert ollama.asked() == []
 
 

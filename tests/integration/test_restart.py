@@ -72,7 +72,7 @@ async def test_a_wait_after_a_failure_holds_across_a_restart(tmp_path):
         await s.idle()
 
         assert len(await chat.events("SummarizationRequested")) == 1
-        assert (await chat.state()).held_by == "WAITING_AFTER_FAILURE"
+        assert (await chat.state()).held_by == conversation.HELD_BY_WAITING_AFTER_FAILURE
 
 
 async def test_a_wait_that_ended_while_nothing_ran_leads_to_a_pass_at_the_start(tmp_path):

@@ -96,7 +96,7 @@ async def test_s1_integration_3_the_depth_guard_halts_after_the_configured_maxim
         assert [r.depth for r in await chat.summaries()] == [1, 0]
         skips = await chat.events("SummarizationSkipped")
         assert [skip.reason for skip in skips] == [conversation.SKIP_REASON_DEPTH_LIMIT]
-        assert (await chat.state()).held_by == "DEPTH_LIMIT"
+        assert (await chat.state()).held_by == conversation.HELD_BY_DEPTH_LIMIT
 
 
 async def test_s1_integration_3_by_default_the_chain_is_made_anew_at_the_maximum(tmp_path):
@@ -200,7 +200,7 @@ async def test_s1_edge_3_a_small_context_compresses_several_times_up_to_the_dept
         for _ in range(40):
             answer = await chat.talk(1, wait_s=PATIENCE_S)
             ratios.append(answer.usage.ratio)
-            if (await chat.state()).held_by == "DEPTH_LIMIT":
+            if (await chat.state()).held_by == conversation.HELD_BY_DEPTH_LIMIT:
                 break
 
         assert [r.depth for r in await chat.summaries()] == [2, 1, 0]

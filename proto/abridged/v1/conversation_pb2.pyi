@@ -157,6 +157,54 @@ CONTEXT_LENGTH_SOURCE_DEFAULT: ContextLengthSource.ValueType  # 4
 """The built-in default."""
 Global___ContextLengthSource: _TypeAlias = ContextLengthSource  # noqa: Y015
 
+class _HeldBy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _HeldByEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_HeldBy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    HELD_BY_UNSPECIFIED: _HeldBy.ValueType  # 0
+    """Nothing holds it, or it is below its trigger."""
+    HELD_BY_PASS_PENDING: _HeldBy.ValueType  # 1
+    """A pass is on its way."""
+    HELD_BY_DISABLED: _HeldBy.ValueType  # 2
+    """Passes are switched off."""
+    HELD_BY_WAITING_AFTER_FAILURE: _HeldBy.ValueType  # 3
+    """Passes failed, and the next one waits."""
+    HELD_BY_IRREDUCIBLE: _HeldBy.ValueType  # 4
+    """Nothing in it can be compressed."""
+    HELD_BY_DEPTH_LIMIT: _HeldBy.ValueType  # 5
+    """The chain is as deep as it may be."""
+    HELD_BY_MIN_MESSAGES: _HeldBy.ValueType  # 6
+    """It has too few messages."""
+    HELD_BY_COOLDOWN: _HeldBy.ValueType  # 7
+    """Too few messages came since the last pass."""
+    HELD_BY_HYSTERESIS: _HeldBy.ValueType  # 8
+    """The ratio has not been low enough since the last pass."""
+
+class HeldBy(_HeldBy, metaclass=_HeldByEnumTypeWrapper):
+    """HeldBy says why a window past its trigger is left as it is."""
+
+HELD_BY_UNSPECIFIED: HeldBy.ValueType  # 0
+"""Nothing holds it, or it is below its trigger."""
+HELD_BY_PASS_PENDING: HeldBy.ValueType  # 1
+"""A pass is on its way."""
+HELD_BY_DISABLED: HeldBy.ValueType  # 2
+"""Passes are switched off."""
+HELD_BY_WAITING_AFTER_FAILURE: HeldBy.ValueType  # 3
+"""Passes failed, and the next one waits."""
+HELD_BY_IRREDUCIBLE: HeldBy.ValueType  # 4
+"""Nothing in it can be compressed."""
+HELD_BY_DEPTH_LIMIT: HeldBy.ValueType  # 5
+"""The chain is as deep as it may be."""
+HELD_BY_MIN_MESSAGES: HeldBy.ValueType  # 6
+"""It has too few messages."""
+HELD_BY_COOLDOWN: HeldBy.ValueType  # 7
+"""Too few messages came since the last pass."""
+HELD_BY_HYSTERESIS: HeldBy.ValueType  # 8
+"""The ratio has not been low enough since the last pass."""
+Global___HeldBy: _TypeAlias = HeldBy  # noqa: Y015
+
 class _Trigger:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -676,12 +724,9 @@ class Conversation(_message.Message):
     """The pass under way; empty when there is none."""
     failures_in_row: _builtins.int
     """Failed passes in a row."""
-    held_by: _builtins.str
-    """Why a window past its trigger is left as it is; empty when nothing holds it, and below the trigger.
-    PASS_PENDING: a pass is on its way. DISABLED: passes are switched off. WAITING_AFTER_FAILURE: passes failed, the
-    next one waits. IRREDUCIBLE: nothing in it can be compressed. DEPTH_LIMIT: the chain is as deep as it may be.
-    MIN_MESSAGES: too few messages. COOLDOWN: too few since the last pass. HYSTERESIS: the ratio has not been low
-    enough since then. ListConversations leaves it empty, since some of these change with time alone.
+    held_by: Global___HeldBy.ValueType
+    """Why a window past its trigger is left as it is; unset when nothing holds it, and below the trigger.
+    ListConversations leaves it unset, since some of these change with time alone.
     """
     @_builtins.property
     def settings(self) -> Global___ConversationSettings:
@@ -721,7 +766,7 @@ class Conversation(_message.Message):
         last_summarization: Global___LastSummarization | None = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         update_time: _timestamp_pb2.Timestamp | None = ...,
-        held_by: _builtins.str = ...,
+        held_by: Global___HeldBy.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "last_summarization", b"last_summarization", "settings", b"settings", "update_time", b"update_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...

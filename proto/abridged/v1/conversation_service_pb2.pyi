@@ -356,8 +356,8 @@ class GetContextResponse(_message.Message):
     RENDERED_JSON_FIELD_NUMBER: _builtins.int
     over_limit: _builtins.bool
     """Whether window and overhead are over the budget."""
-    held_by: _builtins.str
-    """Why the conversation's window stays past its trigger: the words of Conversation.held_by, whatever the view is."""
+    held_by: _conversation_pb2.HeldBy.ValueType
+    """Why the conversation's window stays past its trigger, whatever the view is: see Conversation.held_by."""
     compacted: _builtins.bool
     """Whether a summary stands for messages: the value of gen_ai.conversation.compacted."""
     summary_id: _builtins.str
@@ -384,7 +384,7 @@ class GetContextResponse(_message.Message):
         messages: _abc.Iterable[Global___ContextMessage] | None = ...,
         usage: _conversation_pb2.TokenUsage | None = ...,
         over_limit: _builtins.bool = ...,
-        held_by: _builtins.str = ...,
+        held_by: _conversation_pb2.HeldBy.ValueType = ...,
         compacted: _builtins.bool = ...,
         summary_id: _builtins.str = ...,
         depth: _builtins.int = ...,

@@ -200,9 +200,9 @@ def test_json_has_numbers_as_numbers_and_enums_as_words():
 @pytest.mark.parametrize(
     ("over_limit", "held_by", "told"),
     [
-        (True, "IRREDUCIBLE", "over its budget, held by IRREDUCIBLE"),
-        (True, "", "over its budget"),
-        (False, "COOLDOWN", "over its trigger, held by COOLDOWN"),
+        (True, conversation_pb2.HELD_BY_IRREDUCIBLE, "over its budget, held by IRREDUCIBLE"),
+        (True, None, "over its budget"),
+        (False, conversation_pb2.HELD_BY_COOLDOWN, "over its trigger, held by COOLDOWN"),
     ],
 )
 def test_a_window_that_is_too_full_says_so_below_it(over_limit, held_by, told):
