@@ -10,7 +10,7 @@ from eventlog.log import Append, AppendResult, EventLog, Outcome
 
 __all__ = ["AsyncAppender"]
 
-Heard = Callable[[AppendResult], None]
+OnDisk = Callable[[AppendResult], None]
 
 
 class AsyncAppender:
@@ -20,11 +20,11 @@ class AsyncAppender:
         self._log = log
         self._loop = asyncio.get_running_loop()
 
-    async def append(self, append: Append, *, on_disk: Heard | None = None) -> AppendResult:
+    async def append(self, append: Append, *, on_disk: OnDisk | None = None) -> AppendResult:
         """Queue `append` and wait until it is on disk; raises what the log's `submit` would fail with.
 
-        `on_disk` hears of the result on the loop, before the awaiter and also when that has gone in the meantime; what
-        it raises is raised here.
+        `on_disk` hears of the result on the loop, before the awaiter and also when that has gone in the meantime. What
+        it raises is raised here; the loop's exception handler gets it when the awaiter has gone.
         """
         ended: asyncio.Future[AppendResult] = self._loop.create_future()
         self._log.post(append, (ended, on_disk), self)
@@ -38,13 +38,15 @@ class AsyncAppender:
             return
 
 
-def _resolve(outcomes: Sequence[tuple[tuple[asyncio.Future[AppendResult], Heard | None], Outcome]]) -> None:
+def _resolve(outcomes: Sequence[tuple[tuple[asyncio.Future[AppendResult], OnDisk | None], Outcome]]) -> None:
     for (ended, on_disk), outcome in outcomes:
         if on_disk is not None and isinstance(outcome, AppendResult):
             try:
                 on_disk(outcome)
             except Exception as error:  # noqa: BLE001 - supervision: one append's listener must not silence the others
                 outcome = error
+                if ended.done():
+                    ended.get_loop().call_exception_handler({"message": "on_disk failed", "exception": error})
         if ended.done():
             continue
         if isinstance(outcome, AppendResult):

@@ -1,7 +1,6 @@
 """Intent and fact: `NewEvent` is what a caller wants written, `RecordedEvent` is what the log holds.
 
-`SealedEvent` is a recorded event with what proves it. All are named tuples, since they are made for every event that
-is written or read, and a tuple is made in a fifth of the time of a frozen dataclass.
+`SealedEvent` is a recorded event with what proves it. Named tuples: see docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ EVENT_ID_BYTES = 16
 class StreamId(NamedTuple):
     """A stream's name within its namespace. Streams of different namespaces never meet.
 
-    A tuple, since it is the key of every table in memory and a tuple's hash costs a quarter of a dataclass's.
+    A named tuple also because it is the key of every table in memory: a tuple's hash costs a quarter of a dataclass's.
     """
 
     namespace: str

@@ -86,8 +86,7 @@ def exactly(version: int) -> ExpectedVersion:
     return ExpectedVersion("exact", version)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestKey:
+class RequestKey(NamedTuple):
     """Makes a whole append repeatable: the same key with the same `content` answers the first result."""
 
     key: str

@@ -62,44 +62,44 @@ def runs(rows: Sequence[Row]) -> Iterator[tuple[int, list[Any]]]:
         yield size, parameters
 
 
-def _values(columns: int, rows: int, mark: str) -> str:
-    row = "(" + ", ".join([mark] * columns) + ")"
+def _values(columns: int, rows: int) -> str:
+    row = "(" + ", ".join(["?"] * columns) + ")"
     return ", ".join([row] * rows)
 
 
 @cache
-def insert_into(table: Table, rows: int, mark: str) -> str:
-    """Insert so many rows, each with every column of `table` in order."""
+def insert_into(table: Table, rows: int) -> str:
+    """Insert so many rows with every column of `table` in order; a row whose first column is NULL is passed over."""
     columns = ", ".join(column.name for column in table.columns)
-    values = _values(len(table.columns), rows, mark)
+    values = _values(len(table.columns), rows)
     return f"INSERT INTO {table.name} ({columns}) SELECT * FROM (VALUES {values}) WHERE column1 IS NOT NULL"  # noqa: S608 - of constants
 
 
 @cache
-def select_known_events(rows: int, mark: str) -> str:
+def select_known_events(rows: int) -> str:
     """Of that many (stream, event_id): those on disk as (stream, event_id, position, version, content_hash)."""
     return (
-        f"WITH asked (stream, event_id) AS (VALUES {_values(2, rows, mark)}) "  # noqa: S608 - of constants
+        f"WITH asked (stream, event_id) AS (VALUES {_values(2, rows)}) "  # noqa: S608 - of constants
         "SELECT e.stream, e.event_id, e.position, e.version, e.content_hash "
         "FROM asked CROSS JOIN events AS e ON e.stream = asked.stream AND e.event_id = asked.event_id"
     )
 
 
 @cache
-def select_known_requests(rows: int, mark: str) -> str:
+def select_known_requests(rows: int) -> str:
     """Of that many (stream, key): those on disk as (stream, key, content_hash, first, last, last_version)."""
     return (
-        f"WITH asked (stream, key) AS (VALUES {_values(2, rows, mark)}) "  # noqa: S608 - of constants
+        f"WITH asked (stream, key) AS (VALUES {_values(2, rows)}) "  # noqa: S608 - of constants
         "SELECT r.stream, r.key, r.content_hash, r.first_position, r.last_position, r.last_version "
         "FROM asked CROSS JOIN requests AS r ON r.stream = asked.stream AND r.key = asked.key"
     )
 
 
 @cache
-def select_streams(rows: int, mark: str) -> str:
+def select_streams(rows: int) -> str:
     """Of that many (namespace, name): those on disk as (namespace, name, id, version, chain of the newest event)."""
     return (
-        f"WITH asked (namespace, name) AS (VALUES {_values(2, rows, mark)}) "  # noqa: S608 - of constants
+        f"WITH asked (namespace, name) AS (VALUES {_values(2, rows)}) "  # noqa: S608 - of constants
         "SELECT s.namespace, s.name, s.id, e.version, e.chain "
         "FROM asked CROSS JOIN streams AS s ON s.namespace = asked.namespace AND s.name = asked.name "
         "CROSS JOIN events AS e ON e.stream = s.id "

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 
 from eventlog.admission import check_size
 from eventlog.chain import LogIdentity
@@ -37,7 +36,7 @@ from eventlog.log import (
 )
 from eventlog.mailbox import submit
 from eventlog.sqlite_engine import identity_of, migrate, reader_engine, writer_engine
-from eventlog.sqlite_errors import translated
+from eventlog.sqlite_errors import translating
 from eventlog.sqlite_file import (
     MOUNTINFO,
     FileLock,
@@ -247,12 +246,7 @@ class SqliteEventLog:
 def _opening(path: Path) -> Iterator[None]:
     """Translate what opening a file can raise."""
     try:
-        yield
+        with translating():
+            yield
     except OSError as error:
         raise LogUnavailable(f"cannot open {path}: {error.strerror}") from error
-    except (sqlite3.Error, DBAPIError) as error:
-        original = error.orig if isinstance(error, DBAPIError) else error
-        outcome = translated(original) if isinstance(original, sqlite3.Error) else None
-        if outcome is None:
-            raise
-        raise outcome from error

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogUnavailable
 
-__all__ = ["translated"]
+__all__ = ["DATABASE_ERRORS", "translated", "translating"]
+
+DATABASE_ERRORS = (sqlite3.Error, DBAPIError)
+"""What the driver raises, by itself and as SQLAlchemy passes it on."""
 
 _PRIMARY = 0xFF
 
@@ -28,13 +36,28 @@ _BY_CODE: dict[int, type[EventLogError]] = {
 }
 
 
-def translated(error: sqlite3.Error) -> EventLogError | None:
-    """The log's error for SQLite's; None when it is a mistake of the program, which must surface as it is."""
-    code = getattr(error, "sqlite_errorcode", None)  # errors that the driver itself raises carry no code
-    if code is None:
+def translated(error: sqlite3.Error | DBAPIError) -> EventLogError | None:
+    """The log's error for the database's; None when it is a mistake of the program, which must surface as it is."""
+    original = error.orig if isinstance(error, DBAPIError) else error
+    code = getattr(original, "sqlite_errorcode", None)  # errors that the driver itself raises carry no code
+    if code is None or not isinstance(original, sqlite3.Error):
         return None
-    name = f"{error.sqlite_errorname}: {error}"
+    name = f"{original.sqlite_errorname}: {original}"
     if code in _NO_SPACE:
         return LogFull(name)
     kind = _BY_CODE.get(code & _PRIMARY)
     return None if kind is None else kind(name)
+
+
+@contextmanager
+def translating() -> Iterator[None]:
+    """Raise the log's errors for those of the database and of its pool of connections."""
+    try:
+        yield
+    except PoolTimeout as error:
+        raise LogUnavailable("too many reads are waiting") from error
+    except DATABASE_ERRORS as error:
+        outcome = translated(error)
+        if outcome is None:
+            raise
+        raise outcome from error

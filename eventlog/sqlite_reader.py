@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from eventlog.errors import LogUnavailable
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
 from eventlog.log import SCAN_EVENTS_MAX, EventFilter, Page
 from eventlog.sql import recorded, sealed, select_page, within_bytes
-from eventlog.sqlite_errors import translated
+from eventlog.sqlite_errors import translating
 
 __all__ = ["SqliteReader"]
 
@@ -79,16 +77,8 @@ class SqliteReader:
 
     def read(self, query: Callable[[Connection], T]) -> T:
         """Run `query` in one short snapshot."""
-        try:
-            with self._engine.connect() as connection:
-                return query(connection)
-        except PoolTimeout as error:
-            raise LogUnavailable("too many reads are waiting") from error
-        except DBAPIError as error:
-            outcome = translated(error.orig) if isinstance(error.orig, sqlite3.Error) else None
-            if outcome is None:
-                raise
-            raise outcome from error
+        with translating(), self._engine.connect() as connection:
+            return query(connection)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -98,23 +88,12 @@ class SqliteReader:
 
     def _taken(self, statement: str, parameters: Sequence[Any], take: Callable[[sqlite3.Cursor], T]) -> T:
         """What `take` makes of the rows; those that it does not ask for are never read."""
-        try:
-            pooled = self._engine.raw_connection()
-        except PoolTimeout as error:
-            raise LogUnavailable("too many reads are waiting") from error
-        try:
-            cursor = pooled.cursor()
-            try:
-                return take(cursor.execute(statement, parameters))
-            finally:
-                cursor.close()
-        except sqlite3.Error as error:
-            outcome = translated(error)
-            if outcome is None:
-                raise
-            raise outcome from error
-        finally:
-            pooled.close()
+        with (
+            translating(),
+            closing(self._engine.raw_connection()) as pooled,
+            closing(pooled.cursor()) as cursor,
+        ):
+            return take(cursor.execute(statement, parameters))
 
 
 def _only_value(rows: sqlite3.Cursor) -> Any:

@@ -28,7 +28,7 @@ from eventlog.sql import (
     select_known_requests,
     select_streams,
 )
-from eventlog.sqlite_errors import translated
+from eventlog.sqlite_errors import DATABASE_ERRORS, translated
 
 __all__ = ["CHECKPOINT_PAGES", "STREAMS_KEPT_MAX", "WAL_BYTES_MAX", "SqliteWriter"]
 
@@ -50,7 +50,6 @@ BUSY_WAIT_MS = 5_000
 STREAMS_KEPT_MAX = 10_000
 """Streams whose newest event is remembered; another one costs a look-up."""
 
-_MARK = "?"
 _LAST_POSITION = "SELECT coalesce(max(position), 0) FROM events"
 _LAST_STREAM = "SELECT coalesce(max(id), 0) FROM streams"
 _CHECKPOINT = "PRAGMA wal_checkpoint(TRUNCATE)"
@@ -63,6 +62,12 @@ class _Tip(NamedTuple):
     number: int
     version: int
     chain: bytes
+
+
+_States = dict[StreamId, StreamState]
+_Judged = tuple[_States, Admitted]
+_Judge = Callable[[Sequence[Append], dict[StreamId, _Tip]], _Judged]
+"""Decides on a group of appends; answers the streams' states behind it, too."""
 
 
 class _HookRefused(Exception):
@@ -110,14 +115,14 @@ class SqliteWriter:
             return [LogFailed(str(self._failed)) for _ in appends]
         try:
             try:
-                return self._transaction(appends, look_up=False)
+                return self._transaction(appends, self._taken_for_new)
             except sqlite3.IntegrityError:  # an id or a key that was taken for new is on disk
-                return self._transaction(appends, look_up=True)
+                return self._transaction(appends, self._looked_up)
         except _HookRefused as refused:
             if len(appends) == 1:
                 return [refused.reason]
             return [outcome for append in appends for outcome in self.commit([append])]
-        except (sqlite3.Error, DBAPIError) as error:
+        except DATABASE_ERRORS as error:
             return [self._translated(error) for _ in appends]
 
     def checkpoint(self) -> bool:
@@ -141,19 +146,10 @@ class SqliteWriter:
         if self._wal.stat().st_size >= WAL_BYTES_MAX and not self.checkpoint():
             self._next_look = self._payload_bytes + TRUNCATE_AGAIN_BYTES
 
-    def _transaction(self, appends: Sequence[Append], *, look_up: bool) -> Sequence[Outcome]:
-        """Write the group. Without `look_up`, ids and keys are taken for new, as nearly all are.
-
-        What is not new breaks a constraint: IntegrityError, and nothing is written. A refusal is never given without
-        having looked, since a known id outranks a wrong version.
-        """
+    def _transaction(self, appends: Sequence[Append], judge: _Judge) -> Sequence[Outcome]:
         with self._connection.begin():
             tips = self._find(appends)
-            states = self._states(appends, tips) if look_up else _unasked(tips)
-            admitted = self._admit(appends, states)
-            if not look_up and not all(isinstance(outcome, AppendResult) for outcome in admitted.outcomes):
-                states = self._states(appends, tips)
-                admitted = self._admit(appends, states)
+            states, admitted = judge(appends, tips)
             self._write(admitted, tips)
             if self._hook is not None and admitted.committed:
                 self._call_hook(self._hook, admitted)
@@ -162,7 +158,22 @@ class SqliteWriter:
         self._payload_bytes += sum(len(sealed.event.payload) for sealed in admitted.events)
         return admitted.outcomes
 
-    def _admit(self, appends: Sequence[Append], states: dict[StreamId, StreamState]) -> Admitted:
+    def _taken_for_new(self, appends: Sequence[Append], tips: dict[StreamId, _Tip]) -> _Judged:
+        """Nearly all ids and keys are new: what is not breaks a constraint when it is written, and nothing stays.
+
+        A refusal is never given without having looked, since a known id outranks a wrong version.
+        """
+        states = _unasked(tips)
+        admitted = self._admitted(appends, states)
+        if all(isinstance(outcome, AppendResult) for outcome in admitted.outcomes):
+            return states, admitted
+        return self._looked_up(appends, tips)
+
+    def _looked_up(self, appends: Sequence[Append], tips: dict[StreamId, _Tip]) -> _Judged:
+        states = self._states(appends, tips)
+        return states, self._admitted(appends, states)
+
+    def _admitted(self, appends: Sequence[Append], states: _States) -> Admitted:
         return admit(
             appends,
             states,
@@ -175,7 +186,7 @@ class SqliteWriter:
     def _call_hook(self, hook: AppendHook, admitted: Admitted) -> None:
         try:
             hook(self._connection, admitted.committed)
-        except (sqlite3.Error, DBAPIError):
+        except DATABASE_ERRORS:
             raise
         except Exception as error:  # whatever the hook raises is the outcome of its appends, not of their neighbours
             raise _HookRefused(error) from error
@@ -185,7 +196,7 @@ class SqliteWriter:
         tips = {append.stream: self._tips.get(append.stream) for append in appends}
         asked = [(stream.namespace, stream.name) for stream, tip in tips.items() if tip is None]
         for size, parameters in runs(asked):
-            for namespace, name, *tip in self._driver.execute(select_streams(size, _MARK), parameters):
+            for namespace, name, *tip in self._driver.execute(select_streams(size), parameters):
                 tips[StreamId(namespace, name)] = _Tip(*tip)
         number = self._last_stream
         found: dict[StreamId, _Tip] = {}
@@ -196,19 +207,19 @@ class SqliteWriter:
             found[stream] = known
         return found
 
-    def _states(self, appends: Sequence[Append], tips: dict[StreamId, _Tip]) -> dict[StreamId, StreamState]:
+    def _states(self, appends: Sequence[Append], tips: dict[StreamId, _Tip]) -> _States:
         """The streams with what they know of the group's event ids and request keys."""
         states = _unasked(tips)
         by_number = {tip.number: states[stream] for stream, tip in tips.items()}
         old = [append for append in appends if tips[append.stream].version]
         ids = {(tips[append.stream].number, event.event_id): None for append in old for event in append.events}
         for size, parameters in runs(list(ids)):
-            rows = self._driver.execute(select_known_events(size, _MARK), parameters)
+            rows = self._driver.execute(select_known_events(size), parameters)
             for number, event_id, position, version, digest in rows:
                 by_number[number].events[event_id] = KnownEvent(position, version, digest)
         keys = {(tips[append.stream].number, append.request.key): None for append in old if append.request is not None}
         for size, parameters in runs(list(keys)):
-            rows = self._driver.execute(select_known_requests(size, _MARK), parameters)
+            rows = self._driver.execute(select_known_requests(size), parameters)
             for number, key, digest, first, last, last_version in rows:
                 by_number[number].requests[key] = KnownRequest(digest, first, last, last_version)
         return states
@@ -221,9 +232,9 @@ class SqliteWriter:
 
     def _insert(self, table: Table, rows: Sequence[tuple[object, ...]]) -> None:
         for size, parameters in runs(rows):
-            self._driver.execute(insert_into(table, size, _MARK), parameters)
+            self._driver.execute(insert_into(table, size), parameters)
 
-    def _remember(self, states: dict[StreamId, StreamState], tips: dict[StreamId, _Tip]) -> None:
+    def _remember(self, states: _States, tips: dict[StreamId, _Tip]) -> None:
         for stream, state in states.items():
             if state.version == 0:
                 continue
@@ -236,8 +247,7 @@ class SqliteWriter:
 
     def _translated(self, error: sqlite3.Error | DBAPIError) -> Exception:
         """The outcome for an error of the database; the first one that leaves the disk in doubt stops the log."""
-        original = error.orig if isinstance(error, DBAPIError) else error
-        outcome = translated(original) if isinstance(original, sqlite3.Error) else None
+        outcome = translated(error)
         if outcome is None:
             return error
         outcome.__cause__ = error
@@ -247,6 +257,6 @@ class SqliteWriter:
         return outcome
 
 
-def _unasked(tips: dict[StreamId, _Tip]) -> dict[StreamId, StreamState]:
+def _unasked(tips: dict[StreamId, _Tip]) -> _States:
     """The streams as if they knew none of the group's event ids and request keys."""
     return {stream: StreamState(tip.version, tip.chain) for stream, tip in tips.items()}

@@ -26,7 +26,7 @@ from service.domain.events import (
 from service.domain.message import Message
 from service.projections import Projected
 
-__all__ = ["ConversationLog", "SentMessages"]
+__all__ = ["ConversationLog", "OnChanged", "SentMessages"]
 
 PAGE_EVENTS = 500
 
@@ -34,7 +34,8 @@ _NOWHERE = ExpectedVersion("exact", -1)
 """No stream is ever there: an append that expects it writes nothing, and yet says which of its events are known."""
 
 
-OnDisk = Callable[[StreamId, Conversation, Sequence[Event]], None]
+OnChanged = Callable[[StreamId, Conversation, Sequence[Event]], None]
+"""Told of a commit, on the event loop, with the state behind it."""
 
 
 class SentMessages(NamedTuple):
@@ -58,7 +59,7 @@ class ConversationLog:
         return await asyncio.to_thread(lambda: fold(self._events(key)))
 
     async def commit(
-        self, key: StreamId, state: Conversation, events: Sequence[Event], sent: SentMessages, *, on_disk: OnDisk
+        self, key: StreamId, state: Conversation, events: Sequence[Event], sent: SentMessages, *, on_disk: OnChanged
     ) -> tuple[Conversation, AppendResult]:
         """Write events that were decided on `state`; answers the state behind them, once they are on disk.
 
@@ -70,7 +71,7 @@ class ConversationLog:
         new = [self._new_event(key, event, sent) for event in events]
 
         def told(_result: AppendResult) -> None:
-            if projected.after is not None:  # None when the request key was known, and nothing was written
+            if projected.after is not None:  # None when all of it was known, and nothing was written
                 on_disk(key, projected.after, events)
 
         append = Append(key, new, exactly(state.event_version), sent.request, projected)

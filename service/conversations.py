@@ -16,7 +16,7 @@ from eventlog.errors import EventIdConflict, KnownEvents, LogUnavailable, Reques
 from eventlog.event import StreamId
 from eventlog.log import AppendResult, RequestKey
 from service.conversation_cache import ConversationCache
-from service.conversation_log import ConversationLog, SentMessages
+from service.conversation_log import ConversationLog, OnChanged, SentMessages
 from service.counting import Counting
 from service.domain.conversation import Conversation
 from service.domain.decide import AppendMessages, ChangeSettings, Command, CountedMessage, decide
@@ -25,12 +25,9 @@ from service.domain.events import Event, MessageAppended, Settings
 from service.domain.message import Message
 from service.policies import Policies
 
-__all__ = ["AppendRequest", "Appended", "Conversations", "OnChanged", "Placed"]
+__all__ = ["AppendRequest", "Appended", "Conversations", "Placed"]
 
 ATTEMPTS_MAX = 5
-
-OnChanged = Callable[[StreamId, Conversation, Sequence[Event]], None]
-"""Told of every commit, on the event loop, with the state behind it."""
 
 _NOTHING_SENT = SentMessages({})
 
@@ -121,7 +118,7 @@ class Conversations:
                 if not events:
                     return state, events
                 try:
-                    after, _ = await self._commit(key, state, events, _NOTHING_SENT)
+                    after, _ = await self.log.commit(key, state, events, _NOTHING_SENT, on_disk=self._committed)
                     return after, events
                 except WrongExpectedVersion:
                     self._cache.drop(key)
@@ -188,7 +185,7 @@ class Conversations:
             events = self._decided(state, command)
         except WrongMessageVersion:
             return state, await self._repeat(key, request, sent), {}
-        after, result = await self._commit(key, state, events, sent)
+        after, result = await self.log.commit(key, state, events, sent, on_disk=self._committed)
         fresh = {
             event.message.id: Placed(event.message.id, event.number, recorded.position)
             for event, recorded in zip(events, result.events, strict=False)
@@ -217,13 +214,8 @@ class Conversations:
             state = await self._current(key)
         return Appended(state, _placed(request, known, {}))
 
-    async def _commit(
-        self, key: StreamId, state: Conversation, events: Sequence[Event], sent: SentMessages
-    ) -> tuple[Conversation, AppendResult]:
-        """Commit, and remember the state behind it even when the caller goes before it is on disk."""
-        return await self.log.commit(key, state, events, sent, on_disk=self._committed)
-
     def _committed(self, key: StreamId, after: Conversation, events: Sequence[Event]) -> None:
+        """Remember the state behind a commit, even when the caller went before it was on disk."""
         self._cache.put(key, after)
         self._on_changed(key, after, events)
 

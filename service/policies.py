@@ -35,7 +35,7 @@ class Policies:
 
     def of(self, settings: Settings) -> Policy:
         """The policy in force for settings from the log; overrides that do not fit any more are left out."""
-        key = (settings.model, tuple(sorted(settings.policy.items())) if settings.policy else ())
+        key = (settings.model, tuple(sorted(settings.policy.items())))
         policy = self._cached.get(key)
         if policy is None:
             policy = self._fitting(settings.model, settings.policy)

@@ -84,13 +84,16 @@ class Row(NamedTuple):
     event_version: int
     ratio: float
     labels: str
-    pending: bool
+    pending: int
     wait_until_us: int
-    fallback: bool
+    fallback: int
     model: str
     calibration_factor: float
     usage_reports: int
     view: bytes
+
+
+assert Row._fields == tuple(column.name for column in _CONVERSATIONS.columns), "rows are written and read by place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +171,9 @@ def _project(committed: Sequence[Committed], view: Callable[[Conversation], byte
             event_version=state.event_version,
             ratio=state.ratio,
             labels=_labels(state.settings.labels),
-            pending=state.pending is not None,
+            pending=int(state.pending is not None),
             wait_until_us=state.wait_until_us if state.failures_in_row else 0,
-            fallback=state.live_is_fallback,
+            fallback=int(state.live_is_fallback),
             model=state.settings.model,
             calibration_factor=state.settings.calibration_factor,
             usage_reports=state.usage_reports,
@@ -205,7 +208,7 @@ class MemoryConversationTable:
     def attention(self) -> list[Attention]:
         """See ConversationTable."""
         return [
-            Attention(row.namespace, row.id, row.pending, row.wait_until_us, row.fallback)
+            Attention(row.namespace, row.id, bool(row.pending), row.wait_until_us, bool(row.fallback))
             for row in self._all()
             if row.pending or row.wait_until_us or row.fallback
         ]
@@ -242,7 +245,8 @@ class SqlConversationTable:
     def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
         """See ConversationTable."""
         rows = list(_project(committed, self._view).values())
-        # On the driver, and in one statement: each call of SQLite hands the interpreter's lock over and waits for it.
+        # On the driver, for SQLAlchemy would look at every parameter; in one statement, for each call of SQLite hands
+        # the interpreter's lock over and waits to get it back.
         execute = transaction.connection.driver_connection.execute
         for size, parameters in runs(rows):
             execute(_upsert(size), parameters)
@@ -289,12 +293,10 @@ class SqlConversationTable:
 @cache
 def _upsert(rows: int) -> str:
     changed = ", ".join(f"{c.name} = excluded.{c.name}" for c in _CONVERSATIONS.columns if not c.primary_key)
-    return f"{insert_into(_CONVERSATIONS, rows, '?')} ON CONFLICT (namespace, id) DO UPDATE SET {changed}"
+    return f"{insert_into(_CONVERSATIONS, rows)} ON CONFLICT (namespace, id) DO UPDATE SET {changed}"
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    if not labels:
-        return ""
     return _SEPARATOR.join(["", *(f"{name}={value}" for name, value in sorted(labels.items())), ""])
 
 

@@ -95,7 +95,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         state = appended.state
         plan, since_us = state.pending, state.pending_since_us
         if plan is not None and request.HasField("wait"):
-            state = await self._waited(key, state, wire.seconds(request.wait), context)
+            state = await self._waited(key, wire.seconds(request.wait), context)
         return _pb.AppendMessagesResponse(
             messages=[
                 _pb.AppendedMessage(id=m.id, number=m.number, position=m.position, already_appended=m.already_appended)
@@ -120,7 +120,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
                 raise WaitTooShort(wanted=request.min_version, actual=state.message_version)
         pending = state.pending
         if pending is not None and request.HasField("wait"):
-            state = await self._waited(key, state, wire.seconds(request.wait), context)
+            state = await self._waited(key, wire.seconds(request.wait), context)
         if request.abort_on_failure:
             _require_no_failure(state, waited_for=pending.pass_id if pending else "")
         policy = self._policies.of(state.settings)
@@ -197,7 +197,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         assert plan is not None, "a forced pass is requested, is under way already, or was refused"
         since_us = state.pending_since_us
         if request.HasField("wait"):
-            state = await self._waited(key, state, wire.seconds(request.wait), context)
+            state = await self._waited(key, wire.seconds(request.wait), context)
         return _pb.SummarizeConversationResponse(
             summarization=_pass(state, plan.pass_id) or wire.pending_pass(plan, since_us)
         )
@@ -250,7 +250,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         async for response in watch(self._watching, key, after=request.after_version):
             yield response
 
-    async def _waited(self, key: StreamId, state: Conversation, wanted_s: float, context: Any) -> Conversation:
+    async def _waited(self, key: StreamId, wanted_s: float, context: Any) -> Conversation:
         """The state when its pending pass and what follows from it have ended, or the patience has."""
         return await self._changes.until(
             key,

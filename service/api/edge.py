@@ -31,7 +31,7 @@ from observability.facts import RpcEnded, RpcStarted
 from observability.metrics import OTHER, Metrics
 from observability.tracing import Span, Tracing, sampled_trace_id
 from service.api.auth import Authenticator, set_caller
-from service.api.errors import InvalidRequest, TooManyRequests, UnknownMethod, internal_status, status_of
+from service.api.errors import InvalidRequest, TooManyRequests, UnknownMethod, internal_status, retry_ms, status_of
 from service.api.validation import Validation
 
 __all__ = ["METHOD_SCOPES", "Edge", "EdgeLimits", "GuardedServer"]
@@ -297,8 +297,8 @@ class _Call:
     async def _abort(self, status: Status) -> None:
         rich = rpc_status.to_status(status)
         trailing = list(rich.trailing_metadata)
-        if rich.code is grpc.StatusCode.UNAVAILABLE:
-            trailing.append(("grpc-retry-pushback-ms", "500"))
+        if rich.code is grpc.StatusCode.UNAVAILABLE and (wait_ms := retry_ms(status)) is not None:
+            trailing.append(("grpc-retry-pushback-ms", str(wait_ms)))  # what gRPC's own retries obey
         await self._context.abort(rich.code, rich.details, trailing_metadata=tuple(trailing))
 
 

@@ -37,6 +37,7 @@ __all__ = [
     "UnknownMethod",
     "WaitTooShort",
     "internal_status",
+    "retry_ms",
     "status_of",
 ]
 
@@ -236,6 +237,15 @@ def status_of(error: Exception) -> Status | None:
         return None
     metadata = {name: str(value) for name, value in row.metadata(error).items()}
     return _status(row.code, row.reason, row.text or str(error), metadata, row.details(error))
+
+
+def retry_ms(status: Status) -> int | None:
+    """When a caller may come back, in milliseconds, as the status says it; None when it does not."""
+    retry = RetryInfo()
+    for detail in status.details:
+        if detail.Unpack(retry):
+            return int(retry.retry_delay.ToMilliseconds())
+    return None
 
 
 def internal_status(error_id: str) -> Status:

@@ -16,8 +16,8 @@ from service.models.model import ModelError, SummaryModel
 __all__ = ["FREE_BYTES_MIN", "log_checks", "model_check", "space_check"]
 
 FREE_BYTES_MIN = 64 << 20
-"""Below this the log may be full before it has looked again: its write-ahead log grows to 48 MiB, and by an append of
-8 MiB more, before it is copied into the file and cut."""
+"""Below this the log may be full before it has looked again: its write-ahead log grows to WAL_BYTES_MAX (48
+MiB), and by an append of APPEND_BYTES_MAX (8 MiB) more, before it is copied into the file and cut."""
 
 _STREAM = StreamId("default", "-readiness")
 _EVENT = NewEvent(bytes(16), "Probe", b"")

@@ -27,8 +27,8 @@ from service.chat_models import ChatModels
 from service.codec.events import EVENT_TYPES
 from service.commit_report import CommitReport
 from service.context_lengths import ContextLengths
-from service.conversation_log import ConversationLog
-from service.conversations import Conversations, OnChanged
+from service.conversation_log import ConversationLog, OnChanged
+from service.conversations import Conversations
 from service.counting import Counting
 from service.domain.conversation import Conversation
 from service.domain.decide import ChangeSettings

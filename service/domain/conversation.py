@@ -76,8 +76,7 @@ class LastSummarization:
 class Conversation(NamedTuple):
     """What is known of a conversation after `event_version` events.
 
-    A named tuple, because replacing fields of one costs a third of what it costs in a frozen dataclass, and a cold
-    start folds every event. What a message changes comes first, up to `messages_since_pass`. `window` holds the
+    What a message changes comes first, up to `messages_since_pass`. `window` holds the
     messages in the window without the summary; `exact_tokens` and `estimated_tokens` are the sums of their counts.
     `original_tokens` sums every message ever appended but system messages. Times are microseconds.
     """
@@ -207,7 +206,9 @@ def merged(ranges: Iterable[MessageRange]) -> tuple[MessageRange, ...]:
 
 
 _CHANGED_BY_A_MESSAGE: Final = 9
-"""So many fields of a Conversation, its first ones."""
+"""So many fields of a Conversation, its first ones; a literal, so that the types of the others are known."""
+
+assert Conversation._fields[_CHANGED_BY_A_MESSAGE - 1] == "messages_since_pass", "what a message changes comes first"
 
 _RareEvent = (
     ConversationOpened

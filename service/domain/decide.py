@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from service.domain.conversation import Conversation, evolve
 from service.domain.errors import (
@@ -60,12 +60,11 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class CountedMessage:
+class CountedMessage(NamedTuple):
     """A message and what it costs; `counter` names who counted."""
 
     message: Message
-    count: TokenCount
+    cost: TokenCount
     counter: str
 
 
@@ -224,8 +223,8 @@ def _append(state: Conversation, command: AppendMessages, policy: Policy) -> lis
     number = state.message_version
     for counted in command.messages:
         number += 1
-        count = counted.count
-        events.append(MessageAppended(number, counted.message, count.tokens, count.source, counted.counter))
+        cost = counted.cost
+        events.append(MessageAppended(number, counted.message, cost.tokens, cost.source, counted.counter))
     return _with_trigger(state, events, policy, command.pass_id, command.now_us)
 
 

@@ -1,8 +1,4 @@
-"""A chat message as the domain sees it; immutable, and numbered by its conversation when it is appended.
-
-A message is a named tuple, because a cold start makes one for every message, and a frozen dataclass takes five times
-as long.
-"""
+"""A chat message as the domain sees it; immutable, and numbered by its conversation when it is appended."""
 
 from __future__ import annotations
 

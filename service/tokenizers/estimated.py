@@ -137,7 +137,7 @@ def _pair_weights() -> bytes:
     """Weight of each pair of different classes, at the byte that _hundredths_of_pairs makes of it."""
     table = bytearray(256)
     for pattern, weight in _ASCII_WEIGHTS:
-        if pattern not in _RUN_PATTERNS:
+        if len(set(pattern)) > 1:
             before, after = pattern
             table[_CODES[after] << _CODE_BITS | _CODES[before]] = weight
     return bytes(table)
@@ -146,7 +146,6 @@ def _pair_weights() -> bytes:
 _CODE_BITS: Final = 3
 _CODES: Final = _codes()
 _RUN_WEIGHTS: Final = tuple((pattern, weight) for pattern, weight in _ASCII_WEIGHTS if len(set(pattern)) == 1)
-_RUN_PATTERNS: Final = frozenset(pattern for pattern, _ in _RUN_WEIGHTS)
 _PAIR_WEIGHTS: Final = _pair_weights()
 _LOW_CLASSES: Final = _low_classes()
 _HIGH_CLASSES: Final = _high_classes()
@@ -173,7 +172,8 @@ class EstimatingCounter:
 def _hundredths_of_pairs(classes: bytes) -> int:
     """What the pairs of different classes are worth: all of them looked up at once, since such pairs never overlap.
 
-    The text's number beside itself, one byte and a code further on, has a pair in every byte.
+    The classes' codes are one long number; beside itself, one byte and a code further on, it has a pair in every byte:
+    `a`, `A` are 01, 02, and 0102 | 0102 << 11 is 08 11 02, of which the middle byte is `aA` (02 << 3 | 01).
     """
     number = int.from_bytes(classes.translate(_CODES))
     pairs = number << (8 + _CODE_BITS) | number

@@ -10,7 +10,6 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
 from abridged.v1 import (
@@ -288,7 +287,7 @@ async def test_a_busy_log_asks_for_a_retry_that_is_safe(tmp_path):
             with locked(tmp_path / "abridged.db"):
                 async with refused("UNAVAILABLE", "LOG_UNAVAILABLE") as refusal:
                     await chat.append(said(2))
-                assert refusal.retry_s
+                assert (refusal.retry_s, refusal.pushback) == (0.5, "500")
                 assert len((await chat.context()).messages) == 1
 
             assert (await chat.append(said(2))).message_version == 2
@@ -502,9 +501,7 @@ def test_a_log_that_ended_is_one_answer_whatever_ended_it():
     (answer,) = {status.SerializeToString() for end in ends if (status := edge_errors.status_of(end))}
 
     status = Status.FromString(answer)
-    retry = RetryInfo()
-    assert status.details[1].Unpack(retry)
-    assert (status.code, retry.retry_delay.seconds) == (grpc.StatusCode.UNAVAILABLE.value[0], 5)
+    assert (status.code, edge_errors.retry_ms(status)) == (grpc.StatusCode.UNAVAILABLE.value[0], 5_000)
 
 
 def test_every_reason_of_the_contract_is_used():

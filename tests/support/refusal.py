@@ -27,6 +27,7 @@ class Refusal:
     fields: Mapping[str, str] = field(default_factory=dict)
     resource: tuple[str, str] = ("", "")
     retry_s: float | None = None
+    pushback: str | None = None
 
 
 @asynccontextmanager
@@ -47,6 +48,7 @@ def refusal_of(error: grpc.aio.AioRpcError) -> Refusal:
     status = rpc_status.from_call(_WithMetadata(error))
     for detail in status.details if status is not None else ():
         _take(refusal, detail)
+    refusal.pushback = next((str(value) for key, value in error.trailing_metadata() if "pushback" in key), None)
     return refusal
 
 

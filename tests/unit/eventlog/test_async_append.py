@@ -98,6 +98,25 @@ async def test_a_listener_that_raises_is_answered_alone(log):
     assert [isinstance(outcome, RuntimeError) for outcome in ended] == [True, False] * 10
 
 
+async def test_a_listener_that_raises_when_its_awaiter_has_gone_is_told_to_the_loop(log):
+    """An error that nobody awaits any more is still told."""
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context["exception"]))
+    broken = RuntimeError("broken")
+
+    def fail(_result: object) -> None:
+        raise broken
+
+    appender = AsyncAppender(log)
+    task = asyncio.create_task(appender.append(append(event(1)), on_disk=fail))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await appender.append(append(event(2)))
+
+    assert told == [broken]
+
+
 async def test_many_awaiters_share_wake_ups(log):
     """The loop is woken once a group, not once an append."""
     deliveries: list[int] = []
