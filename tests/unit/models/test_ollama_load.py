@@ -68,16 +68,18 @@ async def test_calls_that_wait_share_one_load():
     """Three callers, one load."""
     settings = replace(PATIENT, calls_max=3)
     async with FakeOllama(loaded=False) as server, model_over(server, settings=settings) as model:
+        await ask(model)  # What the host says of itself is known from now on: to ask again would take a thread.
+        server.resident.clear()
         server.load_gate.clear()
         calls = [asyncio.create_task(ask(model)) for _ in range(3)]
-        await server.until(lambda fake: [r.path for r in fake.requests].count("/api/ps") >= 3 and fake.loads_begun == 1)
+        await server.until(lambda fake: [r.path for r in fake.requests].count("/api/ps") >= 4 and fake.loads_begun == 2)
         for _ in range(LOOP_TURNS):
             await asyncio.sleep(0)
         server.load_gate.set()
         await asyncio.gather(*calls)
 
-    assert server.loads_begun == 1
-    assert [request.json["messages"] for request in server.requests if request.path == "/api/chat"].count([]) == 1
+    assert server.loads_begun == 2
+    assert [request.json["messages"] for request in server.requests if request.path == "/api/chat"].count([]) == 2
 
 
 async def test_calls_never_make_the_server_load_again():
