@@ -24,7 +24,7 @@ class AsyncAppender:
         """Queue `append` and wait until it is on disk; raises what the log's `submit` would fail with.
 
         `on_disk` hears of the result on the loop, before the awaiter and also when that has gone in the meantime. What
-        it raises is raised here; the loop's exception handler gets it when the awaiter has gone.
+        it raises goes to the loop's exception handler: what is on disk never becomes an error.
         """
         ended: asyncio.Future[AppendResult] = self._loop.create_future()
         self._log.post(append, (ended, on_disk), self)
@@ -43,10 +43,8 @@ def _resolve(outcomes: Sequence[tuple[tuple[asyncio.Future[AppendResult], OnDisk
         if on_disk is not None and isinstance(outcome, AppendResult):
             try:
                 on_disk(outcome)
-            except Exception as error:  # noqa: BLE001 - supervision: one append's listener must not silence the others
-                outcome = error
-                if ended.done():
-                    ended.get_loop().call_exception_handler({"message": "on_disk failed", "exception": error})
+            except Exception as error:  # noqa: BLE001 - supervision: a listener must not silence its group's others
+                ended.get_loop().call_exception_handler({"message": "on_disk failed", "exception": error})
         if ended.done():
             continue
         if isinstance(outcome, AppendResult):

@@ -2,7 +2,7 @@
 
 Invariant: with content logging off, a line holds names, numbers and identifiers. Whatever looks like prose, is called
 like prose, or came out of an exception's message is replaced by its length, wherever it was logged: by us, by a
-library, or by an exception that nobody caught.
+library, or by an exception that nobody caught. A line that cannot be written disturbs nobody.
 """
 
 from __future__ import annotations
@@ -87,13 +87,14 @@ def configure_logs(settings: LogSettings, stream: TextIO) -> Callable[[], None]:
     """
     console = settings.style == "console" or (settings.style == "auto" and stream.isatty())
     chain = _chain(content=settings.content, console=console)
+    lines = _Lines(stream)
     structlog.configure(
         processors=chain,
         wrapper_class=structlog.make_filtering_bound_logger(settings.level),
-        logger_factory=structlog.WriteLoggerFactory(stream),
+        logger_factory=lambda *_: lines,
         cache_logger_on_first_use=False,
     )
-    restore_logging = _adopt_logging(_LibraryRecords(chain, stream, content=settings.content))
+    restore_logging = _adopt_logging(_LibraryRecords(chain, lines, content=settings.content))
     restore_hooks = _adopt_hooks()
 
     def undo() -> None:
@@ -102,6 +103,29 @@ def configure_logs(settings: LogSettings, stream: TextIO) -> Callable[[], None]:
         structlog.reset_defaults()
 
     return undo
+
+
+class _Lines:
+    """Writes each line at once. Whoever logs never fails for a full disk or a reader that has gone: the line is lost,
+    and the next one that arrives is followed by how many were."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lost = 0
+
+    def msg(self, line: str) -> None:
+        """Write a line, under every name of a level."""
+        try:
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+        except (OSError, ValueError):  # a closed stream is a ValueError
+            self._lost += 1
+            return
+        if self._lost:
+            lost, self._lost = self._lost, 0
+            structlog.get_logger().warning("log.lines_lost", lines=lost)
+
+    debug = info = warning = error = critical = msg
 
 
 def _chain(*, content: bool, console: bool) -> list[Processor]:
@@ -221,10 +245,10 @@ class _LibraryRecords(logging.Handler):
     place and, when there is one, the uninterpolated format is kept.
     """
 
-    def __init__(self, chain: Sequence[Processor], stream: TextIO, *, content: bool) -> None:
+    def __init__(self, chain: Sequence[Processor], lines: _Lines, *, content: bool) -> None:
         super().__init__(logging.WARNING)
         self._chain = chain
-        self._stream = stream
+        self._lines = lines
         self._content = content
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -241,8 +265,7 @@ class _LibraryRecords(logging.Handler):
         line: Any = fields
         for processor in self._chain:
             line = processor(None, record.levelname.lower(), line)
-        self._stream.write(f"{line}\n")
-        self._stream.flush()
+        self._lines.msg(line)
 
 
 def _adopt_logging(handler: logging.Handler) -> Callable[[], None]:

@@ -157,9 +157,9 @@ class _Heard:
         self.listeners: tuple[OnChanged, ...] = ()
 
     def __call__(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
+        self._changes.notify(key)
         for listener in self.listeners:
             listener(key, state, events)
-        self._changes.notify(key)
 
 
 def _open_log(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import json
 from typing import Any
@@ -291,6 +292,46 @@ async def test_a_busy_log_asks_for_a_retry_that_is_safe(tmp_path):
                 assert len((await chat.context()).messages) == 1
 
             assert (await chat.append(said(2))).message_version == 2
+
+
+async def test_lines_that_cannot_be_logged_stop_neither_appends_nor_passes(tmp_path):
+    """The disk of the log lines is full, or nobody reads them any more: everything else goes on."""
+
+    class _Full(io.StringIO):
+        is_full = False
+
+        def write(self, text: str) -> int:
+            if self.is_full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(text)
+
+    lines = _Full()
+    async with sidecar(tmp_path, lines=lines) as s:
+        lines.is_full = True
+        full = s.chat("full")
+        await full.append(said(1, tokens=10))
+        assert (await full.append(said(2, tokens=1_900))).message_version == 2
+        assert len(await full.events("SummarizationSkipped")) == 1
+        for name in ("a", "b", "c"):
+            await s.chat(name).talk(14)
+        await s.idle()
+        done = [state.state for name in ("a", "b", "c") for state in await s.chat(name).passes()]
+        assert done == [conversation.SUMMARIZATION_STATE_COMPLETED] * 3
+
+
+async def test_a_filter_that_no_conversation_can_meet_is_refused(tmp_path):
+    """Labels of a filter follow the rules of labels: none can be read as another one."""
+    async with sidecar(tmp_path) as s:
+        await s.chat("one", labels={"c": "b=c"}).talk(1)
+
+        for labels in ({"c=b": "c"}, {"c": "b=c\x1fd=e"}):
+            async with refused("INVALID_ARGUMENT", "INVALID_FIELD"):
+                await s.conversations.ListConversations(api.ListConversationsRequest(labels=labels), timeout=PATIENCE_S)
+        found = await s.conversations.ListConversations(
+            api.ListConversationsRequest(labels={"c": "b=c"}), timeout=PATIENCE_S
+        )
+
+    assert [state.id for state in found.conversations] == ["one"]
 
 
 async def test_a_record_waits_for_a_log_that_is_busy(tmp_path):

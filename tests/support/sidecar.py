@@ -231,6 +231,7 @@ async def sidecar(
     free_bytes: Callable[[Path], int] = volume_free_bytes,
     metadata: Sequence[tuple[str, str]] = (),
     log_content: bool = False,
+    lines: io.StringIO | None = None,
 ) -> AsyncIterator[Sidecar]:
     """Serve the log in `folder` with the scripted model, or as `settings` (by their dotted names) say."""
     flags = {
@@ -242,7 +243,7 @@ async def sidecar(
         "summarizer.backoff_base_ms": 1,
         **(settings or {}),
     }
-    lines = io.StringIO()
+    lines = lines or io.StringIO()
     undo_logs = configure_logs(LogSettings(level="debug", style="json", content=log_content), lines)
     stop = asyncio.Event()
     ready: asyncio.Future[Running] = asyncio.get_running_loop().create_future()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -271,3 +272,27 @@ def test_an_interrupt_from_the_keyboard_is_no_error() -> None:
         sys.excepthook(ValueError, ValueError(PROSE), None)
 
     assert [line["event"] for line in stream.lines] == ["exception.uncaught"]
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), ValueError("closed file")])
+def test_a_line_that_cannot_be_written_disturbs_nobody_and_is_counted(error: Exception) -> None:
+    """A full disk or a reader that has gone costs lines, never what was being logged about."""
+
+    class _Full(Stream):
+        is_full = True
+
+        def write(self, text: str) -> int:
+            if self.is_full:
+                raise error
+            return super().write(text)
+
+    stream = _Full()
+    with logging_to(stream) as log:
+        log.info("lost_line")
+        logging.getLogger("library").error("lost too")
+        stream.is_full = False
+        log.info("kept_line")
+        log.info("next_line")
+
+    assert [line["event"] for line in stream.lines] == ["kept_line", "log.lines_lost", "next_line"]
+    assert stream.lines[1]["lines"] == 2
