@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -228,6 +229,24 @@ def test_every_module_of_the_product_is_used_by_the_product():
         if not name.endswith("__init__.py") and "/migrations/" not in name and module_of(name) not in used
     }
     assert unused == set(UNIMPORTED_MODULES)
+
+
+def test_the_page_of_the_architecture_names_every_module():
+    """Whoever looks for a thing finds its file, and none that is gone. A name lies in the folder of the one before."""
+    modules = {name for name in product_files() if "__init__" not in name and "/migrations/" not in name}
+    named = {place for line in text("docs/architecture.md").splitlines() for place in _named_in(line)}
+
+    unnamed = {module for module in modules if not any(fnmatchcase(module, place) for place in named)}
+    gone = {place for place in named if not any(fnmatchcase(module, place) for module in modules)}
+    assert (unnamed, gone) == (set(), set())
+
+
+def _named_in(line: str) -> Iterator[str]:
+    """The files that a line names in full; in the table of the core nothing stands before the names."""
+    folder = "service/domain"
+    for name in re.findall(r"`([\w/*]+\.py)`", line):
+        folder, _, file = name.rpartition("/") if "/" in name else (folder, "", name)
+        yield f"{folder}/{file}"
 
 
 def test_tests_neither_mock_nor_patch_nor_sleep():

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from service.cli.chat_file import Fault, read_chats
 from service.cli.failures import CommandFailed
@@ -26,6 +27,8 @@ from service.domain.message import Message, Role
 __all__ = ["append"]
 
 BATCH_MAX = 512
+MESSAGE_OPTIONS = frozenset({"role", "name", "message_id", "tool_call_id"})
+FILE_OPTIONS = frozenset({"prefix", "batch", "settle"})
 FILE_WAIT_S = 60.0
 FILE_PATIENCE = Patience(attempts_max=10, pause_base_s=0.25, pause_max_s=10.0)
 """Half a minute at most: long enough for a sidecar that is restarted under a file being played."""
@@ -67,9 +70,9 @@ A message without an id gets its place as one. Roles are system, user, assistant
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
 @click.option("--json", "as_json_", is_flag=True, help="Answer as JSON.")
 @sidecar_options
-@click.pass_obj
+@click.pass_context
 def append(
-    invocation: Invocation,
+    context: click.Context,
     conversation: str | None,
     text: str | None,
     *,
@@ -98,6 +101,7 @@ def append(
     what is known is not appended twice. Exit code 1 when something of it was refused, or when a conversation ends over
     its trigger although something in it could still be compressed.
     """
+    invocation: Invocation = context.obj
     settings = ConversationSettings(
         model=model,
         context_length=context_length,
@@ -108,30 +112,60 @@ def append(
     if file is not None:
         if conversation is not None:
             raise click.UsageError("--file names its conversations itself; leave CONVERSATION out")
-        policy = configuration(invocation).settings.policy_for(model)
+        _refuse(context, MESSAGE_OPTIONS, "not with --file, whose messages say it themselves")
         playing = Playing(
-            settings,
-            prefix,
-            batch,
-            FILE_WAIT_S if wait_s is None else wait_s,
+            settings=settings,
+            prefix=prefix,
+            batch=batch,
+            wait_s=FILE_WAIT_S if wait_s is None else wait_s,
             settle=settle,
-            trigger_token_ratio=policy.trigger_token_ratio,
+            trigger_token_ratio=configuration(invocation).settings.policy_for(model).trigger_token_ratio,
         )
         _append_file(invocation, file, playing, as_json_=as_json_)
         return
     if conversation is None:
         raise click.UsageError("say which CONVERSATION, or give a --file")
+    _refuse(context, FILE_OPTIONS, "only with --file")
+    message = Message(
+        id=message_id or f"msg-{uuid.uuid4().hex}",
+        role=Role(role),
+        content=_content(text, role=Role(role)),
+        name=name,
+        tool_call_id=tool_call_id,
+    )
+    _append_one(invocation, conversation, message, settings=settings, wait_s=wait_s or 0.0, as_json_=as_json_)
+
+
+def _refuse(context: click.Context, names: frozenset[str], why: str) -> None:
+    """An option that would be ignored is refused, even where it says what is so anyway."""
+    given = [
+        "/".join((*option.opts, *option.secondary_opts))
+        for option in context.command.params
+        if option.name in names and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise click.UsageError(f"{', '.join(given)}: {why}")
+
+
+def _content(text: str | None, *, role: Role) -> str:
+    """TEXT, or what standard input has of it. Only a tool may have answered nothing."""
     if text is None or text == "-":
         text = sys.stdin.read().rstrip("\n")
-    if not text.strip() and role != Role.TOOL:
-        # A tool may well have answered nothing.
+    if not text.strip() and role is not Role.TOOL:
         raise click.UsageError("there is nothing to append: TEXT, or standard input, is empty")
-    message = Message(
-        id=message_id or f"msg-{uuid.uuid4().hex}", role=Role(role), content=text, name=name, tool_call_id=tool_call_id
-    )
-    answer, kept = call(
-        invocation, lambda client: _appended(client, conversation, message, settings, wait_s=wait_s or 0.0)
-    )
+    return text
+
+
+def _append_one(
+    invocation: Invocation,
+    conversation: str,
+    message: Message,
+    *,
+    settings: ConversationSettings,
+    wait_s: float,
+    as_json_: bool,
+) -> None:
+    answer, kept = call(invocation, lambda client: _appended(client, conversation, message, settings, wait_s=wait_s))
     if kept:
         say(f"note: {conversation} {kept}", is_error=True)
     _show_appended(answer, as_json_=as_json_)

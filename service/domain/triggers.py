@@ -63,15 +63,11 @@ def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
         return HeldBy.WAITING_AFTER_FAILURE
     if compressible(state, policy, tail_messages=policy.preserve_recent) is None:
         return HeldBy.IRREDUCIBLE
-    if (
-        state.live
-        and state.live.depth + 1 >= policy.max_summary_chain_depth
-        and policy.on_depth_limit is DepthLimit.HALT
-    ):
+    if _halted(state, policy):
         return HeldBy.DEPTH_LIMIT
-    if state.ratio >= policy.emergency_token_ratio:
+    if _trigger(state, policy, past_trigger=True, refresh_due=_refresh_due(state, policy)):
         return None
-    return _not_due(state, policy) or (None if _is_armed(state, policy) else HeldBy.HYSTERESIS)
+    return _not_due(state, policy) or HeldBy.HYSTERESIS
 
 
 def followed_up(state: Conversation, policy: Policy, pass_id: str) -> list[Event]:
@@ -86,8 +82,9 @@ def requested(
     state: Conversation, policy: Policy, trigger: Trigger, division: WindowSplit, pass_id: str
 ) -> SummarizationRequested | SummarizationSkipped:
     """The pass, planned; or the news that the chain is as deep as it may be."""
+    if _halted(state, policy):
+        return SummarizationSkipped(SkipReason.DEPTH_LIMIT)
     live = state.live
-    depth = live.depth + 1 if live else 0
     ranges = division.ranges
     dropped_tokens = counted_tokens(division.dropped, state.settings.calibration_factor)
     replaced_tokens = dropped_tokens + state.window_tokens - _window_without_summary(state)
@@ -98,17 +95,15 @@ def requested(
         source=ranges,
         base_id=live.id if live else "",
         parent_id=live.id if live else "",
-        depth=depth,
+        depth=_next_depth(state),
         token_ratio=state.ratio,
         message_version=state.message_version,
         replaced_tokens=replaced_tokens,
         summary_tokens_max=summary_cap(policy, budget=state.budget, dropped_tokens=dropped_tokens),
         policy=policy,
     )
-    if depth < policy.max_summary_chain_depth:
+    if plan.depth < policy.max_summary_chain_depth:
         return SummarizationRequested(plan)
-    if policy.on_depth_limit is DepthLimit.HALT:
-        return SummarizationSkipped(SkipReason.DEPTH_LIMIT)
     return SummarizationRequested(_rebased(state, plan))
 
 
@@ -157,6 +152,15 @@ def _is_armed(state: Conversation, policy: Policy) -> bool:
         or state.lowest_ratio_since_pass < policy.reset_token_ratio
         or state.messages_since_pass >= policy.rearm_messages
     )
+
+
+def _next_depth(state: Conversation) -> int:
+    return state.live.depth + 1 if state.live else 0
+
+
+def _halted(state: Conversation, policy: Policy) -> bool:
+    """Whether the chain is as deep as it may be, and no new one is to be begun."""
+    return policy.on_depth_limit is DepthLimit.HALT and _next_depth(state) >= policy.max_summary_chain_depth
 
 
 def _refresh_due(state: Conversation, policy: Policy) -> bool:

@@ -147,6 +147,40 @@ def test_settings_that_a_conversation_does_not_take_are_named(cli):
     assert json.loads(other.out)["messages"][0]["number"] == 3
 
 
+@pytest.mark.parametrize(
+    "option",
+    [("--role", "user"), ("--name", "Jonas"), ("--id", "m1"), ("--tool-call-id", "call-1")],
+)
+def test_what_is_said_of_one_message_is_refused_with_a_file(cli, tmp_path, option):
+    """It would count for none of the file's messages, not even where it is what they are by default."""
+    path = tmp_path / "chats.jsonl"
+    path.write_text(chat_line("unplayed", 1) + "\n")
+
+    ran = cli("append", "--file", str(path), *option)
+
+    assert ran.code == 2
+    assert f"{option[0]}: not with --file" in ran.err
+    assert cli("context", "unplayed").code == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "shown"),
+    [
+        (("--prefix", "run-"), "--prefix"),
+        (("--batch", "1"), "--batch"),
+        (("--settle",), "--settle/--no-settle"),
+        (("--no-settle",), "--settle/--no-settle"),
+    ],
+)
+def test_what_is_said_of_a_file_is_refused_without_one(cli, option, shown):
+    """A prefix that is silently left out is a message in the wrong conversation."""
+    ran = cli("append", "unprefixed", "hello", *option)
+
+    assert ran.code == 2
+    assert f"{shown}: only with --file" in ran.err
+    assert cli("context", "unprefixed").code == 1
+
+
 @pytest.mark.parametrize("arguments", [("",), (" \n",), ("-",), ()])
 def test_nothing_is_not_appended(cli, arguments):
     """An empty pipe is a mistake of whoever made it, and the conversation is not opened."""

@@ -1,5 +1,5 @@
 """What holds after every step of every chat. Each function raises Violation with what is wrong; none shares code with
-the domain's rules, so that a mistake there does not hide itself.
+the domain's rules, so that a mistake there does not hide itself, unless it says why.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from service.domain.events import (
     Trigger,
 )
 from service.domain.message import Message, Role
-from service.domain.policy import DepthLimit
+from service.domain.policy import DepthLimit, Policy
 from service.domain.render import RenderedMessage
 from service.domain.tokens import TokenSource
+from service.domain.triggers import HeldBy, ruled
 from service.domain.window import compressible
 from tests.support.simulation import Step
 
@@ -31,6 +32,7 @@ __all__ = [
     "coverage_is_exact",
     "depth_is_bounded",
     "every_end_is_final",
+    "hold_is_told",
     "no_record_grows_the_window",
     "one_pass_at_a_time",
     "order_is_fixed",
@@ -100,6 +102,19 @@ def over_budget_has_a_reason(step: Step) -> None:
         or compressible(state, policy, tail_messages=policy.preserve_recent) is None
     )
     _require(excused, "a window over its budget was left alone")
+
+
+def hold_is_told(state: Conversation, policy: Policy, now_us: int, *, held: HeldBy | None) -> None:
+    """Past the trigger the rules begin a pass now, or `held` says why they do not; below it nothing is held.
+
+    `ruled` is asked here too: this is about two tellings of the same rules.
+    """
+    if state.ratio < policy.trigger_token_ratio:
+        _require(held is None, "a window below its trigger is said to be held")
+        return
+    begins = any(isinstance(event, SummarizationRequested) for event in ruled(state, policy, "x", now_us))
+    _require(not begins or held is None, f"a pass begins although it is said to be held by {held}")
+    _require(begins or held is not None, "no pass begins, and nothing is said to hold it")
 
 
 def coverage_is_exact(state: Conversation) -> None:

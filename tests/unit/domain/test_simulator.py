@@ -9,11 +9,12 @@ from __future__ import annotations
 import pytest
 
 from service.codec.events import decode, encode
-from service.domain.conversation import fold
+from service.domain.conversation import evolve, fold
 from service.domain.events import MessageAppended
 from service.domain.message import Message
 from service.domain.policy import SummaryRole
 from service.domain.render import RenderedMessage, rendered_window
+from service.domain.triggers import held_by
 from tests.support import invariants
 from tests.support.simulation import SimulatedChat, Step
 
@@ -43,6 +44,7 @@ def checked(seed: int) -> None:
         rendered_before, rendered = rendered, rendered_window(step.after, SummaryRole.SYSTEM)
         for check in ON_A_STEP:
             check(step)
+        check_holds(step)
         invariants.coverage_is_exact(step.after)
         invariants.tail_is_verbatim(step.after, originals)
         invariants.sums_are_exact(step.after)
@@ -53,6 +55,15 @@ def checked(seed: int) -> None:
     invariants.passes_are_bounded(steps)
     assert chat.state.pending is None, "there is always one more pass"
     assert_replays(chat)
+
+
+def check_holds(step: Step) -> None:
+    """In every state on the way, for those behind a step have been through the rules already."""
+    state, policy, now_us = step.before, step.policy, step.now_us
+    for event in step.events:
+        invariants.hold_is_told(state, policy, now_us, held=held_by(state, policy, now_us))
+        state = evolve(state, event, now_us)
+    invariants.hold_is_told(state, policy, now_us, held=held_by(state, policy, now_us))
 
 
 def assert_replays(chat: SimulatedChat) -> None:

@@ -22,6 +22,7 @@ from service.domain.policy import Policy, SummaryRole
 from service.domain.record import MessageRange
 from service.domain.render import RenderedMessage, rendered_window
 from service.domain.sequence import Sequence
+from service.domain.triggers import HeldBy, held_by
 from tests.support import invariants
 from tests.support.chats import OPEN, append, appended, calling, chat, completed, only_plan, result, said, spoken
 from tests.support.given import given
@@ -74,6 +75,20 @@ def test_a_window_that_is_left_over_its_budget_is_found():
     """No pass, no wait, and yet there was something to compress."""
     with pytest.raises(Violation, match="left alone"):
         invariants.over_budget_has_a_reason(step(fold([(OPEN, 0)]), *chat(110)))
+
+
+def test_a_hold_that_the_rules_contradict_is_found():
+    """A word where a pass begins, none where none does, and one below the trigger."""
+    full = fold([(event, 0) for event in [*OPENED, appended(81)]])
+
+    for state in (full, PENDING, DONE):
+        invariants.hold_is_told(state, POLICY, 0, held=held_by(state, POLICY, 0))
+    with pytest.raises(Violation, match="held by HYSTERESIS"):
+        invariants.hold_is_told(full, POLICY, 0, held=HeldBy.HYSTERESIS)
+    with pytest.raises(Violation, match="nothing is said to hold it"):
+        invariants.hold_is_told(PENDING, POLICY, 0, held=None)
+    with pytest.raises(Violation, match="below its trigger"):
+        invariants.hold_is_told(DONE, POLICY, 0, held=HeldBy.COOLDOWN)
 
 
 def test_wrong_coverage_is_found():

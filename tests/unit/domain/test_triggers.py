@@ -493,6 +493,26 @@ def test_a_window_past_its_trigger_says_what_holds_it(change, why):
     assert held_by(state, replace(Policy(), **change), 0) is why
 
 
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({}, HeldBy.HYSTERESIS),
+        ({"cooldown_messages": 10}, HeldBy.COOLDOWN),
+        ({"rearm_messages": 9}, None),
+        ({"force_refresh_after_messages": 9}, None),
+        ({"max_summary_chain_depth": 1, "on_depth_limit": DepthLimit.HALT}, HeldBy.DEPTH_LIMIT),
+        ({"max_summary_chain_depth": 1, "on_depth_limit": DepthLimit.REBASE, "rearm_messages": 9}, None),
+    ],
+)
+def test_after_a_pass_a_window_past_its_trigger_says_what_holds_it(change, why):
+    """What hysteresis holds, a periodic pass does not wait for: with one due, nothing holds the window."""
+    high = summarized().state._replace(lowest_ratio_since_pass=0.75)
+    state = Given(high).when(append(*chat(9, 80, first=81)), replace(POLICY, enabled=False)).after
+
+    assert 0.8 <= state.ratio < 0.9
+    assert held_by(state, replace(POLICY, **{"rearm_messages": 50} | change), 0) is why
+
+
 def test_the_glossary_has_every_word_for_what_holds_a_window():
     """One list of words, for operators too."""
     found = re.search(r"\| held by \|(.*)", (ROOT / "docs/glossary.md").read_text(encoding="utf-8"))
