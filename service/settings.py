@@ -256,7 +256,8 @@ class OllamaSettings(_Group):
     """How Ollama is reached."""
 
     hosts: Annotated[tuple[str, ...], Field(min_length=1, max_length=32)] = Field(
-        default=("127.0.0.1:11434",), description="Hosts, written as Ollama's own clients read them."
+        default=("127.0.0.1:11434",),
+        description="Hosts, written as Ollama's own clients read them; what is no host or port is refused.",
     )
     allow_insecure_hosts: bool = Field(
         default=False, description="Allow plain HTTP to hosts beyond loopback and private networks."

@@ -95,7 +95,9 @@ def test_a_start_has_nothing_to_warn_of(tmp_path):
 @pytest.mark.parametrize(
     ("assignment", "says"),
     [
-        ("ollama.hosts=http://user:secret@host", "no user name or password"),
+        ("ollama.hosts=http://user:secret@host", "ollama.hosts: an Ollama address holds no user name or password"),
+        ("ollama.hosts=:::", "ollama.hosts: an Ollama address has a host name"),
+        ("ollama.hosts=localhost:99999", "ollama.hosts: the port"),
         ("summarizer.models=scripted:nobody-wrote-it", "nobody-wrote-it"),
         ("log.path=/nowhere/at/all/abridged.db", "/nowhere/at/all"),
     ],
