@@ -296,6 +296,11 @@ class TokenSettings(_Group):
         default={}, description="Table of a glob on the model's name to its context length."
     )
 
+    @property
+    def counter_name(self) -> str:
+        """The counter as events name it, with its vocabulary."""
+        return "bpe:o200k" if self.counter == "bpe" else self.counter
+
 
 class TelemetrySettings(_Group):
     """Logs. Traces and their exporter are set by the standard `OTEL_*` variables."""

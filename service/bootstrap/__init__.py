@@ -67,7 +67,7 @@ async def serve(
 
     Raises EventLogError when the log cannot be opened, LogFailed at the end when it broke while serving, ListenError
     when an address cannot be listened at, and TracingMisconfigured, AddressError, ScriptError, TokenizerMissing, or
-    InvalidPolicy or OSError for a prompt file, when settings cannot be carried out.
+    InvalidPolicy for a prompt file, when settings cannot be carried out.
     """
     broken: list[Exception] = []
 

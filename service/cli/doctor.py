@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import stat
 import time
@@ -18,6 +17,7 @@ from eventlog.sqlite_file import refuse_network_file_system, wal_reset_warning
 from service.cli.failures import CommandFailed
 from service.cli.http_port import HttpPortError, get, reachable
 from service.cli.options import Invocation, sidecar_options
+from service.cli.prerequisites import log_path_problem
 from service.cli.sidecar import client_for, configuration, failure_at
 from service.cli.terminal import say
 from service.client import GetServerInfoResponse, Patience, SidecarError
@@ -172,12 +172,10 @@ def _log(settings: LogSettings) -> Iterable[_Finding]:
 
 
 def _writable(path: Path) -> _Finding:
+    if problem := log_path_problem(path):
+        return _Finding(FAIL, f"log {path}: {problem}", "make the folder, run as its owner, or set log.path")
     if not path.exists():
-        if os.access(path.parent, os.W_OK | os.X_OK):
-            return _Finding(OK, f"log {path}: will be made")
-        return _Finding(FAIL, f"log {path}: its folder cannot be written", "make the folder, or set log.path")
-    if not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK | os.X_OK):
-        return _Finding(FAIL, f"log {path}: cannot be written", "run as its owner, or set log.path")
+        return _Finding(OK, f"log {path}: will be made")
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         return _Finding(WARN, f"log {path}: mode {mode:04o} lets others read conversations", f"chmod 600 {path}")

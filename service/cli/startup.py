@@ -49,7 +49,7 @@ def explained() -> Iterator[None]:
         raise CommandFailed(str(error), hint="set server.listen to an address that can be used") from error
     except OSError as error:
         # Only an address has no file name: that of the HTTP port, since those of gRPC have errors of their own.
-        hint = "check log.path and summarizer.prompt_file" if error.filename else "check server.http_listen"
+        hint = "check log.path" if error.filename else "check server.http_listen"
         raise CommandFailed(_of_system(error), hint=hint) from error
 
 
