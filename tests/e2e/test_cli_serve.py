@@ -167,7 +167,8 @@ def test_the_doctor_finds_nothing_wrong_where_nothing_is(tmp_path):
         served(tmp_path, "summarizer.models=ollama:qwen2.5:3b", f"ollama.hosts={url}") as sidecar,
     ):
         log = f"log.path={sidecar.folder / 'served.db'}"
-        ran = abridged("doctor", "--address", sidecar.address, "--set", f"ollama.hosts={url}", "--set", log)
+        listen = f"server.listen={sidecar.address}"
+        ran = abridged("doctor", "--set", listen, "--set", f"ollama.hosts={url}", "--set", log)
 
     assert ran.code == 0, ran.out
     assert "ok    sidecar" in ran.out
@@ -181,7 +182,7 @@ def test_the_doctor_says_how_to_mend_what_is_broken(tmp_path):
     with fake_ollama() as url:
         ran = abridged(
             "doctor",
-            *("--address", NOBODY),
+            *("--set", f"server.listen={NOBODY}"),
             *("--set", f"ollama.hosts={url}"),
             *("--set", "summarizer.models=ollama:never-pulled:7b"),
             *("--set", f"log.path={tmp_path / 'missing' / 'a.db'}"),
@@ -250,9 +251,22 @@ def test_the_doctor_warns_of_a_log_that_others_can_read(tmp_path):
     path.touch(0o644)
     path.chmod(0o644)
 
-    ran = abridged("doctor", "--address", NOBODY, "--set", f"log.path={path}")
+    ran = abridged("doctor", "--set", f"server.listen={NOBODY}", "--set", f"log.path={path}")
 
     assert f"chmod 600 {path}" in ran.out
+
+
+def test_the_doctor_does_not_judge_a_log_that_may_be_anothers(tmp_path):
+    """Who names a sidecar by its address may have no settings of it: the log of theirs says nothing of it."""
+    broken = f"log.path={tmp_path / 'missing' / 'a.db'}"
+    with served(tmp_path) as sidecar:
+        by_option = abridged("doctor", "--address", sidecar.address, "--set", broken)
+        by_setting = abridged("doctor", "--set", f"client.address={sidecar.address}", "--set", broken)
+
+    for ran in (by_option, by_setting):
+        assert ran.code == 0, ran.out
+        assert "skip  log: that of the sidecar at client.address" in ran.out
+        assert "missing" not in ran.out
 
 
 def test_a_container_learns_whether_its_sidecar_lives(tmp_path):
