@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 from service.domain.policy import CLIENT_FIELDS, DepthLimit, Fallback, Policy, SummaryRole, ToolOutput, validated
 
 __all__ = [
+    "PROVIDERS",
     "ClientSettings",
     "LogSettings",
     "OllamaSettings",
@@ -33,7 +34,9 @@ __all__ = [
 ]
 
 _P = Policy()
-_PROVIDERS = ("ollama", "extractive", "scripted")
+PROVIDERS = ("ollama", "extractive", "scripted")
+"""How models are reached; `service.providers` makes each of them."""
+
 _UNIX_PREFIX = "unix:"
 
 
@@ -71,11 +74,11 @@ def _http_address(value: str) -> str:
 
 def _provider_model(value: str) -> str:
     provider, _, model = value.partition(":")
-    if provider not in _PROVIDERS:
+    if provider not in PROVIDERS:
         raise PydanticCustomError(
             "model",
             "a model is 'provider:model' with provider {providers}; did you mean 'ollama:{value}'?",
-            {"providers": ", ".join(_PROVIDERS), "value": value},
+            {"providers": ", ".join(PROVIDERS), "value": value},
         )
     if provider == "ollama" and not model:
         raise PydanticCustomError("model", "a model of Ollama needs its name, 'ollama:qwen2.5:3b'")
