@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from eventlog.errors import EventLogError, LogLocked, LogUnsafe
@@ -10,31 +10,22 @@ from observability.tracing import TracingMisconfigured
 from service.api.listeners import AddressTaken, AddressUnusable
 from service.cli.failures import CommandFailed, Misconfigured
 from service.domain.errors import InvalidPolicy
-from service.models.ollama_address import AddressError
 from service.models.scripted import ScriptError
-from service.tokenizers.errors import TokenizerMissing
 
 __all__ = ["explained"]
 
-_SETTINGS: Mapping[type[Exception], str] = {
-    AddressError: "ollama.hosts: ",
-    InvalidPolicy: "summarizer.",
-    ScriptError: "summarizer.models: scripted:",
-    TokenizerMissing: "tokens.counter: ",
-    # It names its variable, which is no setting of ours.
-    TracingMisconfigured: "",
-}
-"""What stands before the error's own words, so that they name the setting. A refused policy is a prompt file here."""
+# A file that was in order a moment ago, or a variable that is no setting: each names itself.
+_SETTINGS = (InvalidPolicy, ScriptError, TracingMisconfigured)
 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn what `service.bootstrap` may raise into CommandFailed, or Misconfigured where a setting is to blame."""
+    """Turn what `service.bootstrap` may raise after `check_prerequisites` into CommandFailed, or Misconfigured where a
+    setting is to blame."""
     try:
         yield
-    except tuple(_SETTINGS) as error:
-        prefix = next(prefix for kind, prefix in _SETTINGS.items() if isinstance(error, kind))
-        raise Misconfigured(f"{prefix}{error}", hint="see `abridged config show`") from error
+    except _SETTINGS as error:
+        raise Misconfigured(str(error), hint="see `abridged config show`") from error
     except LogLocked as error:
         raise CommandFailed(str(error), hint="stop the other sidecar, or set log.path to another file") from error
     except LogUnsafe as error:
