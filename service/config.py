@@ -45,6 +45,7 @@ STANDARD_VARIABLES = {
 }
 """Variables that other programs set too, most telling first; ours comes before them."""
 
+TOKENS = "server.tokens"
 REDACTED = "(secret)"
 SECRET_FILE_BYTES_MAX = 16_384
 
@@ -197,9 +198,9 @@ class _Loading:
             elif (text := self._secret_in(name, self._values[name])) is not None:
                 self._values[secret] = text
                 self._origins[secret] = self._origins[name]
-        grants = self._values.get("server.tokens")
+        grants = self._values.get(TOKENS)
         if isinstance(grants, list):
-            self._values["server.tokens"] = [self._with_token(index, grant) for index, grant in enumerate(grants)]
+            self._values[TOKENS] = [self._with_token(index, grant) for index, grant in enumerate(grants)]
 
     def _with_token(self, index: int, grant: Any) -> Any:
         if not isinstance(grant, dict) or "token_file" not in grant:
@@ -332,6 +333,8 @@ def _standard_value(variable: str, text: str) -> Any:
 
 
 def _message(kind: str, message: str, field: str) -> str:
+    if kind == "tuple_type":
+        return f"must be a list of {'tables' if field == TOKENS else 'text'}"
     if kind != "extra_forbidden":
         return message
     inner = (*PolicySettings.model_fields, *TokenGrant.model_fields)

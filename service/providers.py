@@ -100,8 +100,10 @@ class Providers:
                 return self.extractive()
             case "scripted":
                 return load_script(model or "default", clock=self._clock_s)
-            case _:
+            case "ollama":
                 return self._ollama(model)
+            case _:
+                raise AssertionError(f"{provider} is a provider of the settings, and nothing here makes its models")
 
     def _ollama(self, model: str) -> OllamaModel:
         return OllamaModel(model, self._hosts, self._settings, clock=self._clock_s, descriptions=self._descriptions)

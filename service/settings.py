@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 from service.domain.policy import CLIENT_FIELDS, DepthLimit, Fallback, Policy, SummaryRole, ToolOutput, validated
 
 __all__ = [
+    "PROVIDERS",
     "ClientSettings",
     "LogSettings",
     "OllamaSettings",
@@ -33,7 +34,9 @@ __all__ = [
 ]
 
 _P = Policy()
-_PROVIDERS = ("ollama", "extractive", "scripted")
+PROVIDERS = ("ollama", "extractive", "scripted")
+"""How models are reached; `service.providers` makes each of them."""
+
 _UNIX_PREFIX = "unix:"
 
 
@@ -71,11 +74,11 @@ def _http_address(value: str) -> str:
 
 def _provider_model(value: str) -> str:
     provider, _, model = value.partition(":")
-    if provider not in _PROVIDERS:
+    if provider not in PROVIDERS:
         raise PydanticCustomError(
             "model",
             "a model is 'provider:model' with provider {providers}; did you mean 'ollama:{value}'?",
-            {"providers": ", ".join(_PROVIDERS), "value": value},
+            {"providers": ", ".join(PROVIDERS), "value": value},
         )
     if provider == "ollama" and not model:
         raise PydanticCustomError("model", "a model of Ollama needs its name, 'ollama:qwen2.5:3b'")
@@ -256,7 +259,8 @@ class OllamaSettings(_Group):
     """How Ollama is reached."""
 
     hosts: Annotated[tuple[str, ...], Field(min_length=1, max_length=32)] = Field(
-        default=("127.0.0.1:11434",), description="Hosts, written as Ollama's own clients read them."
+        default=("127.0.0.1:11434",),
+        description="Hosts, written as Ollama's own clients read them; what is no host or port is refused.",
     )
     allow_insecure_hosts: bool = Field(
         default=False, description="Allow plain HTTP to hosts beyond loopback and private networks."
@@ -294,6 +298,11 @@ class TokenSettings(_Group):
     context_lengths: Mapping[str, Annotated[int, Field(ge=512, le=16_777_216)]] = Field(
         default={}, description="Table of a glob on the model's name to its context length."
     )
+
+    @property
+    def counter_name(self) -> str:
+        """The counter as events name it, with its vocabulary."""
+        return "bpe:o200k" if self.counter == "bpe" else self.counter
 
 
 class TelemetrySettings(_Group):

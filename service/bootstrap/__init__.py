@@ -16,14 +16,17 @@ import structlog
 
 from eventlog.errors import LogFailed
 from observability.logs import LogSettings, configure_logs
+from service.api.readiness import model_check
 from service.bootstrap.core import open_core
 from service.bootstrap.edge import Running, assembled
 from service.event_loop import loop_factory
+from service.models.model import SummaryModel
 from service.settings import Settings, TelemetrySettings
 
 __all__ = ["Running", "logging_as_set", "run", "serve", "settle_memory", "volume_free_bytes"]
 
 GC_ALLOCATIONS = 10_000
+WITHOUT_MODEL = "appends go on, passes wait for it; `abridged doctor` says how to mend it"
 
 _log = structlog.get_logger()
 
@@ -67,7 +70,7 @@ async def serve(
 
     Raises EventLogError when the log cannot be opened, LogFailed at the end when it broke while serving, ListenError
     when an address cannot be listened at, and TracingMisconfigured, AddressError, ScriptError, TokenizerMissing, or
-    InvalidPolicy or OSError for a prompt file, when settings cannot be carried out.
+    InvalidPolicy for a prompt file, when settings cannot be carried out.
     """
     broken: list[Exception] = []
 
@@ -81,12 +84,21 @@ async def serve(
         running = await sidecar.start()
         ready(running)
         _log.info("sidecar.ready", addresses=list(running.grpc_addresses), http_address=running.http_address)
+        looking = asyncio.create_task(_look_for(core.summarizer))
+        resources.callback(looking.cancel)
         await stop.wait()
         _log.info("sidecar.stopping")
         await sidecar.stop()
     if broken:
         kind = type(broken[0]).__name__
         raise LogFailed(f"the log failed while serving ({kind}); the next start recovers it") from broken[0]
+
+
+async def _look_for(model: SummaryModel) -> None:
+    """Say once when the model is away: else whoever started a sidecar without one learns it from the first pass."""
+    reason = await model_check(model)()
+    if reason:
+        _log.warning("model.unavailable", model=model.name, error_class=reason, hint=WITHOUT_MODEL)
 
 
 async def _until_signalled(settings: Settings, environ: Mapping[str, str]) -> None:

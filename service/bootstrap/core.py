@@ -33,12 +33,12 @@ from service.counting import Counting
 from service.domain.conversation import Conversation
 from service.domain.decide import ChangeSettings
 from service.domain.events import Event
-from service.domain.prompt import CHAIN_TEMPLATE, PromptTemplate, template_from_text
 from service.domain.tokens import TokenCounter
 from service.models.model import SummaryModel
 from service.models.retry import RetryPolicy
 from service.policies import Policies
 from service.projections import ConversationTable, MemoryConversationTable, SqlConversationTable
+from service.prompt_file import prompt_template
 from service.providers import Providers, host_labels
 from service.settings import Settings
 from service.summarizer.ask import AskerSettings
@@ -105,7 +105,7 @@ def open_core(
     asyncio.get_running_loop().set_default_executor(executor)
     log, table = _open_log(settings, CommitReport(metrics, tracing, clock_ns=time.time_ns), resources, on_fatal, now_us)
 
-    counter = counter_named("bpe:o200k" if settings.tokens.counter == "bpe" else "estimate")
+    counter = counter_named(settings.tokens.counter_name)
     providers = Providers(
         settings.ollama, metrics=metrics, counter=counter, clock_s=time.monotonic, cache_dir=_cache_dir(settings)
     )
@@ -206,7 +206,7 @@ def _maker(
         model,
         extractive,
         asking=AskerSettings(summarizer.temperature, summarizer.seed, retry, summarizer.deadline_s),
-        template=_template(summarizer.prompt_file),
+        template=prompt_template(summarizer.prompt_file),
         window_default=settings.ollama.num_ctx,
         surroundings=Surroundings(
             counter, time.monotonic, now_us, asyncio.sleep, random.Random(), secrets.token_bytes(16)
@@ -219,10 +219,6 @@ def _cache_dir(settings: Settings) -> Path | None:
     path = settings.log.path
     beside_log = path.with_name(f"{path.name}.models") if settings.log.backend == "sqlite" else None
     return settings.ollama.cache_dir or beside_log
-
-
-def _template(path: Path | None) -> PromptTemplate:
-    return CHAIN_TEMPLATE if path is None else template_from_text(path.stem, path.read_text(encoding="utf-8"))
 
 
 def _chat_models(

@@ -8,6 +8,7 @@ import click
 
 from service.cli.options import Invocation, settings_options
 from service.cli.plain_json import json_text
+from service.cli.prerequisites import check_prerequisites
 from service.cli.sidecar import configuration
 from service.cli.terminal import say
 
@@ -23,8 +24,12 @@ def config() -> None:
 @settings_options
 @click.pass_obj
 def check(invocation: Invocation) -> None:
-    """Say everything that is wrong with the settings; exit code 2 when something is."""
+    """Say everything that is wrong with the settings; exit code 2 when something is.
+
+    When every value is in order, what they name is looked at too: the log's folder, scripts, the prompt file, hosts.
+    """
     found = configuration(invocation)
+    check_prerequisites(found)
     given = sum(origin.kind != "default" for origin in found.origins.values())
     say(f"ok: {len(found.origins)} settings, {given} of them not the default")
 

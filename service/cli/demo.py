@@ -15,11 +15,12 @@ import click
 
 from service.cli.chat_file import Fault, FileChat, read_chats
 from service.cli.options import Invocation, settings_options
+from service.cli.prerequisites import check_prerequisites
 from service.cli.sidecar import configuration, run
 from service.cli.startup import explained
 from service.cli.terminal import is_interactive, program_name, say
 from service.config import environment
-from service.models.ollama_address import AddressError, parse_address
+from service.models.ollama_address import parse_address
 from service.models.ollama_inventory import inventory_of
 from service.settings import Settings
 
@@ -42,7 +43,9 @@ def demo(invocation: Invocation) -> None:
     """
     with tempfile.TemporaryDirectory(prefix="abridged-demo-") as folder:
         forced = _forced(Path(folder))
-        settings = configuration(invocation, forced).settings
+        found = configuration(invocation, forced)
+        check_prerequisites(found)
+        settings = found.settings
         summarizer, says = asyncio.run(_summarizer(settings))
         settings = configuration(invocation, forced | summarizer).settings
         say(says)
@@ -80,20 +83,14 @@ async def _summarizer(settings: Settings) -> tuple[dict[str, Any], str]:
         return {}, f"Summaries by {first}, as the settings say."
     model = first.removeprefix("ollama:")
     group = settings.ollama
-    try:
-        address = parse_address(group.hosts[0], allow_insecure=group.allow_insecure_hosts)
-    except AddressError as error:
-        problem = f"ollama.hosts: {error}"
-    else:
-        token = group.api_key.get_secret_value() if group.api_key else ""
-        found = await inventory_of(address, [model], token=token, timeout_s=PROBE_S, clock=time.monotonic)
-        if found.has_all:
-            return {}, f"Ollama {found.version} answers at {found.host}; summaries by {model}."
-        problem = f"Ollama {found.problem or found.models[0].problem}"
-    return (
-        {"summarizer.models": [EXTRACTIVE]},
-        f"{problem}.\nSo no model is asked: summaries by {EXTRACTIVE}, which needs none.",
-    )
+    address = parse_address(group.hosts[0], allow_insecure=group.allow_insecure_hosts)
+    token = group.api_key.get_secret_value() if group.api_key else ""
+    found = await inventory_of(address, [model], token=token, timeout_s=PROBE_S, clock=time.monotonic)
+    if found.has_all:
+        return {}, f"Ollama {found.version} answers at {found.host}; summaries by {model}."
+    problem = found.problem or found.models[0].problem
+    says = f"Ollama {problem}.\nSo no model is asked: summaries by {EXTRACTIVE}, which needs none."
+    return {"summarizer.models": [EXTRACTIVE]}, says
 
 
 async def _play(settings: Settings) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import stat
 import time
@@ -18,6 +17,7 @@ from eventlog.sqlite_file import refuse_network_file_system, wal_reset_warning
 from service.cli.failures import CommandFailed
 from service.cli.http_port import HttpPortError, get, reachable
 from service.cli.options import Invocation, sidecar_options
+from service.cli.prerequisites import log_path_problem
 from service.cli.sidecar import client_for, configuration, failure_at
 from service.cli.terminal import say
 from service.client import GetServerInfoResponse, Patience, SidecarError
@@ -30,7 +30,8 @@ __all__ = ["doctor"]
 
 TIMEOUT_S = 3.0
 MOUNTINFO = Path("/proc/self/mountinfo")
-OK, WARN, FAIL = "ok", "warn", "FAIL"
+OK, SKIP, WARN, FAIL = "ok", "skip", "warn", "FAIL"
+ANOTHERS_LOG = "log: that of the sidecar at client.address may not be log.path of these settings"
 WITHOUT_MODEL = "set summarizer.models=extractive:default, which needs none"
 
 
@@ -51,14 +52,16 @@ def doctor(invocation: Invocation, *, live: bool) -> None:
     """Check the sidecar of these settings and what it depends on.
 
     The sidecar is the one at server.listen, asked with a token of server.tokens, unless --address or client.address
-    names another. Exit code 1 when sidecar, settings or log are broken; a model that is away only delays passes.
+    names another; then the log of these settings is left out, since it may not be that sidecar's. The hosts of Ollama
+    are always those of these settings. Exit code 1 when sidecar, settings or log are broken; a model that is away only
+    delays passes.
     """
     found = configuration(invocation)
     settings, client = found.settings, _asked(found)
     if live:
         _live(settings, client)
         return
-    findings = asyncio.run(_examined(settings, client))
+    findings = asyncio.run(_examined(settings, client, is_own=_is_own(found)))
     for finding in findings:
         say(f"{finding.verdict:<4}  {finding.what}")
         if finding.hint:
@@ -68,10 +71,15 @@ def doctor(invocation: Invocation, *, live: bool) -> None:
         raise CommandFailed(f"{broken} of {len(findings)} checks failed")
 
 
+def _is_own(found: Configuration) -> bool:
+    """Whether the sidecar that is asked is the one of these settings, as far as they can say."""
+    return found.origins["client.address"].kind == "default"
+
+
 def _asked(found: Configuration) -> ClientSettings:
     """How to reach the sidecar of these settings. Its tokens go to nobody but the address that it listens at."""
     client, server = found.settings.client, found.settings.server
-    if found.origins["client.address"].kind != "default":
+    if not _is_own(found):
         return client
     # Port 0 is chosen at each start, so that nobody can know it from the settings.
     known = [address for address in server.listen if not address.endswith(":0")]
@@ -97,12 +105,12 @@ def _live(settings: Settings, client: ClientSettings) -> None:
     say("live")
 
 
-async def _examined(settings: Settings, client: ClientSettings) -> list[_Finding]:
+async def _examined(settings: Settings, client: ClientSettings, *, is_own: bool) -> list[_Finding]:
     sidecar, info = await _sidecar(client)
     models = tuple(info.summarizer_models) if info is not None else settings.summarizer.models
     findings = [sidecar, *await _ollama(settings.ollama, models)]
     if settings.log.backend == "sqlite":
-        findings += _log(settings.log)
+        findings += _log(settings.log) if is_own else [_Finding(SKIP, ANOTHERS_LOG)]
     return findings
 
 
@@ -172,12 +180,10 @@ def _log(settings: LogSettings) -> Iterable[_Finding]:
 
 
 def _writable(path: Path) -> _Finding:
+    if problem := log_path_problem(path):
+        return _Finding(FAIL, f"log {path}: {problem}", "make the folder, run as its owner, or set log.path")
     if not path.exists():
-        if os.access(path.parent, os.W_OK | os.X_OK):
-            return _Finding(OK, f"log {path}: will be made")
-        return _Finding(FAIL, f"log {path}: its folder cannot be written", "make the folder, or set log.path")
-    if not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK | os.X_OK):
-        return _Finding(FAIL, f"log {path}: cannot be written", "run as its owner, or set log.path")
+        return _Finding(OK, f"log {path}: will be made")
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         return _Finding(WARN, f"log {path}: mode {mode:04o} lets others read conversations", f"chmod 600 {path}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from service.cli.options import Invocation, settings_options
+from service.cli.prerequisites import check_prerequisites
 from service.cli.sidecar import configuration
 from service.cli.startup import explained
 from service.config import environment
@@ -20,9 +21,10 @@ def serve(invocation: Invocation) -> None:
 
     It listens on server.listen (gRPC) and server.http_listen (health and metrics), and keeps its log at log.path.
     """
-    settings = configuration(invocation).settings
+    found = configuration(invocation)
+    check_prerequisites(found)
     # Loads everything that serves, which no other command needs.
     from service.bootstrap import run
 
     with explained():
-        run(settings, environment())
+        run(found.settings, environment())

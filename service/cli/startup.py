@@ -10,18 +10,18 @@ from observability.tracing import TracingMisconfigured
 from service.api.listeners import AddressTaken, AddressUnusable
 from service.cli.failures import CommandFailed, Misconfigured
 from service.domain.errors import InvalidPolicy
-from service.models.ollama_address import AddressError
 from service.models.scripted import ScriptError
-from service.tokenizers.errors import TokenizerMissing
 
 __all__ = ["explained"]
 
-_SETTINGS = (AddressError, InvalidPolicy, ScriptError, TokenizerMissing, TracingMisconfigured)
+# A file that was in order a moment ago, or a variable that is no setting: each names itself.
+_SETTINGS = (InvalidPolicy, ScriptError, TracingMisconfigured)
 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn what `service.bootstrap` may raise into CommandFailed, or Misconfigured where a setting is to blame."""
+    """Turn what `service.bootstrap` may raise after `check_prerequisites` into CommandFailed, or Misconfigured where a
+    setting is to blame."""
     try:
         yield
     except _SETTINGS as error:
@@ -40,7 +40,7 @@ def explained() -> Iterator[None]:
         raise CommandFailed(str(error), hint="set server.listen to an address that can be used") from error
     except OSError as error:
         # Only an address has no file name: that of the HTTP port, since those of gRPC have errors of their own.
-        hint = "check log.path and summarizer.prompt_file" if error.filename else "check server.http_listen"
+        hint = "check log.path" if error.filename else "check server.http_listen"
         raise CommandFailed(_of_system(error), hint=hint) from error
 
 

@@ -1,7 +1,8 @@
 """Where an Ollama server is: text in any form that OLLAMA_HOST may have, parsed once into `OllamaAddress`.
 
-Ollama's own rules: no scheme means http and port 11434, `http://` alone port 80, `https://` alone port 443, a port
-that is no port falls back to the default, quotes and blanks around the text do not count, a path is kept.
+Ollama's own rules: no scheme means http and port 11434, `http://` alone port 80, `https://` alone port 443, an empty
+port is the default, quotes and blanks around the text do not count, a path is kept. Of a port that is no port Ollama's
+server makes the default too, its Python client an error; so do we, since nobody who wrote a port means another.
 
     ValueError
     └── AddressError        the text is no address that this product connects to
@@ -13,6 +14,8 @@ from __future__ import annotations
 import ipaddress
 import socket
 from dataclasses import dataclass
+
+import httpx
 
 __all__ = ["AddressError", "InsecureAddress", "OllamaAddress", "parse_address"]
 
@@ -67,7 +70,8 @@ class OllamaAddress:
 def parse_address(text: str, *, allow_insecure: bool = False) -> OllamaAddress:
     """Read one address; `allow_insecure` permits plain http to public hosts.
 
-    Raises AddressError for an unknown scheme or credentials in the address, InsecureAddress as said above.
+    Raises AddressError for an unknown scheme, for credentials, for a host or port that is none; InsecureAddress as said
+    above.
     """
     stripped = text.strip().strip("\"'").strip()
     scheme, separator, rest = stripped.partition("://")
@@ -87,6 +91,7 @@ def parse_address(text: str, *, allow_insecure: bool = False) -> OllamaAddress:
         raise AddressError("an Ollama address holds no user name or password; use the bearer token setting")
     host, port = _split_port(authority, port_default)
     address = OllamaAddress(scheme, _reachable(host), port, f"/{path.strip('/')}" if path.strip("/") else "")
+    _check_url(address.url)
     if scheme == "http" and not address.is_private and not allow_insecure:
         raise InsecureAddress(f"{address.label} is beyond loopback and private networks: use https, or allow it")
     return address
@@ -94,7 +99,9 @@ def parse_address(text: str, *, allow_insecure: bool = False) -> OllamaAddress:
 
 def _split_port(authority: str, port_default: int) -> tuple[str, int]:
     if authority.startswith("["):
-        host, _, after = authority[1:].partition("]")
+        host, bracket, after = authority[1:].partition("]")
+        if not bracket or ":" not in host or (after and not after.startswith(":")):
+            raise AddressError("an IPv6 address of Ollama stands in brackets, '[::1]:11434'")
         return host, _port(after.removeprefix(":"), port_default)
     if authority.count(":") > 1:
         return authority, port_default
@@ -103,19 +110,29 @@ def _split_port(authority: str, port_default: int) -> tuple[str, int]:
 
 
 def _port(text: str, port_default: int) -> int:
+    if not text:
+        return port_default
     if text.isascii() and text.isdigit() and len(text) <= len(str(_PORT_MAX)) and int(text) <= _PORT_MAX:
         return int(text)
-    return port_default
+    raise AddressError(f"the port of an Ollama address is a number up to {_PORT_MAX}")
 
 
 def _reachable(host: str) -> str:
     ip = _as_ip(host)
-    if any(c.isspace() or c in "?#\\%" for c in host):
+    if any(c.isspace() or c in "?#\\%" for c in host) or (":" in host and ip is None):
         raise AddressError("an Ollama address has a host name or an IP address")
     if not host or (ip is not None and ip.is_unspecified):
         # 0.0.0.0 and :: are addresses to listen on; a client finds that server on loopback.
         return "::1" if isinstance(ip, ipaddress.IPv6Address) else "127.0.0.1"
     return host
+
+
+def _check_url(url: str) -> None:
+    """Names and paths have rules of their own, and who calls the host later is the judge of them."""
+    try:
+        httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise AddressError("an Ollama address has a host name or an IP address") from error
 
 
 def _as_ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

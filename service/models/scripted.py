@@ -143,11 +143,13 @@ class ScriptedModel:
 
 
 def load_script(script: str, *, clock: Callable[[], float]) -> ScriptedModel:
-    """The model for `scripted:<script>`: `default`, or the path of a JSON file. Raises ScriptError, OSError."""
+    """The model for `scripted:<script>`: `default`, or the path of a JSON file. Raises ScriptError."""
     if script == "default":
         return ScriptedModel([default_answer], clock=clock)
     try:
         parsed = json.loads(Path(script).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScriptError(f"{script} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise ScriptError(f"{script}: not JSON") from error
     if not isinstance(parsed, dict) or not isinstance(parsed.get("steps"), list) or not parsed["steps"]:

@@ -95,21 +95,53 @@ def test_a_start_has_nothing_to_warn_of(tmp_path):
 @pytest.mark.parametrize(
     ("assignment", "says"),
     [
-        ("ollama.hosts=http://user:secret@host", "no user name or password"),
-        ("summarizer.models=scripted:nobody-wrote-it", "nobody-wrote-it"),
-        ("log.path=/nowhere/at/all/abridged.db", "/nowhere/at/all"),
+        (
+            "ollama.hosts=gpu,http://user:secret@host",
+            "ollama.hosts[1]: an Ollama address holds no user name or password",
+        ),
+        ("ollama.hosts=:::", "ollama.hosts[0]: an Ollama address has a host name"),
+        ("ollama.hosts=localhost:99999", "ollama.hosts[0]: the port"),
+        ("ollama.hosts=http://example.com:11434", "ollama.hosts[0]: example.com:11434 is beyond loopback"),
+        (
+            "summarizer.models=extractive,scripted:nobody-wrote-it",
+            "summarizer.models[1]: nobody-wrote-it cannot be read",
+        ),
+        ("summarizer.prompt_file=/nope", "summarizer.prompt_file: /nope cannot be read: No such file or directory"),
+        ("log.path=/nowhere/at/all/abridged.db", "log.path: no log can be kept at /nowhere/at/all/abridged.db: its"),
+        ("log.path=/", "log.path: no log can be kept at /: it is a folder"),
     ],
 )
-def test_settings_that_cannot_be_carried_out_end_without_a_traceback(tmp_path, assignment, says):
-    """What only shows at start is a line with advice too, and no secret is in it."""
+def test_settings_that_cannot_be_carried_out_are_refused_by_name(tmp_path, assignment, says):
+    """`serve` and `config check` say the same: setting, reason, origin, exit code 2; and no secret is in it."""
     given = (f"log.path={tmp_path / 'a.db'}", "server.listen=127.0.0.1:0", "server.http_listen=", assignment)
 
-    ran = abridged_process("serve", *(part for one in given for part in ("--set", one)))
+    options = [part for one in given for part in ("--set", one)]
+    ran = abridged_process("serve", *options)
+    checked = abridged("config", "check", *options)
 
-    assert ran.code in {1, 2}
+    assert (ran.code, checked.code) == (2, 2)
+    assert ran.err == checked.err
     assert says in ran.err
-    assert "Traceback" not in ran.err
+    assert ran.err.rstrip().endswith(f"(flag {assignment.partition('=')[0]})")
+    assert len(ran.err.splitlines()) == 2
     assert "secret" not in ran.err
+
+
+def test_everything_that_settings_name_and_that_is_not_there_is_told_at_once(tmp_path):
+    """One line each, in the order of the settings table; what is there is not told."""
+    (tmp_path / "prompt").write_bytes(b"\xff")
+    wrong = (
+        "ollama.hosts=127.0.0.1,gpu:port,:::",
+        f"summarizer.prompt_file={tmp_path / 'prompt'}",
+        "summarizer.models=scripted:a.json,extractive,scripted:default",
+        f"log.path={tmp_path / 'no' / 'a.db'}",
+    )
+
+    ran = abridged("config", "check", *(part for one in wrong for part in ("--set", one)))
+
+    told = [line.strip().partition(": ")[0] for line in ran.err.splitlines()[1:]]
+    assert told == ["log.path", "summarizer.models[0]", "summarizer.prompt_file", "ollama.hosts[1]", "ollama.hosts[2]"]
+    assert abridged("config", "check", "--set", "log.backend=memory", "--set", wrong[-1]).code == 0
 
 
 def test_a_token_is_asked_for_and_taken(tmp_path):
@@ -135,7 +167,8 @@ def test_the_doctor_finds_nothing_wrong_where_nothing_is(tmp_path):
         served(tmp_path, "summarizer.models=ollama:qwen2.5:3b", f"ollama.hosts={url}") as sidecar,
     ):
         log = f"log.path={sidecar.folder / 'served.db'}"
-        ran = abridged("doctor", "--address", sidecar.address, "--set", f"ollama.hosts={url}", "--set", log)
+        listen = f"server.listen={sidecar.address}"
+        ran = abridged("doctor", "--set", listen, "--set", f"ollama.hosts={url}", "--set", log)
 
     assert ran.code == 0, ran.out
     assert "ok    sidecar" in ran.out
@@ -149,7 +182,7 @@ def test_the_doctor_says_how_to_mend_what_is_broken(tmp_path):
     with fake_ollama() as url:
         ran = abridged(
             "doctor",
-            *("--address", NOBODY),
+            *("--set", f"server.listen={NOBODY}"),
             *("--set", f"ollama.hosts={url}"),
             *("--set", "summarizer.models=ollama:never-pulled:7b"),
             *("--set", f"log.path={tmp_path / 'missing' / 'a.db'}"),
@@ -158,7 +191,7 @@ def test_the_doctor_says_how_to_mend_what_is_broken(tmp_path):
     assert ran.code == 1
     assert "abridged serve" in ran.out
     assert "ollama pull never-pulled:7b" in ran.out
-    assert "its folder cannot be written" in ran.out
+    assert "its folder does not exist" in ran.out
 
 
 def test_a_model_that_is_away_is_a_warning(tmp_path):
@@ -218,9 +251,22 @@ def test_the_doctor_warns_of_a_log_that_others_can_read(tmp_path):
     path.touch(0o644)
     path.chmod(0o644)
 
-    ran = abridged("doctor", "--address", NOBODY, "--set", f"log.path={path}")
+    ran = abridged("doctor", "--set", f"server.listen={NOBODY}", "--set", f"log.path={path}")
 
     assert f"chmod 600 {path}" in ran.out
+
+
+def test_the_doctor_does_not_judge_a_log_that_may_be_anothers(tmp_path):
+    """Who names a sidecar by its address may have no settings of it: the log of theirs says nothing of it."""
+    broken = f"log.path={tmp_path / 'missing' / 'a.db'}"
+    with served(tmp_path) as sidecar:
+        by_option = abridged("doctor", "--address", sidecar.address, "--set", broken)
+        by_setting = abridged("doctor", "--set", f"client.address={sidecar.address}", "--set", broken)
+
+    for ran in (by_option, by_setting):
+        assert ran.code == 0, ran.out
+        assert "skip  log: that of the sidecar at client.address" in ran.out
+        assert "missing" not in ran.out
 
 
 def test_a_container_learns_whether_its_sidecar_lives(tmp_path):

@@ -126,6 +126,15 @@ def test_a_model_that_is_not_pulled_is_not_waited_for():
     assert record_of(ran)["provenance"] == "EXTRACTIVE"
 
 
+def test_a_host_that_is_none_is_refused_as_serve_refuses_it():
+    """The sidecar of the demonstration starts with it too, whoever makes the records."""
+    ran = abridged("demo", environ={"OLLAMA_HOST": ":::"})
+
+    assert ran.code == 2
+    assert "ollama.hosts[0]: an Ollama address has a host name or an IP address (environment OLLAMA_HOST)" in ran.err
+    assert ran.out == ""
+
+
 def test_on_a_terminal_the_sidecar_stays_until_it_is_interrupted(folder):
     """The commands that it prints work, Ctrl-C ends it with 0, and nothing is left behind."""
     with on_terminal("demo", environ={"TMPDIR": str(folder)}) as terminal:

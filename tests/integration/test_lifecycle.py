@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -47,10 +48,14 @@ asyncio.run(serve(load({}, flags=flags).settings, {}, stop=stop, ready=ready))
 """
 
 
-def running(name: str) -> list[str]:
+def tasks(name: str) -> list[asyncio.Task[Any]]:
     """Tasks of this event loop, by what they run."""
-    found = (f"{task.get_name()} {getattr(task.get_coro(), '__qualname__', '')}" for task in asyncio.all_tasks())
-    return [task for task in found if name in task]
+    return [t for t in asyncio.all_tasks() if name in f"{t.get_name()} {getattr(t.get_coro(), '__qualname__', '')}"]
+
+
+def running(name: str) -> list[str]:
+    """Names of these tasks."""
+    return [task.get_name() for task in tasks(name)]
 
 
 def answered(answer: str) -> dict[str, str]:
@@ -192,6 +197,41 @@ async def test_a_model_is_described_once_a_digest_across_restarts(tmp_path):
         assert [request.path for request in ollama.requests].count("/api/show") == 1
     folder = tmp_path / "abridged.db.models"
     assert [path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())] == [0o700, 0o600]
+
+
+@pytest.mark.parametrize(
+    ("model", "hosts", "reasons"),
+    [
+        ("ollama:qwen2.5:3b", None, []),
+        ("ollama:never-pulled", None, ["MODEL_MISSING"]),
+        ("ollama:qwen2.5:3b", ["127.0.0.1:9"], ["TRANSPORT"]),
+        ("extractive:default", ["127.0.0.1:9"], []),
+    ],
+)
+async def test_a_model_that_is_away_at_the_start_is_one_warning(tmp_path, model, hosts, reasons):
+    """With the reason that `/readyz` gives; nothing is said of a model that is there."""
+    async with FakeOllama() as ollama:
+        settings = on_ollama(ollama) | {"summarizer.models": [model]}
+        async with sidecar(tmp_path, settings | ({"ollama.hosts": hosts} if hosts else {})) as s:
+            await asyncio.gather(*tasks("_look_for"))
+            details = json.loads((await s.http("/readyz")).rpartition("\r\n")[2])["details"]
+            warnings = [line for line in s.logs if line["level"] == "warning"]
+
+    assert [(line["event"], line["error_class"]) for line in warnings] == [("model.unavailable", r) for r in reasons]
+    assert details == {"model": reasons[0] if reasons else "ok"}
+    assert [line["model"] for line in warnings] == [model] * len(reasons)
+
+
+async def test_a_model_host_that_says_nothing_delays_neither_start_nor_stop(tmp_path):
+    """Calls are taken while it is still waited for, and the stop does not wait for it."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host = f"127.0.0.1:{silent.getsockname()[1]}"
+        async with sidecar(tmp_path, {"ollama.hosts": [host], "summarizer.models": ["ollama:qwen2.5:3b"]}) as s:
+            await s.chat().talk(1)
+            assert running("_look_for")
+
+        await asyncio.gather(*tasks("_look_for"), return_exceptions=True)
+        assert [line["event"] for line in s.logs if line["level"] == "warning"] == []
 
 
 def test_a_vocabulary_is_loaded_before_the_first_call():

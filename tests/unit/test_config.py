@@ -169,6 +169,27 @@ def test_everything_wrong_is_said_at_once_with_field_and_origin(config_file):
     assert "did you mean 'ollama:qwen2.5:3b'?" in found["summarizer.models[0]"]
 
 
+def test_one_text_where_a_list_is_wanted_is_refused_in_words_of_toml(config_file):
+    """Brackets are what it lacks; our own type for it is nobody's business."""
+    path = config_file("""
+        [server]
+        listen = "127.0.0.1:0"
+        tokens = "t"
+        [ollama]
+        hosts = "gpu"
+    """)
+
+    found = problems_of(config_path=path)
+
+    assert found["server.listen"] == f"server.listen: must be a list of text (file {path})"
+    assert found["server.tokens"] == f"server.tokens: must be a list of tables (file {path})"
+    assert found["ollama.hosts"] == f"ollama.hosts: must be a list of text (file {path})"
+    assert (
+        "must be a list of text"
+        in problems_of(flags={"server.tokens": [{"token": "t", "scopes": "read"}]})["server.tokens[0].scopes"]
+    )
+
+
 def test_a_policy_that_cannot_work_is_refused_at_start_with_its_origin():
     """Cross-field rules are the domain's, and they hold for every row of the table."""
     found = problems_of({"ABRIDGED_POLICY__RESET_TOKEN_RATIO": "0.9"})

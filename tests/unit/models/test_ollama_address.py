@@ -29,9 +29,10 @@ FORMS = {
     "[::]:8080": "http://[::1]:8080",
     "  '1.2.3.4' ": "http://1.2.3.4:11434",
     '"1.2.3.4:1"': "http://1.2.3.4:1",
-    "1.2.3.4:66000": "http://1.2.3.4:11434",
-    "1.2.3.4:-1": "http://1.2.3.4:11434",
-    "https://1.2.3.4:port": "https://1.2.3.4:443",
+    "1.2.3.4:": "http://1.2.3.4:11434",
+    "https://1.2.3.4:": "https://1.2.3.4:443",
+    "[::1]:": "http://[::1]:11434",
+    "my_ollama:1": "http://my_ollama:1",
     "ollama.com": "https://ollama.com:443",
 }
 
@@ -76,11 +77,25 @@ def test_plain_http_beyond_private_networks_needs_permission(text):
     parse_address(text, allow_insecure=True)
 
 
-@pytest.mark.parametrize("text", ["ftp://1.2.3.4", "unix:///run/ollama.sock", "http://host name", "http://h?x=1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("ftp://1.2.3.4", "unix:///run/ollama.sock", "http://host name", "http://h?x=1"),
+        *(":::", "1:2:3", "[::1", "http://[::1", "[::1]1", "[gpu]:1", "[1:2]", "a..b", "http://gpu/\x00"),
+    ],
+)
 def test_what_is_no_address_is_refused(text):
     """Other schemes and broken hosts are refused at once, not at the first call."""
     with pytest.raises(AddressError):
         parse_address(text)
+
+
+@pytest.mark.parametrize("port", ["66000", "-1", "port", "999999", "1x", "²"])
+@pytest.mark.parametrize("host", ["1.2.3.4", "http://gpu.lan", "https://[::1]"])
+def test_a_port_that_is_none_is_refused(host, port):
+    """It is a slip of the pen, and the default in its place would be somebody else's server."""
+    with pytest.raises(AddressError, match="number up to 65535"):
+        parse_address(f"{host}:{port}")
 
 
 def test_credentials_are_refused_and_not_repeated():

@@ -1,0 +1,76 @@
+"""What the settings name and a sidecar needs at its start: tried before anything is opened, and told all at once.
+
+Nothing is asked over a network: a model that is away only delays passes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from service.cli.failures import of_config_error
+from service.config import ConfigError, Configuration, Problem
+from service.domain.errors import InvalidPolicy
+from service.models.ollama_address import AddressError, parse_address
+from service.models.scripted import ScriptError, load_script
+from service.prompt_file import prompt_template
+from service.settings import Settings
+from service.tokenizers.choice import counter_named
+from service.tokenizers.errors import TokenizerMissing
+
+__all__ = ["check_prerequisites", "log_path_problem"]
+
+_SCRIPTED = "scripted:"
+
+
+class _UnusablePath(Exception):
+    """No log can be kept there."""
+
+
+def check_prerequisites(found: Configuration) -> None:
+    """Raises Misconfigured with every setting whose value names what is not there or cannot be used."""
+    problems = []
+    for name, index, attempt in _attempts(found.settings):
+        try:
+            attempt()
+        except InvalidPolicy as error:
+            problems.append(Problem(name, found.origins[name], error.reason))
+        except (AddressError, ScriptError, TokenizerMissing, _UnusablePath) as error:
+            problems.append(Problem(f"{name}{index}", found.origins[name], str(error)))
+    if problems:
+        raise of_config_error(ConfigError(tuple(problems)))
+
+
+def log_path_problem(path: Path) -> str:
+    """Why no log can be kept at `path`; empty when one can."""
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        return "its folder does not exist"
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return "its folder cannot be written"
+    if path.is_dir():
+        return "it is a folder"
+    return "" if not path.exists() or os.access(path, os.R_OK | os.W_OK) else "it cannot be written"
+
+
+def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], object]]]:
+    """Setting, place in its list, and what raises when it cannot be carried out; in the order of the settings table."""
+    if settings.log.backend == "sqlite":
+        yield "log.path", "", partial(_check_log_path, settings.log.path)
+    for index, model in enumerate(settings.summarizer.models):
+        if model.startswith(_SCRIPTED):
+            script = model.removeprefix(_SCRIPTED) or "default"
+            yield "summarizer.models", f"[{index}]", partial(load_script, script, clock=time.monotonic)
+    yield "summarizer.prompt_file", "", partial(prompt_template, settings.summarizer.prompt_file)
+    group = settings.ollama
+    for index, host in enumerate(group.hosts):
+        yield "ollama.hosts", f"[{index}]", partial(parse_address, host, allow_insecure=group.allow_insecure_hosts)
+    yield "tokens.counter", "", partial(counter_named, settings.tokens.counter_name)
+
+
+def _check_log_path(path: Path) -> None:
+    if problem := log_path_problem(path):
+        raise _UnusablePath(f"no log can be kept at {path}: {problem}")
