@@ -91,7 +91,8 @@ def message_tokens(message: Message, counter: TokenCounter) -> TokenCount:
         tokens += TOOL_CALL_OVERHEAD_TOKENS + counter.count(call.name) + counter.count(call.arguments)
     if message.tool_call_id:
         tokens += counter.count(message.tool_call_id)
-    tokens += sum(attachment.token_count for attachment in message.attachments)
+    for attachment in message.attachments:
+        tokens += attachment.token_count
     return TokenCount(tokens, counter.source)
 
 

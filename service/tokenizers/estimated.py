@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
+from zlib import adler32
 
 from service.domain.tokens import TokenSource
 
@@ -147,6 +148,8 @@ _CODE_BITS: Final = 3
 _CODES: Final = _codes()
 _RUN_WEIGHTS: Final = tuple((pattern, weight) for pattern, weight in _ASCII_WEIGHTS if len(set(pattern)) == 1)
 _PAIR_WEIGHTS: Final = _pair_weights()
+_SUMMED_BYTES: Final = 65_520 // max(_PAIR_WEIGHTS)
+"""So many weights can be added without reaching Adler-32's modulus, 65,521, whatever they are."""
 _LOW_CLASSES: Final = _low_classes()
 _HIGH_CLASSES: Final = _high_classes()
 _IN_LOW_BLOCK: Final = b"\xff" + b"\x00" * 255
@@ -177,7 +180,15 @@ def _hundredths_of_pairs(classes: bytes) -> int:
     """
     number = int.from_bytes(classes.translate(_CODES))
     pairs = number << (8 + _CODE_BITS) | number
-    return sum(pairs.to_bytes(len(classes) + 1).translate(_PAIR_WEIGHTS))
+    weights = pairs.to_bytes(len(classes) + 1).translate(_PAIR_WEIGHTS)
+    if len(weights) <= _SUMMED_BYTES:
+        return _sum_of_bytes(weights)
+    return sum(_sum_of_bytes(weights[at : at + _SUMMED_BYTES]) for at in range(0, len(weights), _SUMMED_BYTES))
+
+
+def _sum_of_bytes(weights: bytes) -> int:
+    """Their sum, which is the low half of Adler-32 less one (RFC 1950): ten times as fast as `sum`."""
+    return (adler32(weights) & 0xFFFF) - 1
 
 
 def _classes(text: str) -> bytes:
