@@ -86,6 +86,7 @@ class OllamaModel:
         self._settings = settings
         self._clock = clock
         self._facts: dict[str, _Facts] = {}
+        self._reading = {host.label: asyncio.Lock() for host in hosts}
         self._descriptions = descriptions
         self._loads: dict[str, asyncio.Task[None]] = {}
 
@@ -177,9 +178,18 @@ class OllamaModel:
             )
 
     async def _facts_of(self, host: OllamaHost, deadline: Deadline) -> _Facts:
-        known = self._facts.get(host.label)
-        if known is not None and self._clock() - known.read_at < FACTS_AGE_MAX_S:
+        """What the host says of the model; who reads it reads it for all that ask meanwhile."""
+        async with deadline.rest(host.label):
+            await self._reading[host.label].acquire()
+        try:
+            known = self._facts.get(host.label)
+            if known is None or self._clock() - known.read_at >= FACTS_AGE_MAX_S:
+                known = self._facts[host.label] = await self._read_facts(host, deadline)
             return known
+        finally:
+            self._reading[host.label].release()
+
+    async def _read_facts(self, host: OllamaHost, deadline: Deadline) -> _Facts:
         version = parse_version(await _optional(host, "/api/version", deadline))
         digest = digest_of(await _optional(host, "/api/tags", deadline), self._model)
         description = await asyncio.to_thread(self._descriptions.get, digest)
@@ -191,9 +201,7 @@ class OllamaModel:
             description = read_description(show, digest)
             await asyncio.to_thread(self._descriptions.put, description)
         num_ctx = min(self._settings.num_ctx, description.context_length or self._settings.num_ctx)
-        facts = _Facts(version, description, num_ctx, self._clock())
-        self._facts[host.label] = facts
-        return facts
+        return _Facts(version, description, num_ctx, self._clock())
 
     async def _have_loaded(self, host: OllamaHost, residence: Residence, num_ctx: int, deadline: Deadline) -> None:
         """Wait for the model to be in the host's memory; giving up leaves the load running for the next call."""

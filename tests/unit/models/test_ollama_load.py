@@ -82,6 +82,14 @@ async def test_calls_that_wait_share_one_load():
     assert [request.json["messages"] for request in server.requests if request.path == "/api/chat"].count([]) == 2
 
 
+async def test_what_is_asked_at_once_is_read_once():
+    """A check at the start and the first pass come together: the host describes its model to one of them."""
+    async with FakeOllama() as server, model_over(server, settings=replace(PATIENT, calls_max=3)) as model:
+        await asyncio.gather(model.describe(), ask(model), model.describe(), ask(model))
+
+    assert [r.path for r in server.requests].count("/api/show") == 1
+
+
 async def test_calls_never_make_the_server_load_again():
     """Requests of any size use the same window."""
     async with FakeOllama(loaded=False) as server, model_over(server) as model:
