@@ -31,6 +31,7 @@ from eventlog.log import (
     Page,
 )
 from eventlog.mailbox import submit
+from eventlog.paging import up_to_bytes
 
 __all__ = ["MemoryEventLog"]
 
@@ -187,11 +188,5 @@ def _walk(events: list[SealedEvent], after: int, backward: bool) -> Iterator[Sea
 
 def _page(events: Iterable[SealedEvent], limit: int) -> tuple[list[RecordedEvent], bool]:
     """The first `limit` events up to PAGE_BYTES_MAX, at least one; and whether bytes did not cut the page."""
-    page: list[RecordedEvent] = []
-    total = 0
-    for sealed in islice(events, limit):
-        total += len(sealed.event.payload)
-        if page and total > PAGE_BYTES_MAX:
-            return page, False
-        page.append(sealed.event)
-    return page, True
+    recorded = (sealed.event for sealed in islice(events, limit))
+    return up_to_bytes(recorded, lambda event: len(event.payload), bytes_max=PAGE_BYTES_MAX)

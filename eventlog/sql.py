@@ -17,6 +17,7 @@ from eventlog.chain import check_commitment
 from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
 from eventlog.log import PAGE_BYTES_MAX
+from eventlog.paging import up_to_bytes
 from eventlog.schema import events
 
 __all__ = [
@@ -124,14 +125,7 @@ def select_page(*conditions: str, order: str, seals: bool = False) -> str:
 
 def within_bytes(rows: Iterable[Row]) -> tuple[list[Row], bool]:
     """The first rows of a page up to PAGE_BYTES_MAX of payload, at least one; and whether those were all."""
-    taken: list[Row] = []
-    total = 0
-    for row in rows:
-        total += len(row[_PAYLOAD] or b"")
-        if taken and total > PAGE_BYTES_MAX:
-            return taken, False
-        taken.append(row)
-    return taken, True
+    return up_to_bytes(rows, lambda row: len(row[_PAYLOAD] or b""), bytes_max=PAGE_BYTES_MAX)
 
 
 def event_row(sealed_event: SealedEvent, stream: int) -> Row:

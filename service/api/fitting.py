@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from eventlog.paging import up_to_bytes
+
 __all__ = ["RESPONSE_BYTES_MAX", "fitting"]
 
 T = TypeVar("T")
@@ -14,12 +16,5 @@ RESPONSE_BYTES_MAX = 3 << 20
 
 
 def fitting(items: Iterable[T], size: Callable[[T], int], *, bytes_max: int = RESPONSE_BYTES_MAX) -> list[T]:
-    """The first items up to `bytes_max`, at least one if there is one. Those behind them are not even made."""
-    taken: list[T] = []
-    total = 0
-    for item in items:
-        total += size(item)
-        if taken and total > bytes_max:
-            break
-        taken.append(item)
-    return taken
+    """The first items up to `bytes_max`, at least one if there is one. Of those behind them, only the first is made."""
+    return up_to_bytes(items, size, bytes_max=bytes_max)[0]

@@ -1,0 +1,25 @@
+"""How much one page carries: it ends where it would grow past what its reader takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+__all__ = ["up_to_bytes"]
+
+T = TypeVar("T")
+
+
+def up_to_bytes(items: Iterable[T], size: Callable[[T], int], *, bytes_max: int) -> tuple[list[T], bool]:
+    """The first items up to `bytes_max`, at least one if there is one; and whether those were all.
+
+    Of those behind them, only the first is made.
+    """
+    taken: list[T] = []
+    total = 0
+    for item in items:
+        total += size(item)
+        if taken and total > bytes_max:
+            return taken, False
+        taken.append(item)
+    return taken, True
