@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eventlog.log import Append, AppendResult, EventLog, Outcome
+from eventlog.mailbox import settle
 
 __all__ = ["AsyncAppender"]
 
@@ -45,9 +46,5 @@ def _resolve(outcomes: Sequence[tuple[tuple[asyncio.Future[AppendResult], OnDisk
                 on_disk(outcome)
             except Exception as error:  # noqa: BLE001 - supervision: a listener must not silence its group's others
                 ended.get_loop().call_exception_handler({"message": "on_disk failed", "exception": error})
-        if ended.done():
-            continue
-        if isinstance(outcome, AppendResult):
-            ended.set_result(outcome)
-        else:
-            ended.set_exception(outcome)
+        if not ended.done():
+            settle(ended, outcome)

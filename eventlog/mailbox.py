@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from eventlog.log import Append, AppendResult, EventLog, Outcome
 
-__all__ = ["FUTURES", "submit"]
+__all__ = ["FUTURES", "settle", "submit"]
 
 
 class _Futures:
@@ -16,13 +17,18 @@ class _Futures:
 
     def deliver(self, outcomes: Sequence[tuple[Any, Outcome]]) -> None:
         for future, outcome in outcomes:
-            if isinstance(outcome, AppendResult):
-                future.set_result(outcome)
-            else:
-                future.set_exception(outcome)
+            settle(future, outcome)
 
 
 FUTURES = _Futures()
+
+
+def settle(future: Future[AppendResult] | asyncio.Future[AppendResult], outcome: Outcome) -> None:
+    """Give the future the append's result or error."""
+    if isinstance(outcome, AppendResult):
+        future.set_result(outcome)
+    else:
+        future.set_exception(outcome)
 
 
 def submit(log: EventLog, append: Append) -> Future[AppendResult]:
