@@ -89,30 +89,29 @@ class Revival:
         self._spawn(self._wait_ended(key), key)
 
     async def _wait_ended(self, key: StreamId) -> None:
-        try:
-            state, _ = await self._conversations.execute(
-                key, lambda _: EndWait(self._conversations.new_id(), self._conversations.now_us())
-            )
-        except TRANSIENT as error:
-            _not_requested(key, error)
+        state = await self._asked(key, EndWait)
+        if state is None:
             self.end_wait_at(key, self._conversations.now_us() + int(self._pauses.max_s * 1e6))
-            return
-        if state.pending is None and state.waiting(self._conversations.now_us()):
+        elif state.pending is None and state.waiting(self._conversations.now_us()):
             # The timer runs by another clock than the wait, which may have a moment left.
             self.end_wait_at(key, state.wait_until_us)
 
     async def _remake(self, key: StreamId) -> None:
+        state = await self._asked(key, RemakeFallback)
+        if state is None or state.live_is_fallback:
+            # Not now, or not yet: it stays one of those that are still to be remade.
+            self.remake_later(key)
+
+    async def _asked(self, key: StreamId, command: type[EndWait | RemakeFallback]) -> Conversation | None:
+        """The state behind the command; None when the log cannot take it now."""
         try:
             state, _ = await self._conversations.execute(
-                key, lambda _: RemakeFallback(self._conversations.new_id(), self._conversations.now_us())
+                key, lambda _: command(self._conversations.new_id(), self._conversations.now_us())
             )
         except TRANSIENT as error:
             _not_requested(key, error)
-            self.remake_later(key)
-            return
-        if state.live_is_fallback:
-            # Not now, or not yet: it stays one of those that are still to be remade.
-            self.remake_later(key)
+            return None
+        return state
 
     def _schedule_probe(self) -> None:
         if self._fallbacks and self._probe is None and not self._stopping:
