@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from eventlog.errors import LogUnsafe
-from eventlog.sqlite_file import refuse_network_file_system, wal_reset_warning
+from eventlog.sqlite_file import MOUNTINFO, refuse_network_file_system, wal_reset_warning
 from service.cli.failures import CommandFailed
 from service.cli.http_port import HttpPortError, get, reachable
 from service.cli.options import Invocation, sidecar_options
@@ -29,7 +29,6 @@ from service.settings import ClientSettings, LogSettings, OllamaSettings, Settin
 __all__ = ["doctor"]
 
 TIMEOUT_S = 3.0
-MOUNTINFO = Path("/proc/self/mountinfo")
 OK, SKIP, WARN, FAIL = "ok", "skip", "warn", "FAIL"
 ANOTHERS_LOG = "log: that of the sidecar at client.address may not be log.path of these settings"
 WITHOUT_MODEL = "set summarizer.models=extractive:default, which needs none"

@@ -76,9 +76,9 @@ class LastSummarization:
 class Conversation(NamedTuple):
     """What is known of a conversation after `event_version` events.
 
-    What a message changes comes first, up to `messages_since_pass`. `window` holds the
-    messages in the window without the summary; `exact_tokens` and `estimated_tokens` are the sums of their counts.
-    `original_tokens` sums every message ever appended but system messages. Times are microseconds.
+    What a message changes comes first, up to `messages_since_pass`. `window` holds the messages in the window without
+    the summary; `exact_tokens` and `estimated_tokens` are the sums of their counts. `original_tokens` sums every
+    message ever appended but system messages. Times are microseconds.
     """
 
     event_version: int = 0
