@@ -7,13 +7,14 @@ may have changed the policy since: a conversation never stops working for that, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import structlog
 
 from service.domain.errors import InvalidPolicy
 from service.domain.events import Settings
-from service.domain.policy import Policy, overridden
+from service.domain.policy import Policy, largest_summary, overridden
 
 __all__ = ["Policies"]
 
@@ -28,25 +29,49 @@ _log = structlog.get_logger()
 class Policies:
     """The operator's policies, and what a client may change of them."""
 
-    def __init__(self, policy_for: Callable[[str], Policy], *, client_fields: frozenset[str]) -> None:
+    def __init__(
+        self,
+        policy_for: Callable[[str], Policy],
+        *,
+        client_fields: frozenset[str],
+        source_tokens: Callable[[Policy, int], int] = lambda policy, _: policy.max_input_tokens,
+    ) -> None:
+        """`source_tokens` says what one call of the summarizer holds beside and for a record of so many tokens."""
         self._policy_for = policy_for
         self._client_fields = client_fields
+        self._source_tokens = source_tokens
         self._cached: dict[tuple[str, tuple[tuple[str, Any], ...]], Policy] = {}
+        self._plannable: dict[tuple[Policy, int], Policy] = {}
 
     def of(self, settings: Settings) -> Policy:
-        """The policy in force for settings from the log; overrides that do not fit any more are left out."""
+        """The policy in force for settings from the log; overrides that do not fit are left out.
+
+        Its max_input_tokens is what a call of the summarizer really holds, so that passes are planned by that.
+        """
         key = (settings.model, tuple(sorted(settings.policy.items())))
         policy = self._cached.get(key)
         if policy is None:
             policy = self._fitting(settings.model, settings.policy)
             if len(self._cached) >= _CACHED_MAX:
                 self._cached.clear()
+                self._plannable.clear()
             self._cached[key] = policy
-        return policy
+        return self._planned(policy, settings)
 
     def accepted(self, settings: Settings) -> Policy:
         """The policy for settings that a client asks for; raises InvalidPolicy when one of its fields does not fit."""
-        return overridden(self._policy_for(settings.model), settings.policy, allowed=self._client_fields)
+        policy = overridden(self._policy_for(settings.model), settings.policy, allowed=self._client_fields)
+        return self._planned(policy, settings)
+
+    def _planned(self, policy: Policy, settings: Settings) -> Policy:
+        budget = max(1, settings.context_length - settings.reserved_output_tokens)
+        tokens = self._source_tokens(policy, largest_summary(policy, budget=budget))
+        if tokens == policy.max_input_tokens:
+            return policy
+        planned = self._plannable.get((policy, tokens))
+        if planned is None:
+            planned = self._plannable[policy, tokens] = replace(policy, max_input_tokens=tokens)
+        return planned
 
     def _fitting(self, model: str, overrides: Mapping[str, Any]) -> Policy:
         left = dict(overrides)

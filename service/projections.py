@@ -30,7 +30,7 @@ from sqlalchemy import (
 from eventlog.event import StreamId
 from eventlog.log import Committed
 from eventlog.sql import insert_into, runs
-from service.domain.conversation import Conversation, evolve
+from service.domain.conversation import Conversation, evolve, next_remake
 from service.domain.events import Event
 
 __all__ = [
@@ -109,7 +109,7 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """A conversation that a start must look at: a pending pass, a wait after failures, or a fallback record."""
+    """A conversation that a start must look at: a pending pass, a wait after failures, or a record to be remade."""
 
     namespace: str
     id: str
@@ -173,7 +173,7 @@ def _project(committed: Sequence[Committed], view: Callable[[Conversation], byte
             labels=_labels(state.settings.labels),
             pending=int(state.pending is not None),
             wait_until_us=state.wait_until_us if state.failures_in_row else 0,
-            fallback=int(state.live_is_fallback),
+            fallback=int(next_remake(state) is not None),
             model=state.settings.model,
             calibration_factor=state.settings.calibration_factor,
             usage_reports=state.usage_reports,

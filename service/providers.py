@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from observability.facts import BreakerState
 from observability.metrics import Metrics
 from service.domain.tokens import TokenCounter
 from service.models.breaker import BreakerState as HostState
-from service.models.extractive import ExtractiveModel
+from service.models.extractive import EXTRACTIVE_MODEL, ExtractiveModel
 from service.models.model import ModelError, SummaryModel
 from service.models.ollama import OllamaModel
 from service.models.ollama_address import parse_address
@@ -69,8 +70,12 @@ class Providers:
         self._models: list[SummaryModel] = []
 
     def preferred(self, names: Sequence[str]) -> SummaryModel:
-        """The models of a list as one: the first that exists answers."""
-        models = [self._model(name) for name in names]
+        """The models of a list as one: the first that exists answers. Extraction needs none after it, and is no model.
+
+        A list that begins with extraction is extraction.
+        """
+        asked = list(takewhile(lambda name: name != EXTRACTIVE_MODEL, names)) or [EXTRACTIVE_MODEL]
+        models = [self._model(name) for name in asked]
         self._models += models
         return models[0] if len(models) == 1 else PreferredModel(models)
 

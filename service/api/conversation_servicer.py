@@ -25,12 +25,16 @@ from service.domain.conversation import Conversation, EndedPass, lineage, record
 from service.domain.decide import ChangeSettings, ReportUsage, RequestPass
 from service.domain.errors import PassNotFound, SummaryNotFound, WaitedPassFailed
 from service.domain.events import SummarizationRequested
-from service.domain.triggers import held_by
+from service.domain.policy import Policy
+from service.domain.triggers import held_by, may_stand_in
 from service.policies import Policies
 from service.projections import ConversationTable, ListQuery
 from service.summarizer.reactor import Reactor
 
 __all__ = ["ConversationServicer", "RequestLimits"]
+
+STAND_INS_MAX = 4
+"""Extractive passes that one GetContext may wait for: the pending one, and what its end requests."""
 
 _pb = conversation_service_pb2
 Entry = TypeVar("Entry", bound=Proto)
@@ -93,7 +97,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             ),
         )
         state = appended.state
-        plan, since_us = state.pending, state.pending_since_us
+        plan, since_us = state.due_pass, state.pending_since_us
         if plan is not None and request.HasField("wait"):
             state = await self._waited(key, wire.seconds(request.wait), context)
         return _pb.AppendMessagesResponse(
@@ -118,13 +122,15 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             )
             if state.message_version < request.min_version:
                 raise WaitTooShort(wanted=request.min_version, actual=state.message_version)
-        pending = state.pending
+        pending = state.due_pass
         if pending is not None and request.HasField("wait"):
             state = await self._waited(key, wire.seconds(request.wait), context)
         if request.abort_on_failure:
             _require_no_failure(state, waited_for=pending.pass_id if pending else "")
         policy = self._policies.of(state.settings)
         query = ContextQuery.of(request, default_role=policy.summary_role)
+        if not query.original:
+            state = await self._held(key, state, policy, context)
         return await context_of(self._conversations, key, state, query, policy)
 
     async def GetConversation(self, request: _pb.GetConversationRequest, context: Any) -> _pb.GetConversationResponse:
@@ -188,7 +194,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         self, request: _pb.SummarizeConversationRequest, context: Any
     ) -> _pb.SummarizeConversationResponse:
         key = _key(request.conversation_id)
-        if (await self._conversations.state(key)).pending is None:
+        if (await self._conversations.state(key)).due_pass is None:
             self._reactor.require_room()
         state, _ = await self._conversations.execute(
             key, lambda _: RequestPass(pass_id=self._new_id(), now_us=self._conversations.now_us())
@@ -251,13 +257,29 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             yield response
 
     async def _waited(self, key: StreamId, wanted_s: float, context: Any) -> Conversation:
-        """The state when its pending pass and what follows from it have ended, or the patience has."""
+        """The state when its due pass and what follows from it have ended, or the patience has."""
         return await self._changes.until(
             key,
             lambda: self._conversations.state(key),
-            lambda s: s.pending is None,
+            lambda s: s.due_pass is None,
             timeout_s=min(wanted_s, wire.patience_s(context.time_remaining())),
         )
+
+    async def _held(self, key: StreamId, state: Conversation, policy: Policy, context: Any) -> Conversation:
+        """The state with a window within its budget, where extraction can bring it there before the patience ends.
+
+        Whoever wants the model's record has waited for it; a window that no chat model takes helps nobody.
+        """
+        patience_s = wire.patience_s(context.time_remaining())
+        for _ in range(STAND_INS_MAX):
+            plan = state.due_pass
+            if plan is None or not may_stand_in(state, policy):
+                return state
+            self._reactor.stand_in(key, plan.pass_id)
+            state = await self._changes.until(
+                key, lambda: self._conversations.state(key), _ended_is(plan.pass_id), timeout_s=patience_s
+            )
+        return state
 
     def _view(self, state: Conversation) -> conversation_pb2.Conversation:
         held = held_by(state, self._policies.of(state.settings), self._conversations.now_us())
@@ -292,6 +314,10 @@ def _require_no_failure(state: Conversation, *, waited_for: str) -> None:
         return
     if ended.plan.pass_id == waited_for or ended.plan.message_version == state.message_version:
         raise WaitedPassFailed(ended.plan.pass_id, ended.error_class.value)
+
+
+def _ended_is(pass_id: str) -> Callable[[Conversation], bool]:
+    return lambda state: state.pending is None or state.pending.pass_id != pass_id
 
 
 def _ended(state: Conversation, pass_id: str) -> EndedPass | None:

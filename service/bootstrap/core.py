@@ -110,7 +110,13 @@ def open_core(
         settings.ollama, metrics=metrics, counter=counter, clock_s=time.monotonic, cache_dir=_cache_dir(settings)
     )
     resources.push_async_callback(providers.close)
-    policies = Policies(settings.policy_for, client_fields=frozenset(settings.client_policy_fields))
+    summarizer = TracedModel(providers.preferred(settings.summarizer.models), tracing)
+    maker = _maker(settings, summarizer, providers.extractive(), counter, now_us)
+    policies = Policies(
+        settings.policy_for,
+        client_fields=frozenset(settings.client_policy_fields),
+        source_tokens=maker.source_tokens,
+    )
     changes = Changes()
     heard = _Heard(changes)
     conversations = Conversations(
@@ -122,10 +128,9 @@ def open_core(
         on_changed=heard,
     )
     board = ProgressBoard()
-    summarizer = TracedModel(providers.preferred(settings.summarizer.models), tracing)
     reactor = Reactor(
         conversations,
-        maker=_maker(settings, summarizer, providers.extractive(), counter, now_us),
+        maker=maker,
         telemetry=Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content),
         limits=ReactorLimits(settings.summarizer.concurrent_passes, settings.summarizer.queue_max),
     )
@@ -203,8 +208,9 @@ def _maker(
     summarizer = settings.summarizer
     retry = RetryPolicy(attempts_max=summarizer.retries + 1, delay_base_s=summarizer.backoff_base_ms / 1_000)
     return PassMaker(
-        model,
+        None if model.name == extractive.name else model,
         extractive,
+        listed=extractive.name in summarizer.models,
         asking=AskerSettings(summarizer.temperature, summarizer.seed, retry, summarizer.deadline_s),
         template=prompt_template(summarizer.prompt_file),
         window_default=settings.ollama.num_ctx,

@@ -86,6 +86,10 @@ def _plan_to_proto(plan: domain.PassPlan) -> event_pb2.PassPlan:
         replaced_tokens=plan.replaced_tokens,
         summary_tokens_max=plan.summary_tokens_max,
         policy=policy_to_proto(plan.policy),
+        room_tokens=plan.room_tokens,
+        covered_tokens=plan.covered_tokens,
+        rewrites=plan.rewrites,
+        extractive=plan.extractive,
     )
 
 
@@ -105,6 +109,10 @@ def _plan_from_proto(proto: event_pb2.PassPlan) -> domain.PassPlan:
         policy=policy_from_proto(proto.policy),
         rebase=proto.rebase,
         replaces_id=proto.replaces_summary_id,
+        room_tokens=proto.room_tokens,
+        covered_tokens=proto.covered_tokens,
+        rewrites=proto.rewrites,
+        extractive=proto.extractive,
     )
 
 
@@ -167,6 +175,8 @@ def _completed_to_proto(event: domain.SummarizationCompleted) -> event_pb2.Summa
         record=record_to_proto(event.record),
         fallback=event.fallback,
         token_source=TOKEN_SOURCES.to_proto(event.source),
+        wait_messages=event.wait_messages,
+        wait_until=timestamp(event.wait_until_us) if event.wait_until_us else None,
     )
 
 
@@ -176,6 +186,8 @@ def _completed_from_proto(proto: event_pb2.SummarizationCompleted) -> domain.Sum
         record_from_proto(proto.record),
         TOKEN_SOURCES.to_domain(proto.token_source),
         proto.fallback,
+        proto.wait_messages,
+        timestamp_us(proto.wait_until),
     )
 
 

@@ -166,6 +166,9 @@ def record_to_proto(record: SummaryRecord) -> summary_pb2.SummaryRecord:
             unsupported_claims=record.quality.unsupported_claims,
             reduction=record.quality.reduction,
         ),
+        covered_tokens=record.covered_tokens,
+        rewrites=record.rewrites,
+        stands_alone=record.stands_alone,
     )
 
 
@@ -200,6 +203,10 @@ def record_from_proto(proto: summary_pb2.SummaryRecord) -> SummaryRecord:
             unsupported_claims=proto.quality.unsupported_claims,
             reduction=proto.quality.reduction,
         ),
+        covered_tokens=proto.covered_tokens,
+        rewrites=proto.rewrites,
+        # Written before the field was: a record at depth 0 has always stood alone.
+        stands_alone=proto.stands_alone or proto.depth == 0,
     )
 
 

@@ -5,24 +5,49 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-__all__ = ["CALLS_MAX", "MERGE_FAN_IN", "calls_needed", "cut_text", "grouped"]
+__all__ = ["calls_needed", "cut_text", "grouped", "output_tokens_max", "part_tokens_max", "source_room"]
 
-MERGE_FAN_IN = 6
-"""Partial summaries that one merging call takes: at the largest summary cap they fit into the smallest input limit."""
+OUTPUT_SLACK_TOKENS = 256
+"""Room for the JSON around a summary."""
 
-CALLS_MAX = 256
-"""The most calls that one pass may make, whatever its length."""
+SOURCE_SHARE = 0.9
+"""Of the room that is left for a source; the rest is for what an estimate of a prompt misses."""
+
+MERGED_AT_ONCE_MIN = 3
+"""A partial summary takes at most this share of a merging call, so that each level has clearly fewer of them."""
 
 _SEPARATORS = ("\n\n", "\n", ". ", " ")
 """Places to cut, best first."""
 
 
-def calls_needed(tokens: int, *, chunk_tokens: int) -> int:
-    """Model calls for `tokens` of input: one for each chunk, then the merges, level by level."""
+def output_tokens_max(summary_tokens: int) -> int:
+    """What a model may write for a summary of this size: twice as much, and the JSON around it."""
+    return 2 * summary_tokens + OUTPUT_SLACK_TOKENS
+
+
+def source_room(window_tokens: int, *, fixed_tokens: int, summary_tokens: int) -> int:
+    """Tokens of source that one call holds beside what is always in its prompt and what the model may write.
+
+    Not positive when the window is too small for any.
+    """
+    return int((window_tokens - fixed_tokens - output_tokens_max(summary_tokens)) * SOURCE_SHARE)
+
+
+def part_tokens_max(summary_tokens: int, *, chunk_tokens: int) -> int:
+    """How many tokens the summary of one part may take, so that a merging call holds several."""
+    return max(1, min(summary_tokens, chunk_tokens // MERGED_AT_ONCE_MIN))
+
+
+def calls_needed(tokens: int, *, chunk_tokens: int, summary_tokens: int) -> int:
+    """Model calls for `tokens` of input: one for each chunk, then the merges, level by level.
+
+    `summary_tokens` is the size of a partial summary, of which a merging call takes as many as a chunk holds.
+    """
     parts = max(1, math.ceil(tokens / chunk_tokens))
     calls = parts
+    merged_at_once = chunk_tokens // part_tokens_max(summary_tokens, chunk_tokens=chunk_tokens)
     while parts > 1:
-        parts = math.ceil(parts / MERGE_FAN_IN)
+        parts = math.ceil(parts / max(2, merged_at_once))
         calls += parts
     return calls
 

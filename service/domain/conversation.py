@@ -6,9 +6,11 @@ factor is applied to their sum, so that one usage report corrects the whole wind
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final, NamedTuple, assert_never
 
 from service.domain.events import (
@@ -39,14 +41,20 @@ __all__ = [
     "EndedPass",
     "LastSummarization",
     "covers",
+    "current_id",
     "evolve",
     "fold",
     "initial_state",
     "lineage",
     "live_coverage",
     "merged",
+    "next_remake",
     "record_named",
+    "without",
 ]
+
+REMAKES_MAX = 2
+"""How often a model is asked to make a stand-in's record anew before the stand-in stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,7 @@ class EndedPass:
 
 @dataclass(frozen=True, slots=True)
 class LastSummarization:
-    """What the last completed pass found when it was requested."""
+    """What the last completed pass found when it was requested; a remake is not one of them."""
 
     depth: int
     message_count: int
@@ -79,6 +87,9 @@ class Conversation(NamedTuple):
     What a message changes comes first, up to `messages_since_pass`. `window` holds the messages in the window without
     the summary; `exact_tokens` and `estimated_tokens` are the sums of their counts. `original_tokens` sums every
     message ever appended but system messages. Times are microseconds.
+
+    `fallback_ids` names the records that stand in for a model's, `remakes` says how often a model was asked in vain to
+    make one of them anew, and `successors` which record has taken the place of another.
     """
 
     event_version: int = 0
@@ -96,7 +107,9 @@ class Conversation(NamedTuple):
     records: Sequence[SummaryRecord] = Sequence()
     live: SummaryRecord | None = None
     live_source: TokenSource = TokenSource.ESTIMATE
-    live_is_fallback: bool = False
+    fallback_ids: frozenset[str] = frozenset()
+    remakes: Mapping[str, int] = MappingProxyType({})
+    successors: Mapping[str, str] = MappingProxyType({})
     pending: PassPlan | None = None
     pending_since_us: int = 0
     claims: int = 0
@@ -116,6 +129,16 @@ class Conversation(NamedTuple):
     def is_open(self) -> bool:
         """Whether the conversation exists."""
         return self.event_version > 0
+
+    @property
+    def due_pass(self) -> PassPlan | None:
+        """The pending pass, unless it is a remake: nothing waits for one, and one is in nothing's way."""
+        return None if self.pending is None or self.pending.trigger is Trigger.REMAKE else self.pending
+
+    @property
+    def chat_messages_ever(self) -> int:
+        """Every message ever appended but system messages, which never leave the window."""
+        return self.message_version - (len(self.window) - self.chat_messages)
 
     @property
     def summary_tokens(self) -> int:
@@ -144,7 +167,7 @@ class Conversation(NamedTuple):
         return (self.window_tokens + self.settings.overhead_tokens) / self.budget
 
     def waiting(self, now_us: int) -> bool:
-        """Whether failures hold the next pass back: until enough messages or enough time have passed."""
+        """Whether failures hold the next model call back: until enough messages or enough time have passed."""
         return (
             self.failures_in_row > 0 and self.message_version < self.wait_until_version and now_us < self.wait_until_us
         )
@@ -177,16 +200,28 @@ def record_named(state: Conversation, record_id: str) -> SummaryRecord | None:
 
 
 def lineage(state: Conversation) -> tuple[SummaryRecord, ...]:
-    """The live record and the ancestors that it stands on, newest first.
-
-    A record at depth 0 stands on nothing: a rebased record keeps its parent's id for audit only.
-    """
+    """The live record and the ancestors that it stands on, newest first; a remade record in its predecessor's place."""
     chain: list[SummaryRecord] = []
     record = state.live
     while record is not None:
         chain.append(record)
-        record = record_named(state, record.parent_id) if record.depth > 0 and record.parent_id else None
+        record = None if record.stands_alone else record_named(state, current_id(state, record.parent_id))
     return tuple(chain)
+
+
+def current_id(state: Conversation, record_id: str) -> str:
+    """The id of the record that stands in the place of the one named: its own, or that of the one that remade it."""
+    return state.successors.get(record_id, record_id)
+
+
+def next_remake(state: Conversation) -> SummaryRecord | None:
+    """The oldest record of the live chain that stands in for a model's and may still be made anew."""
+    if not state.fallback_ids:
+        return None
+    for record in reversed(lineage(state)):
+        if record.id in state.fallback_ids and state.remakes.get(record.id, 0) < REMAKES_MAX:
+            return record
+    return None
 
 
 def live_coverage(state: Conversation) -> tuple[MessageRange, ...]:
@@ -202,6 +237,25 @@ def merged(ranges: Iterable[MessageRange]) -> tuple[MessageRange, ...]:
             result[-1] = MessageRange(result[-1].first, max(result[-1].last, r.last))
         else:
             result.append(r)
+    return tuple(result)
+
+
+def without(ranges: Iterable[MessageRange], taken: Iterable[MessageRange]) -> tuple[MessageRange, ...]:
+    """The messages of ascending `ranges` that are not in ascending `taken`; linear in both."""
+    result: list[MessageRange] = []
+    holes = iter((*taken, MessageRange(sys.maxsize, sys.maxsize)))
+    hole = next(holes)
+    for r in ranges:
+        first = r.first
+        while hole.first <= r.last:
+            if first < hole.first:
+                result.append(MessageRange(first, hole.first - 1))
+            first = max(first, hole.last + 1)
+            if hole.last > r.last:
+                break
+            hole = next(holes)
+        if first <= r.last:
+            result.append(MessageRange(first, r.last))
     return tuple(result)
 
 
@@ -275,29 +329,44 @@ def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -
     record, plan = event.record, state.pending
     assert plan is not None, "a completed pass was pending"
     assert plan.pass_id == event.pass_id, "the completed pass was the pending one"
+    ended = EndedPass(
+        plan, state.pending_since_us, at_us, record.attempts, record_id=record.id, fallback=event.fallback
+    )
+    state = _ended(state, ended)._replace(records=state.records.append(record))
+    if event.fallback:
+        state = state._replace(fallback_ids=state.fallback_ids | {record.id})
+    if event.wait_until_us:
+        state = _waiting(state, event.wait_messages, event.wait_until_us)
+    elif not event.fallback:
+        state = state._replace(failures_in_row=0, wait_until_version=0, wait_until_us=0)
+    if plan.trigger is Trigger.REMAKE:
+        return _remade(state, plan.replaces_id, event)
     left = tuple(m for m in state.window if not covers(record.covered, m.number))
-    state = state._replace(
+    state = _may_speak_again(state)._replace(
         window=Sequence(left),
         chat_messages=sum(m.message.role is not Role.SYSTEM for m in left),
         exact_tokens=sum(m.tokens for m in left if m.source is not TokenSource.ESTIMATE),
         estimated_tokens=sum(m.tokens for m in left if m.source is TokenSource.ESTIMATE),
-        records=state.records.append(record),
         live=record,
         live_source=event.source,
-        live_is_fallback=event.fallback,
         completed_passes=state.completed_passes + 1,
         messages_since_pass=0,
         last_summarization=LastSummarization(plan.depth, plan.message_version, plan.token_ratio),
-        failures_in_row=0,
-        wait_until_version=0,
-        wait_until_us=0,
     )
-    if plan.trigger is not Trigger.REMAKE:
-        state = _may_speak_again(state)
-    ended = EndedPass(
-        plan, state.pending_since_us, at_us, record.attempts, record_id=record.id, fallback=event.fallback
+    return state._replace(lowest_ratio_since_pass=state.ratio)
+
+
+def _remade(state: Conversation, replaced_id: str, event: SummarizationCompleted) -> Conversation:
+    """The record takes the place of a stand-in, wherever in the chain that is; cooldown and arming are as they were."""
+    record = event.record
+    successors = {old: record.id if new == replaced_id else new for old, new in state.successors.items()}
+    state = state._replace(
+        fallback_ids=state.fallback_ids - {replaced_id},
+        successors=MappingProxyType({**successors, replaced_id: record.id}),
     )
-    return _ended(state, ended)._replace(lowest_ratio_since_pass=state.ratio)
+    if state.live is not None and state.live.id == replaced_id:
+        state = state._replace(live=record, live_source=event.source)
+    return state
 
 
 def _failed(state: Conversation, event: SummarizationFailed, at_us: int) -> Conversation:
@@ -312,6 +381,8 @@ def _failed(state: Conversation, event: SummarizationFailed, at_us: int) -> Conv
         retryable=event.retryable,
     )
     state = _ended(state, ended)
+    if event.error_class is not ErrorClass.CANCELLED:
+        state = _remake_counted(state, ended)
     if not event.wait_until_us:
         return state
     return _waiting(state, event.wait_messages, event.wait_until_us)
@@ -327,7 +398,16 @@ def _skipped(state: Conversation, event: SummarizationSkipped, at_us: int) -> Co
     assert state.pending is not None, "a skipped pass was pending"
     assert state.pending.pass_id == event.pass_id, "the skipped pass was the pending one"
     ended = EndedPass(state.pending, state.pending_since_us, at_us, event.attempts, skip_reason=event.reason)
-    return _waiting(_ended(state, ended), event.wait_messages, event.wait_until_us)
+    state = _remake_counted(_ended(state, ended), ended)
+    return _waiting(state, event.wait_messages, event.wait_until_us) if event.wait_until_us else state
+
+
+def _remake_counted(state: Conversation, ended: EndedPass) -> Conversation:
+    """A remake in vain counts against its record, not against the conversation, and only if a model was asked."""
+    replaced = ended.plan.replaces_id
+    if not replaced or not ended.attempts:
+        return state
+    return state._replace(remakes=MappingProxyType({**state.remakes, replaced: state.remakes.get(replaced, 0) + 1}))
 
 
 def _ended(state: Conversation, ended: EndedPass) -> Conversation:

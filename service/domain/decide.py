@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
-from service.domain.conversation import Conversation, evolve
+from service.domain.conversation import Conversation, evolve, next_remake
 from service.domain.errors import (
     ConversationNotFound,
     DepthLimitReached,
@@ -40,7 +40,7 @@ from service.domain.message import Message
 from service.domain.policy import Policy, wait_after_failures
 from service.domain.record import SummaryRecord
 from service.domain.tokens import TokenCount, TokenSource, calibrated_factor
-from service.domain.triggers import followed_up, remade, requested, ruled
+from service.domain.triggers import cancelled, followed_up, remade, requested, ruled, superseded
 from service.domain.window import compressible, counted_tokens
 
 __all__ = [
@@ -111,7 +111,7 @@ class RequestPass:
 
 @dataclass(frozen=True, slots=True)
 class RemakeFallback:
-    """Make the live record anew, if it stood in for a model's."""
+    """Make the oldest record of the live chain anew that stands in for a model's."""
 
     pass_id: str
     now_us: int
@@ -133,7 +133,11 @@ class ReleasePass:
 
 @dataclass(frozen=True, slots=True)
 class CompletePass:
-    """Commit the record of a pass, if it saves enough. `next_pass_id` is for a pass that this may trigger."""
+    """Commit the record of a pass, if it saves enough. `next_pass_id` is for a pass that this may trigger.
+
+    `model_failed` says that a model was asked for it first, in vain; `interrupted`, that the window could not wait for
+    the model any longer.
+    """
 
     pass_id: str
     record: SummaryRecord
@@ -141,16 +145,19 @@ class CompletePass:
     fallback: bool
     next_pass_id: str
     now_us: int
+    model_failed: bool = False
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FailPass:
-    """End a pass without a record."""
+    """End a pass without a record. `next_pass_id` is for a pass that this may trigger."""
 
     pass_id: str
     error_class: ErrorClass
     attempts: int
     retryable: bool
+    next_pass_id: str
     now_us: int
     output_bytes: int = 0
     output_hash: bytes = b""
@@ -199,7 +206,7 @@ def decide(state: Conversation, command: Command, policy: Policy) -> list[Event]
         case StartPass():
             _require_pending(state, command.pass_id)
             if not policy.enabled:
-                return [_cancelled(command.pass_id, attempts=0)]
+                return [cancelled(command.pass_id, attempts=0)]
             return [SummarizationStarted(command.pass_id, state.claims + 1)]
         case ReleasePass():
             _require_pending(state, command.pass_id)
@@ -235,7 +242,7 @@ def _change_settings(state: Conversation, command: ChangeSettings, policy: Polic
         return []
     events: list[Event] = [SettingsChanged(command.settings)]
     if state.pending and not policy.enabled:
-        events.append(_cancelled(state.pending.pass_id, attempts=0))
+        events.append(cancelled(state.pending.pass_id, attempts=0))
     return _with_trigger(state, events, policy, command.pass_id, command.now_us)
 
 
@@ -266,7 +273,7 @@ def _report_usage(state: Conversation, command: ReportUsage, policy: Policy) -> 
 def _request_pass(state: Conversation, command: RequestPass, policy: Policy) -> list[Event]:
     if not policy.enabled:
         raise PassesDisabled
-    if state.pending:
+    if state.due_pass:
         return []
     division = compressible(state, policy, tail_messages=policy.preserve_recent)
     if division is None:
@@ -274,16 +281,17 @@ def _request_pass(state: Conversation, command: RequestPass, policy: Policy) -> 
     event = requested(state, policy, Trigger.FORCED, division, command.pass_id)
     if isinstance(event, SummarizationSkipped):
         raise DepthLimitReached
-    return [event]
+    return superseded(state.pending, [event]) if state.pending else [event]
 
 
 def _remake_fallback(state: Conversation, command: RemakeFallback, policy: Policy) -> list[Event]:
-    live = state.live
-    if live is None or not state.live_is_fallback or not policy.enabled or state.pending:
+    if not policy.enabled or state.pending or state.ratio >= policy.trigger_token_ratio:
         return []
-    if state.waiting(command.now_us):
+    stand_in = next_remake(state)
+    if stand_in is None:
         return []
-    return [remade(state, live, policy, command.pass_id)]
+    event = remade(state, stand_in, policy, command.pass_id)
+    return [event] if event else []
 
 
 def _complete(state: Conversation, command: CompletePass, policy: Policy) -> list[Event]:
@@ -293,63 +301,83 @@ def _complete(state: Conversation, command: CompletePass, policy: Policy) -> lis
         "a record is made as its pass was planned"
     )
     if not policy.enabled:
-        return [_cancelled(command.pass_id, attempts=record.attempts)]
-    completed = SummarizationCompleted(command.pass_id, record, command.source, command.fallback)
+        return [cancelled(command.pass_id, attempts=record.attempts)]
+    messages, until_us = _wait(state, policy, command.now_us) if _counts_as_failure(state, command) else (0, 0)
+    completed = SummarizationCompleted(
+        command.pass_id, record, command.source, command.fallback, wait_messages=messages, wait_until_us=until_us
+    )
     after = evolve(state, completed, command.now_us)
     if not _saves_enough(state, after, plan):
-        return [_skipped_no_gain(state, command, policy)]
+        skipped = _skipped_no_gain(state, plan, command, policy)
+        return _with_trigger(state, [skipped], policy, command.next_pass_id, command.now_us)
     if plan.trigger not in (Trigger.FOLLOW_UP, Trigger.REMAKE):
-        follow_up = followed_up(after, policy, command.next_pass_id)
+        follow_up = followed_up(after, policy, command.next_pass_id, command.now_us)
         if follow_up:
             return [completed, *follow_up]
     return [completed, *ruled(after, policy, command.next_pass_id, command.now_us)]
+
+
+def _counts_as_failure(state: Conversation, command: CompletePass) -> bool:
+    """Once a model may be too slow for a window; one that is so twice in a row is not asked for a while."""
+    stood_in_before = state.live is not None and state.live.id in state.fallback_ids
+    return command.model_failed or (command.interrupted and stood_in_before)
 
 
 def _saves_enough(before: Conversation, after: Conversation, plan: PassPlan) -> bool:
     """Growth is impossible: a record is committed only when it costs clearly less than what it replaces.
 
     Both sides are counted as the window counts them now; since the plan was made, a usage report may have changed that.
+    A window over its budget takes whatever makes it smaller. A remake may cost more than the stand-in, not more than
+    what both stand for, and the window stays below its trigger.
     """
     gained = before.window_tokens - after.window_tokens
     if plan.trigger is Trigger.REMAKE:
-        return gained >= 0
+        pays = after.summary_tokens <= (1 - plan.policy.min_gain) * plan.replaced_tokens
+        return gained >= 0 or (pays and after.ratio < plan.policy.trigger_token_ratio)
+    if before.ratio >= plan.policy.emergency_token_ratio:
+        return gained > 0
     replaced = before.window_tokens - counted_tokens(after.window, before.settings.calibration_factor)
     return gained > 0 and gained >= plan.policy.min_gain * replaced
 
 
-def _skipped_no_gain(state: Conversation, command: CompletePass, policy: Policy) -> SummarizationSkipped:
-    messages, seconds = wait_after_failures(policy, failures=state.failures_in_row + 1)
+def _skipped_no_gain(
+    state: Conversation, plan: PassPlan, command: CompletePass, policy: Policy
+) -> SummarizationSkipped:
+    messages, until_us = _wait_after(state, plan, policy, command.now_us)
     return SummarizationSkipped(
         SkipReason.NO_GAIN,
         pass_id=command.pass_id,
         attempts=command.record.attempts,
         wait_messages=messages,
-        wait_until_us=command.now_us + seconds * 1_000_000,
+        wait_until_us=until_us,
     )
 
 
 def _fail(state: Conversation, command: FailPass, policy: Policy) -> list[Event]:
-    _require_pending(state, command.pass_id)
-    messages, seconds = wait_after_failures(policy, failures=state.failures_in_row + 1)
-    return [
-        SummarizationFailed(
-            pass_id=command.pass_id,
-            error_class=command.error_class,
-            attempts=command.attempts,
-            retryable=command.retryable,
-            wait_messages=messages,
-            wait_until_us=command.now_us + seconds * 1_000_000,
-            output_bytes=command.output_bytes,
-            output_hash=command.output_hash,
-        )
-    ]
-
-
-def _cancelled(pass_id: str, *, attempts: int) -> SummarizationFailed:
-    """The end of a pass that nobody wants any more. It is no failure: nothing waits because of it."""
-    return SummarizationFailed(
-        pass_id, ErrorClass.CANCELLED, attempts=attempts, retryable=True, wait_messages=0, wait_until_us=0
+    plan = _require_pending(state, command.pass_id)
+    messages, until_us = _wait_after(state, plan, policy, command.now_us)
+    failed = SummarizationFailed(
+        pass_id=command.pass_id,
+        error_class=command.error_class,
+        attempts=command.attempts,
+        retryable=command.retryable,
+        wait_messages=messages,
+        wait_until_us=until_us,
+        output_bytes=command.output_bytes,
+        output_hash=command.output_hash,
     )
+    return _with_trigger(state, [failed], policy, command.next_pass_id, command.now_us)
+
+
+def _wait_after(state: Conversation, plan: PassPlan, policy: Policy, now_us: int) -> tuple[int, int]:
+    """The wait that a pass leaves that made no record; a remake leaves none, since it must hold no pass back."""
+    return (0, 0) if plan.trigger is Trigger.REMAKE else _wait(state, policy, now_us)
+
+
+def _wait(state: Conversation, policy: Policy, now_us: int) -> tuple[int, int]:
+    """Messages, and the time in microseconds, of which the first to come ends the wait after one more failure."""
+    messages, seconds = wait_after_failures(policy, failures=state.failures_in_row + 1)
+    return messages, now_us + seconds * 1_000_000
 
 
 def _with_trigger(state: Conversation, events: list[Event], policy: Policy, pass_id: str, now_us: int) -> list[Event]:

@@ -102,7 +102,9 @@ class PassPlan:
 
     `covered` leaves the window; `source` is read (on a partial rebase only what came since the base). `base_id` is the
     record that the new one continues, empty for a first record and a full rebase. `replaces_id` is the record whose
-    place a remake takes.
+    place a remake takes. `summary_tokens_max` is the size that the record should have, `room_tokens` the size at which
+    it would miss what the pass is for. An `extractive` pass asks no model. `covered_tokens` and `rewrites` are the
+    record's; a `rebase` makes one that stands alone.
     """
 
     pass_id: str
@@ -119,6 +121,10 @@ class PassPlan:
     policy: Policy
     rebase: bool = False
     replaces_id: str = ""
+    room_tokens: int = 0
+    covered_tokens: int = 0
+    rewrites: int = 0
+    extractive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,20 +190,24 @@ class SummarizationReleased:
 class SummarizationCompleted:
     """The record is in force; the messages that it covers leave the window.
 
-    `fallback` says that the record stands in for a model that failed. `source` is who counted its tokens.
+    `fallback` says that the record stands in for a model's. `source` is who counted its tokens. When a model was asked
+    and failed first, the next one waits for messages or time, whichever comes first; a `wait_until_us` of 0 is no wait.
     """
 
     pass_id: str
     record: SummaryRecord
     source: TokenSource
     fallback: bool = False
+    wait_messages: int = 0
+    wait_until_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SummarizationFailed:
-    """The messages are as they were; the next pass waits for messages or time, whichever comes first.
+    """The messages are as they were; the next model call waits for messages or time, whichever comes first.
 
-    A `wait_until_us` of 0 is no wait: nobody wanted the pass any more, and that is no failure in a row.
+    A `wait_until_us` of 0 is no wait: nobody wants the pass any longer, or it was a remake. Neither is a failure in a
+    row.
     """
 
     pass_id: str

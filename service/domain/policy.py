@@ -11,6 +11,7 @@ from service.domain.errors import InvalidPolicy
 
 __all__ = [
     "CLIENT_FIELDS",
+    "RECORD_TOKENS_MIN",
     "SUMMARY_TOKENS_MAX",
     "SUMMARY_TOKENS_MIN",
     "WAIT_MESSAGES_MAX",
@@ -19,6 +20,7 @@ __all__ = [
     "Policy",
     "SummaryRole",
     "ToolOutput",
+    "largest_summary",
     "overridden",
     "summary_cap",
     "validated",
@@ -27,6 +29,9 @@ __all__ = [
 
 SUMMARY_TOKENS_MAX = 1_024
 SUMMARY_TOKENS_MIN = 128
+RECORD_TOKENS_MIN = 96
+"""The smallest record that says something: its frame in the window alone takes about 60 tokens."""
+
 WAIT_MESSAGES_MAX = 64
 WAIT_BASE_S = 30
 WAIT_S_MAX = 15 * 60
@@ -74,12 +79,14 @@ class Policy:
     preserve_recent: int = 6
     tail_token_ratio: float = 0.35
     cooldown_messages: int = 4
-    rearm_messages: int = 4
+    rearm_messages: int = 12
     min_range_tokens: int = 256
     min_gain: float = 0.20
     max_summary_chain_depth: int = 3
     on_depth_limit: DepthLimit = DepthLimit.REBASE
     rebase_calls_max: int = 8
+    rewrites_max: int = 16
+    pass_calls_max: int = 64
     force_refresh_after_messages: int = 0
     max_summary_tokens: int = 0
     max_input_tokens: int = 8_000
@@ -157,6 +164,10 @@ def validated(policy: Policy) -> Policy:
     _require(p.min_range_tokens >= 1, "min_range_tokens", "must be at least 1")
     _require(p.max_summary_chain_depth >= 1, "max_summary_chain_depth", "must be at least 1")
     _require(p.rebase_calls_max >= 1, "rebase_calls_max", "must be at least 1")
+    _require(p.rewrites_max >= 1, "rewrites_max", "must be at least 1")
+    _require(
+        p.pass_calls_max >= p.rebase_calls_max, "pass_calls_max", "must not be below rebase_calls_max: none could run"
+    )
     _require(p.max_input_tokens >= 1_000, "max_input_tokens", "must be at least 1000")
     _require(p.tool_output_tokens_max >= 16, "tool_output_tokens_max", "must be at least 16")
     for name in ("min_messages", "cooldown_messages", "rearm_messages", "force_refresh_after_messages"):
@@ -165,13 +176,17 @@ def validated(policy: Policy) -> Policy:
     return policy
 
 
-def summary_cap(policy: Policy, *, budget: int, dropped_tokens: int) -> int:
-    """How many tokens a record may take: half of what is dropped, at least 128, at most the policy's maximum.
+def largest_summary(policy: Policy, *, budget: int) -> int:
+    """The most tokens that any record of a conversation with this budget may take."""
+    return policy.max_summary_tokens or max(1, min(SUMMARY_TOKENS_MAX, int(budget * _SUMMARY_SHARE)))
 
-    Tying the cap to the dropped chunk is what makes every pass shrink the window.
+
+def summary_cap(policy: Policy, *, budget: int, replaced_tokens: int) -> int:
+    """How many tokens a record may take: half of what it replaces, at least 128, at most the policy's maximum.
+
+    Tying the cap to what leaves the window is what makes every pass shrink it.
     """
-    most = policy.max_summary_tokens or min(SUMMARY_TOKENS_MAX, int(budget * _SUMMARY_SHARE))
-    return max(1, min(most, max(SUMMARY_TOKENS_MIN, dropped_tokens // 2)))
+    return min(largest_summary(policy, budget=budget), max(SUMMARY_TOKENS_MIN, replaced_tokens // 2))
 
 
 def wait_after_failures(policy: Policy, *, failures: int) -> tuple[int, int]:

@@ -86,7 +86,10 @@ class SummaryRecord:
     """A validated summary of `covered` messages.
 
     `depth` is the place in the chain, 0 first. `tokens_before` counts what the record replaces in the window (older
-    summary and dropped messages); `tokens_after` counts the record as it is rendered.
+    summary and dropped messages); `tokens_after` counts the record as it is rendered. `covered_tokens` is what it costs
+    to read the covered messages again. `rewrites` counts the records that the oldest part of the text went through
+    since its original messages were read: 0 for a record made from originals alone. A `stands_alone` record covers
+    everything that has left the window, so its ancestors are kept for audit alone.
     """
 
     id: str
@@ -106,6 +109,9 @@ class SummaryRecord:
     attempts: int
     latency_ms: int
     quality: RecordQuality = RecordQuality()
+    covered_tokens: int = 0
+    rewrites: int = 0
+    stands_alone: bool = False
 
     @property
     def covered_count(self) -> int:

@@ -20,6 +20,7 @@ __all__ = [
     "MESSAGE_OVERHEAD_TOKENS",
     "NAME_OVERHEAD_TOKENS",
     "TOOL_CALL_OVERHEAD_TOKENS",
+    "TRANSCRIPT_FRAME_TOKENS",
     "TokenCount",
     "TokenCounter",
     "TokenSource",
@@ -30,6 +31,9 @@ __all__ = [
 
 MESSAGE_OVERHEAD_TOKENS: Final = 4
 """Frame of one message in the chat templates in use: start mark, role, line end, end mark (ChatML, Llama 3, Gemma)."""
+
+TRANSCRIPT_FRAME_TOKENS: Final = 4
+"""What a message's tag in a summary prompt takes beyond that: it tells the number too."""
 
 NAME_OVERHEAD_TOKENS: Final = 1
 """What separates a name from the role."""

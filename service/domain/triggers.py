@@ -5,17 +5,47 @@ A plan is fixed when it is made: what arrives during the pass stays in the tail,
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from enum import StrEnum
 
 from service.domain.chunks import calls_needed
-from service.domain.conversation import Conversation, lineage, live_coverage, merged
-from service.domain.events import Event, PassPlan, SkipReason, SummarizationRequested, SummarizationSkipped, Trigger
-from service.domain.policy import DepthLimit, Policy, summary_cap
-from service.domain.record import SummaryRecord
-from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, compressible, counted_tokens
+from service.domain.conversation import Conversation, current_id, lineage, live_coverage, merged, without
+from service.domain.events import (
+    ErrorClass,
+    Event,
+    PassPlan,
+    SkipReason,
+    SummarizationFailed,
+    SummarizationRequested,
+    SummarizationSkipped,
+    Trigger,
+)
+from service.domain.message import Role
+from service.domain.policy import (
+    RECORD_TOKENS_MIN,
+    SUMMARY_TOKENS_MIN,
+    DepthLimit,
+    Fallback,
+    Policy,
+    ToolOutput,
+    summary_cap,
+)
+from service.domain.record import MessageRange, SummaryRecord
+from service.domain.tokens import TRANSCRIPT_FRAME_TOKENS
+from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, aimed_tokens, compressible, counted_tokens
 
-__all__ = ["HeldBy", "followed_up", "held_by", "remade", "requested", "ruled"]
+__all__ = [
+    "HeldBy",
+    "cancelled",
+    "followed_up",
+    "held_by",
+    "may_stand_in",
+    "remade",
+    "requested",
+    "ruled",
+    "superseded",
+]
 
 
 class HeldBy(StrEnum):
@@ -32,8 +62,33 @@ class HeldBy(StrEnum):
 
 
 def ruled(state: Conversation, policy: Policy, pass_id: str, now_us: int) -> list[Event]:
-    """The rules of profile CHAIN, in their order: at most one event."""
-    if not policy.enabled or state.pending or state.waiting(now_us):
+    """The rules of profile CHAIN, in their order: at most one pass, and the end of a remake that is in its way."""
+    if not policy.enabled:
+        return []
+    if state.pending is None:
+        return _ruled(state, policy, pass_id, now_us)
+    if state.due_pass:
+        return []
+    return superseded(state.pending, _ruled(state._replace(pending=None), policy, pass_id, now_us))
+
+
+def superseded(remake: PassPlan, events: list[Event]) -> list[Event]:
+    """`events`, with the end of a pending remake before the pass that they request: a remake holds none back."""
+    if not any(isinstance(event, SummarizationRequested) for event in events):
+        return []
+    return [cancelled(remake.pass_id, attempts=0), *events]
+
+
+def cancelled(pass_id: str, *, attempts: int) -> SummarizationFailed:
+    """The end of a pass that nobody wants any longer. It is no failure: nothing waits because of it."""
+    return SummarizationFailed(
+        pass_id, ErrorClass.CANCELLED, attempts=attempts, retryable=True, wait_messages=0, wait_until_us=0
+    )
+
+
+def _ruled(state: Conversation, policy: Policy, pass_id: str, now_us: int) -> list[Event]:
+    waiting = state.waiting(now_us)
+    if waiting and not may_stand_in(state, policy):
         return []
     past_trigger = state.ratio >= policy.trigger_token_ratio
     refresh_due = _refresh_due(state, policy)
@@ -45,7 +100,7 @@ def ruled(state: Conversation, policy: Policy, pass_id: str, now_us: int) -> lis
     trigger = _trigger(state, policy, past_trigger=past_trigger, refresh_due=refresh_due)
     if trigger is None:
         return []
-    event = requested(state, policy, trigger, division, pass_id)
+    event = requested(state, policy, trigger, division, pass_id, extractive=waiting)
     if isinstance(event, SummarizationSkipped) and state.depth_limit_said:
         return []
     return [event]
@@ -55,11 +110,11 @@ def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
     """Why a window past its trigger is left as it is now; None below the trigger, and when nothing holds it."""
     if state.ratio < policy.trigger_token_ratio:
         return None
-    if state.pending:
+    if state.due_pass:
         return HeldBy.PASS_PENDING
     if not policy.enabled:
         return HeldBy.DISABLED
-    if state.waiting(now_us):
+    if state.waiting(now_us) and not may_stand_in(state, policy):
         return HeldBy.WAITING_AFTER_FAILURE
     if compressible(state, policy, tail_messages=policy.preserve_recent) is None:
         return HeldBy.IRREDUCIBLE
@@ -70,24 +125,38 @@ def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
     return _not_due(state, policy) or HeldBy.HYSTERESIS
 
 
-def followed_up(state: Conversation, policy: Policy, pass_id: str) -> list[Event]:
+def followed_up(state: Conversation, policy: Policy, pass_id: str, now_us: int) -> list[Event]:
     """One more pass right after a record, when that was not enough and a tail of two messages would free some."""
     if not policy.enabled or state.ratio < policy.trigger_token_ratio:
         return []
+    waiting = state.waiting(now_us)
+    if waiting and not may_stand_in(state, policy):
+        return []
     division = compressible(state, policy, tail_messages=TAIL_MESSAGES_MIN)
-    return [] if division is None else [requested(state, policy, Trigger.FOLLOW_UP, division, pass_id)]
+    if division is None:
+        return []
+    return [requested(state, policy, Trigger.FOLLOW_UP, division, pass_id, extractive=waiting)]
 
 
 def requested(
-    state: Conversation, policy: Policy, trigger: Trigger, division: WindowSplit, pass_id: str
+    state: Conversation,
+    policy: Policy,
+    trigger: Trigger,
+    division: WindowSplit,
+    pass_id: str,
+    *,
+    extractive: bool = False,
 ) -> SummarizationRequested | SummarizationSkipped:
-    """The pass, planned; or the news that the chain is as deep as it may be."""
-    if _halted(state, policy):
+    """The pass, planned; or the news that the chain is as deep as it may be.
+
+    A follow-up may go one deeper: it finishes the pass before it.
+    """
+    if _halted(state, policy) and trigger is not Trigger.FOLLOW_UP:
         return SummarizationSkipped(SkipReason.DEPTH_LIMIT)
     live = state.live
     ranges = division.ranges
-    dropped_tokens = counted_tokens(division.dropped, state.settings.calibration_factor)
-    replaced_tokens = dropped_tokens + state.window_tokens - _window_without_summary(state)
+    replaced_tokens = division.dropped_tokens + _summary_tokens(state)
+    cap, room = _sizes(state, policy, division, replaced_tokens)
     plan = PassPlan(
         pass_id=pass_id,
         trigger=trigger,
@@ -99,33 +168,45 @@ def requested(
         token_ratio=state.ratio,
         message_version=state.message_version,
         replaced_tokens=replaced_tokens,
-        summary_tokens_max=summary_cap(policy, budget=state.budget, dropped_tokens=dropped_tokens),
+        summary_tokens_max=cap,
         policy=policy,
+        room_tokens=room,
+        covered_tokens=_prompt_tokens(division, policy),
+        rewrites=live.rewrites + 1 if live else 0,
+        extractive=extractive,
     )
-    if plan.depth < policy.max_summary_chain_depth:
+    if plan.depth < policy.max_summary_chain_depth or policy.on_depth_limit is DepthLimit.HALT:
         return SummarizationRequested(plan)
     return SummarizationRequested(_rebased(state, plan))
 
 
-def remade(state: Conversation, fallback: SummaryRecord, policy: Policy, pass_id: str) -> SummarizationRequested:
-    """A pass over the range of `fallback`, the live record, which takes its place in the chain."""
-    plan = PassPlan(
-        pass_id=pass_id,
-        trigger=Trigger.REMAKE,
-        covered=fallback.covered,
-        source=fallback.covered,
-        base_id=fallback.parent_id if fallback.depth > 0 else "",
-        parent_id=fallback.parent_id,
-        depth=fallback.depth,
-        token_ratio=state.ratio,
-        message_version=state.message_version,
-        replaced_tokens=fallback.tokens_after,
-        summary_tokens_max=fallback.tokens_after,
-        policy=policy,
-        rebase=fallback.depth == 0 and fallback.parent_id != "",
-        replaces_id=fallback.id,
+def remade(state: Conversation, fallback: SummaryRecord, policy: Policy, pass_id: str) -> SummarizationRequested | None:
+    """A pass that asks a model for what `fallback` stands in for, with the size that the model was given then.
+
+    None when the window has no room for a record of that size: it would be past its trigger.
+    """
+    plan = next(ended.plan for ended in reversed(state.passes) if ended.record_id == fallback.id)
+    room = max(plan.room_tokens, plan.summary_tokens_max)
+    if state.live is fallback:
+        without = state.ratio * state.budget - _summary_tokens(state)
+        room = min(room, int(policy.trigger_token_ratio * state.budget - without) - 1)
+    if room < RECORD_TOKENS_MIN:
+        return None
+    return SummarizationRequested(
+        replace(
+            plan,
+            pass_id=pass_id,
+            trigger=Trigger.REMAKE,
+            base_id=current_id(state, plan.base_id),
+            token_ratio=state.ratio,
+            message_version=state.message_version,
+            summary_tokens_max=min(plan.summary_tokens_max, room),
+            room_tokens=room,
+            policy=policy,
+            replaces_id=fallback.id,
+            extractive=False,
+        )
     )
-    return SummarizationRequested(plan)
 
 
 def _trigger(state: Conversation, policy: Policy, *, past_trigger: bool, refresh_due: bool) -> Trigger | None:
@@ -139,7 +220,7 @@ def _trigger(state: Conversation, policy: Policy, *, past_trigger: bool, refresh
 
 
 def _not_due(state: Conversation, policy: Policy) -> HeldBy | None:
-    if state.chat_messages < policy.min_messages:
+    if state.chat_messages_ever < policy.min_messages:
         return HeldBy.MIN_MESSAGES
     if state.completed_passes and state.messages_since_pass < policy.cooldown_messages:
         return HeldBy.COOLDOWN
@@ -173,20 +254,82 @@ def _may_say(state: Conversation, policy: Policy) -> bool:
     return said_at is None or state.message_version - said_at >= max(1, policy.cooldown_messages)
 
 
-def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:
-    """The plan at depth 0, from all originals if few calls suffice, else from the newest depth-0 record and since.
+def may_stand_in(state: Conversation, policy: Policy) -> bool:
+    """Whether extraction serves at once, although a model is not to be asked now; once for the same window."""
+    if policy.fallback is Fallback.NEVER or state.ratio < policy.emergency_token_ratio:
+        return False
+    last = state.passes[-1] if state.passes else None
+    if last is None or not last.plan.extractive or last.record_id:
+        return True
+    return last.plan.message_version < state.message_version
 
-    The record stands for everything that has left the window, so nothing of the old chain is needed beside it.
+
+def _sizes(state: Conversation, policy: Policy, division: WindowSplit, replaced_tokens: int) -> tuple[int, int]:
+    """The size that a record should have, and the size at which it would miss what the pass is for.
+
+    Where the aim leaves no room, the budget does; a record is never asked to be smaller than one that says something.
     """
-    ranges, policy = plan.covered, plan.policy
-    everything = merged([*live_coverage(state), *ranges])
-    plan = replace(plan, depth=0, rebase=True, covered=everything)
-    if calls_needed(state.original_tokens, chunk_tokens=policy.max_input_tokens) <= policy.rebase_calls_max:
-        return replace(plan, base_id="", source=everything)
-    root = lineage(state)[-1]
-    since = [r for record in lineage(state)[:-1] for r in record.covered]
-    return replace(plan, base_id=root.id, source=merged([*since, *ranges]))
+    # Whoever counts the record may estimate, and its estimate is corrected like any other.
+    factor = max(1.0, state.settings.calibration_factor)
+    aimed = int((aimed_tokens(state, policy) - division.kept_tokens) / factor)
+    left = int((state.budget - division.kept_tokens) / factor)
+    room = max(RECORD_TOKENS_MIN, aimed, min(SUMMARY_TOKENS_MIN, left))
+    cap = min(room, summary_cap(policy, budget=state.budget, replaced_tokens=replaced_tokens))
+    gaining = int((1 - policy.min_gain) * replaced_tokens / factor)
+    return cap, max(cap, min(room, gaining))
 
 
-def _window_without_summary(state: Conversation) -> int:
-    return counted_tokens(state.window, state.settings.calibration_factor)
+def _prompt_tokens(division: WindowSplit, policy: Policy) -> int:
+    """What the dropped messages take in the prompts of a long source, tool results capped where the policy says so."""
+    most = {
+        ToolOutput.FULL: sys.maxsize,
+        ToolOutput.CAPPED: policy.tool_output_tokens_max,
+        ToolOutput.OMITTED: 0,
+    }[policy.tool_output]
+    texts = sum(min(m.tokens, most) if m.message.role is Role.TOOL else m.tokens for m in division.dropped)
+    return texts + TRANSCRIPT_FRAME_TOKENS * len(division.dropped)
+
+
+def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:
+    """The plan of a record that stands alone: made anew, so that errors of the old chain do not pile up.
+
+    All originals are read when that takes one call. Else the record continues the least rewritten one of the chain of
+    which one call holds what came since, and says how often it was rewritten. Past `rewrites_max` up to
+    `rebase_calls_max` calls are spent: on all originals, or on those since an older record that was rewritten less.
+    """
+    policy, chain = plan.policy, lineage(state)
+    covered = [*live_coverage(state), *plan.covered]
+    whole = plan.covered_tokens + sum(record.covered_tokens for record in chain)
+    rebase = replace(plan, covered=merged(covered), covered_tokens=whole, rebase=True)
+
+    def calls(tokens: int) -> int:
+        return calls_needed(tokens, chunk_tokens=policy.max_input_tokens, summary_tokens=plan.summary_tokens_max)
+
+    base, since = _cheap_base(chain, plan)
+    drifted = base.rewrites >= policy.rewrites_max
+    if calls(whole) <= (policy.rebase_calls_max if drifted else 1):
+        return replace(rebase, base_id="", source=rebase.covered, depth=0, rewrites=0)
+    if drifted:
+        for record in state.records:
+            good = record.stands_alone and record.id not in state.fallback_ids and record.rewrites < base.rewrites
+            if good and calls(whole - record.covered_tokens) <= policy.rebase_calls_max:
+                base, since = record, without(rebase.covered, record.covered)
+    return replace(rebase, base_id=base.id, source=since, depth=1, rewrites=base.rewrites + 1)
+
+
+def _cheap_base(chain: tuple[SummaryRecord, ...], plan: PassPlan) -> tuple[SummaryRecord, tuple[MessageRange, ...]]:
+    """The least rewritten record of which one call holds the originals since, and these; the newest, if none is."""
+    since, tokens = list(plan.covered), plan.covered_tokens
+    best, read = chain[0], merged(since)
+    for record in chain:
+        if tokens > plan.policy.max_input_tokens:
+            break
+        if record.rewrites < best.rewrites:
+            best, read = record, merged(since)
+        since.extend(record.covered)
+        tokens += record.covered_tokens
+    return best, read
+
+
+def _summary_tokens(state: Conversation) -> int:
+    return state.window_tokens - counted_tokens(state.window, state.settings.calibration_factor)

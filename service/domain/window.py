@@ -11,14 +11,26 @@ from dataclasses import dataclass
 from service.domain.conversation import Conversation, merged
 from service.domain.events import MessageAppended
 from service.domain.message import Role
-from service.domain.policy import Policy
+from service.domain.policy import RECORD_TOKENS_MIN, Policy, largest_summary
 from service.domain.record import MessageRange
 from service.domain.tokens import TokenSource, calibrated_tokens
 
-__all__ = ["TAIL_MESSAGES_MIN", "ToolPairs", "WindowSplit", "compressible", "counted_tokens", "split", "tool_pairs"]
+__all__ = [
+    "TAIL_MESSAGES_MIN",
+    "ToolPairs",
+    "WindowSplit",
+    "aimed_tokens",
+    "compressible",
+    "counted_tokens",
+    "split",
+    "tool_pairs",
+]
+
+RUNWAY = 0.15
+"""Of the budget, below the reset ratio: a window that ends just under it is due again a message or two later."""
 
 TAIL_MESSAGES_MIN = 2
-"""The tail never has fewer messages: the last exchange is always verbatim."""
+"""The tail has no fewer messages, so that the last exchange is verbatim; only one that alone breaks the budget goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +49,14 @@ class ToolPairs:
 
 @dataclass(frozen=True, slots=True)
 class WindowSplit:
-    """What of a window a pass would compress; the rest of it stays verbatim."""
+    """What of a window a pass would compress; the rest of it stays verbatim.
+
+    `kept_tokens` is what the window costs without the dropped messages and without a summary, overhead included.
+    """
 
     dropped: tuple[MessageAppended, ...]
+    dropped_tokens: int
+    kept_tokens: int
 
     @property
     def ranges(self) -> tuple[MessageRange, ...]:
@@ -84,46 +101,84 @@ def tool_pairs(messages: Iterable[MessageAppended]) -> ToolPairs:
 def compressible(state: Conversation, policy: Policy, *, tail_messages: int) -> WindowSplit | None:
     """How a pass would split the window, or None when it would not be worth one.
 
-    It is worth one when at least one message is dropped, and the dropped messages take at least min_range_tokens.
+    It is worth one when at least one message is dropped, and the dropped messages take at least min_range_tokens; in an
+    emergency, when they take clearly more than the smallest record.
     """
     division = split(state, policy, tail_messages=tail_messages)
-    if not division.dropped:
-        return None
-    if counted_tokens(division.dropped, state.settings.calibration_factor) < policy.min_range_tokens:
-        return None
-    return division
+    worth = policy.min_range_tokens
+    if state.ratio >= policy.emergency_token_ratio:
+        worth = min(worth, 2 * RECORD_TOKENS_MIN)
+    return division if division.dropped and division.dropped_tokens >= worth else None
+
+
+def aimed_tokens(state: Conversation, policy: Policy) -> int:
+    """What the window should cost after a pass, overhead included: below the reset ratio, with a runway to the next."""
+    return int(max(policy.reset_token_ratio - RUNWAY, policy.reset_token_ratio / 2) * state.budget)
 
 
 def split(state: Conversation, policy: Policy, *, tail_messages: int) -> WindowSplit:
-    """Divide the window: system messages, the tail, the newest user message and pending calls stay."""
+    """Divide the window: system messages, the tail, the newest user message and pending calls stay.
+
+    The tail is what fits beside all that and a record of the largest size when the window ends where the pass aims.
+    """
+    factor = state.settings.calibration_factor
     chat = [m for m in state.window if m.message.role is not Role.SYSTEM]
     pairs = tool_pairs(chat)
     units = _units(chat, pairs)
-    kept = {m.number for m in state.window if m.message.role is Role.SYSTEM}
-    kept |= _tail(units, state, policy, tail_messages)
-    newest_user = next((m.number for m in reversed(chat) if m.message.role is Role.USER), None)
+    bound = _bound(units, pairs)
+    system_tokens = counted_tokens((m for m in state.window if m.message.role is Role.SYSTEM), factor)
+    fixed = state.settings.overhead_tokens + system_tokens
+    kept = _Tail(units, bound, fixed, factor).kept(state, policy, tail_messages)
+    dropped = tuple(m for i, unit in enumerate(units) if i not in kept for m in unit)
+    dropped_tokens = counted_tokens(dropped, factor)
+    return WindowSplit(dropped, dropped_tokens, fixed + counted_tokens(chat, factor) - dropped_tokens)
+
+
+def _bound(units: list[list[MessageAppended]], pairs: ToolPairs) -> frozenset[int]:
+    """The places of the units that stay whatever they cost: the newest user message, and calls without a result."""
     must_stay = {number for number, _ in pairs.pending}
-    if newest_user is not None:
-        must_stay.add(newest_user)
-    for unit in units:
-        if any(m.number in must_stay for m in unit):
-            kept.update(m.number for m in unit)
-    return WindowSplit(tuple(m for m in state.window if m.number not in kept))
+    users = [m.number for unit in units for m in unit if m.message.role is Role.USER]
+    must_stay.update(users[-1:])
+    return frozenset(i for i, unit in enumerate(units) if any(m.number in must_stay for m in unit))
 
 
-def _tail(units: list[list[MessageAppended]], state: Conversation, policy: Policy, tail_messages: int) -> set[int]:
-    """The newest whole units within both limits, but never fewer than TAIL_MESSAGES_MIN messages."""
-    tokens_max = policy.tail_token_ratio * state.budget
-    kept: set[int] = set()
-    tokens = 0
-    for unit in reversed(units):
-        cost = counted_tokens(unit, state.settings.calibration_factor)
-        fits = len(kept) + len(unit) <= tail_messages and tokens + cost <= tokens_max
-        if len(kept) >= TAIL_MESSAGES_MIN and not fits:
-            break
-        kept.update(m.number for m in unit)
-        tokens += cost
-    return kept
+class _Tail:
+    """The newest whole units that stay verbatim. `bound` ones stay wherever they are."""
+
+    def __init__(
+        self, units: list[list[MessageAppended]], bound: frozenset[int], fixed_tokens: int, factor: float
+    ) -> None:
+        self._units = units
+        self._bound = bound
+        self._costs = [counted_tokens(unit, factor) for unit in units]
+        self._tokens = fixed_tokens + sum(self._costs[i] for i in bound)
+
+    def kept(self, state: Conversation, policy: Policy, tail_messages: int) -> set[int]:
+        """The places of all that stay."""
+        share_left = policy.tail_token_ratio * state.budget
+        aim = aimed_tokens(state, policy) - largest_summary(policy, budget=state.budget)
+        kept = set(self._bound)
+        messages = 0
+        for i in reversed(range(len(self._units))):
+            unit, cost = self._units[i], self._costs[i]
+            more = 0 if i in self._bound else cost
+            if messages < TAIL_MESSAGES_MIN:
+                stays = not messages or not self._breaks(more, state.budget)
+            else:
+                fits = messages + len(unit) <= tail_messages and cost <= share_left
+                stays = fits and self._tokens + more <= aim
+            if not stays:
+                break
+            kept.add(i)
+            messages += len(unit)
+            share_left -= cost
+            self._tokens += more
+        return kept
+
+    def _breaks(self, more: int, budget: int) -> bool:
+        """Whether the window fits its budget without these tokens, and not with them, however small the record."""
+        room = budget - self._tokens - RECORD_TOKENS_MIN
+        return 0 <= room < more
 
 
 def _units(chat: list[MessageAppended], pairs: ToolPairs) -> list[list[MessageAppended]]:

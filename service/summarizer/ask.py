@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from service.domain.chunks import output_tokens_max
 from service.domain.events import ErrorClass
+from service.domain.policy import Policy
 from service.domain.prompt import Prompt, repair_text
 from service.models.model import Completion, CompletionRequest, Material, ModelError, SummaryModel
 from service.models.retry import RetryDetails, RetryPolicy, complete_with_retry
-from service.summarizer.draft import SCHEMA, InvalidDraft, parsed
+from service.summarizer.draft import SCHEMA, Draft, InvalidDraft, parsed
+from service.summarizer.fitting import fitted
 from service.summarizer.surroundings import Surroundings
 from service.summarizer.vetting import Source, Vetted, vetted
 
-__all__ = ["Answer", "Asker", "AskerSettings", "Observer", "PassFailed"]
-
-OUTPUT_SLACK_TOKENS = 256
-"""Room for the JSON around a summary: num_predict is twice the cap and this."""
+__all__ = ["Answer", "Asker", "AskerSettings", "Observer", "PassFailed", "Room"]
 
 
 class PassFailed(Exception):
@@ -52,7 +53,7 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AskerSettings:
-    """How models are asked. `deadline_s` bounds one question with its retries, but not what a repair asks again."""
+    """How models are asked. `deadline_s` bounds all calls of one pass together, in seconds."""
 
     temperature: float
     seed: int
@@ -68,8 +69,22 @@ class Answer:
     model: str
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How large a draft may be, in tokens: `content_tokens` is what the model is told, without the record's frame.
+
+    `limit_tokens` is what the rendered record may take. List items over it are left out; a longer narrative is refused.
+    """
+
+    content_tokens: int
+    limit_tokens: int
+
+
 class Asker:
-    """Asks one model for the drafts of one pass. `attempts` counts the calls so far."""
+    """Asks one model for the drafts of one pass. `attempts` counts the calls so far.
+
+    `cost` is what a draft takes in the window, in tokens. The pass has one deadline and one bound on calls.
+    """
 
     def __init__(
         self,
@@ -79,29 +94,40 @@ class Asker:
         surroundings: Surroundings,
         observer: Observer,
         conversation_id: str,
-        repair_attempts: int,
+        policy: Policy,
+        cost: Callable[[Draft], int],
     ) -> None:
         self._model = model
         self._settings = settings
         self._around = surroundings
         self._observer = observer
         self._conversation_id = conversation_id
-        self._repair_attempts = repair_attempts
+        self._policy = policy
+        self._cost = cost
+        self._left_s = settings.deadline_s
         self.attempts = 0
 
-    async def ask(self, prompt: Prompt, material: Material, source: Source, *, summary_tokens_max: int) -> Answer:
+    def require_calls(self, calls: int) -> None:
+        """Raise PassFailed when so many more calls are over the bound of a pass."""
+        most = self._policy.pass_calls_max
+        if self.attempts + calls > most:
+            reason = f"{self.attempts + calls} model calls are needed, a pass has {most}"
+            raise PassFailed(ErrorClass.INVALID, retryable=False, reasons=(reason,))
+
+    async def ask(self, prompt: Prompt, material: Material, source: Source, *, room: Room) -> Answer:
         """A draft that the checks accept; raises PassFailed. A bad answer goes back with its reasons, another seed."""
         reasons: tuple[str, ...] = ()
         output = ""
-        for repair in range(self._repair_attempts + 1):
+        for repair in range(self._policy.repair_attempts + 1):
             user = prompt.user + (repair_text(reasons) if repair else "")
-            completion = await self._complete(prompt, user, material, summary_tokens_max, repair)
+            completion = await self._complete(prompt, user, material, room.content_tokens, repair)
             output = completion.text
             if completion.finish_reason == "length":
                 reasons = ("the answer was cut off: write a shorter summary and fewer list items",)
                 continue
             try:
-                result = await asyncio.to_thread(_vetted, output, source)
+                last = repair == self._policy.repair_attempts
+                result = await asyncio.to_thread(self._vetted, output, source, room, at_any_length=last)
             except InvalidDraft as error:
                 reasons = error.reasons
                 continue
@@ -111,8 +137,11 @@ class Asker:
         raise PassFailed(ErrorClass.INVALID, retryable=False, output=output, reasons=reasons)
 
     async def _complete(
-        self, prompt: Prompt, user: str, material: Material, summary_tokens_max: int, repair: int
+        self, prompt: Prompt, user: str, material: Material, summary_tokens: int, repair: int
     ) -> Completion:
+        self.require_calls(1)
+        if self._left_s <= 0:
+            raise PassFailed(ErrorClass.TRANSPORT, retryable=True, reasons=("the time of the pass is up",))
         prompt_tokens = await asyncio.to_thread(self._count, prompt.system, user)
         request = CompletionRequest(
             system=prompt.system,
@@ -120,8 +149,8 @@ class Asker:
             schema=SCHEMA,
             material=material,
             prompt_tokens=prompt_tokens,
-            output_tokens_max=2 * summary_tokens_max + OUTPUT_SLACK_TOKENS,
-            summary_tokens_max=summary_tokens_max,
+            output_tokens_max=output_tokens_max(summary_tokens),
+            summary_tokens_max=summary_tokens,
             temperature=self._settings.temperature,
             seed=self._settings.seed + repair,
             attempt=self.attempts + 1,
@@ -135,7 +164,7 @@ class Asker:
                 self._model,
                 request,
                 policy=self._settings.retry,
-                deadline_s=self._settings.deadline_s,
+                deadline_s=self._left_s,
                 rng=self._around.rng,
                 sleep=self._around.sleep,
                 clock=self._around.clock_s,
@@ -144,6 +173,8 @@ class Asker:
             )
         except ModelError as error:
             raise PassFailed(ErrorClass(error.error_class), retryable=error.retryable) from error
+        # What a call waited for in our own line is not its time.
+        self._left_s -= completion.duration_s
         self._observer.answered(completion)
         return completion
 
@@ -157,6 +188,12 @@ class Asker:
         self.attempts += 1
         self._observer.attempt(self.attempts, self._model.name)
 
-
-def _vetted(output: str, source: Source) -> Vetted:
-    return vetted(parsed(output), source)
+    def _vetted(self, output: str, source: Source, room: Room, *, at_any_length: bool) -> Vetted:
+        """The draft, fitted and checked. One that stays too long is no bad answer: whether it saves enough is decided
+        where it would be committed.
+        """
+        draft = parsed(output)
+        fitting = fitted(draft, tokens_max=room.limit_tokens, cost=self._cost)
+        if fitting is None and not at_any_length:
+            raise InvalidDraft((f"summary: too long, the whole object may take {room.content_tokens} tokens",))
+        return vetted(fitting or draft, source)

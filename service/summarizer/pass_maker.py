@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from service.domain.chunks import source_room
+from service.domain.events import ErrorClass
+from service.domain.policy import Policy
 from service.domain.prompt import PromptTemplate
 from service.models.model import ModelError, SummaryModel
-from service.summarizer.ask import AskerSettings
-from service.summarizer.summary_pass import PassObserver, PassSettings, SummaryPass
+from service.summarizer.ask import AskerSettings, PassFailed
+from service.summarizer.summary_pass import CHUNK_TOKENS_MIN, PassObserver, PassSettings, SummaryPass
 from service.summarizer.surroundings import Surroundings
 
 __all__ = ["PassMaker"]
 
-EXTRACTIVE_INPUT_TOKENS = 100_000_000
-"""The extractive summarizer reads a source of any length in one go."""
+SOURCE_TOKENS_UNBOUNDED = 10_000_000
+"""What one call is said to hold where extraction is wanted, which reads a source of any length."""
 
 
 class PassMaker:
-    """Makes summarizers. `window_default` is what a model holds that cannot be asked, in tokens."""
+    """Makes summarizers.
+
+    `model` is None where the settings want extraction. `listed` says that extraction comes after the model in the
+    operator's list, and so serves where the model is missing. `window_default` is what a model holds that cannot be
+    asked, in tokens.
+    """
 
     def __init__(
         self,
-        model: SummaryModel,
+        model: SummaryModel | None,
         extractive: SummaryModel,
         *,
+        listed: bool,
         asking: AskerSettings,
         template: PromptTemplate,
         window_default: int,
@@ -29,15 +38,19 @@ class PassMaker:
     ) -> None:
         self._model = model
         self._extractive = extractive
+        self._listed = listed
         self._asking = asking
         self._template = template
+        self._window = window_default
         self._window_default = window_default
         self._surroundings = surroundings
+        count = surroundings.counter.count
+        self._template_tokens = count(template.system) + count(template.user)
 
     @property
     def model_name(self) -> str:
-        """The model that is wanted, as `provider:model`."""
-        return self._model.name
+        """What is wanted, as `provider:model`."""
+        return (self._model or self._extractive).name
 
     @property
     def fallback_name(self) -> str:
@@ -45,39 +58,60 @@ class PassMaker:
         return self._extractive.name
 
     @property
+    def wants_extraction(self) -> bool:
+        """Whether extraction is what the operator wants, and no stand-in."""
+        return self._model is None
+
+    @property
     def hash_key(self) -> bytes:
         """Keys the hashes of bad answers."""
         return self._surroundings.hash_key
 
+    def source_tokens(self, policy: Policy, summary_tokens: int) -> int:
+        """What one call holds of a source, beside a record and for a record of `summary_tokens`.
+
+        Passes are planned by it, with what the model's server has last said that it holds.
+        """
+        if self._model is None:
+            return SOURCE_TOKENS_UNBOUNDED
+        fixed = self._template_tokens + summary_tokens
+        room = source_room(self._window, fixed_tokens=fixed, summary_tokens=summary_tokens)
+        return max(CHUNK_TOKENS_MIN, min(policy.max_input_tokens, room))
+
+    def is_listed_for(self, failure: PassFailed) -> bool:
+        """Whether the operator's list goes on with extraction after this failure: the models before are missing."""
+        return self._listed and failure.error_class is ErrorClass.MODEL_MISSING
+
     async def by_model(self, observer: PassObserver) -> SummaryPass:
-        """The wanted model, within what it says that it can hold."""
-        return self._made(self._model, observer, await self._window())
+        """The wanted summarizer, within what it says that it can hold."""
+        if self._model is None:
+            return self.by_extraction(observer)
+        try:
+            description = await self._model.describe()
+        except ModelError:
+            self._window = self._window_default
+        else:
+            self._window = description.window or description.context_length or self._window_default
+        return self._made(self._model, observer, self._window)
 
     def by_extraction(self, observer: PassObserver) -> SummaryPass:
         """The summarizer that needs no model."""
-        return self._made(self._extractive, observer, EXTRACTIVE_INPUT_TOKENS)
+        return self._made(self._extractive, observer, None)
 
     async def available(self) -> bool:
-        """Whether the model could answer now, as far as its server says."""
+        """Whether the model could be asked now, as far as its server says."""
+        if self._model is None:
+            return False
         try:
             await self._model.describe()
         except ModelError:
             return False
         return True
 
-    async def _window(self) -> int:
-        if self._model.name == self._extractive.name:
-            return EXTRACTIVE_INPUT_TOKENS
-        try:
-            description = await self._model.describe()
-        except ModelError:
-            return self._window_default
-        return description.window or description.context_length or self._window_default
-
-    def _made(self, model: SummaryModel, observer: PassObserver, input_tokens_max: int) -> SummaryPass:
+    def _made(self, model: SummaryModel, observer: PassObserver, window_tokens: int | None) -> SummaryPass:
         return SummaryPass(
             model,
-            settings=PassSettings(self._asking, input_tokens_max, self._template),
+            settings=PassSettings(self._asking, window_tokens, self._template),
             surroundings=self._surroundings,
             observer=observer,
         )

@@ -85,6 +85,8 @@ class PassSteps:
                 fallback=result.fallback,
                 next_pass_id=self._conversations.new_id(),
                 now_us=self._conversations.now_us(),
+                model_failed=result.failure is not None and not result.interrupted,
+                interrupted=result.interrupted,
             ),
         )
 
@@ -97,6 +99,7 @@ class PassSteps:
                 error_class=failure.error_class,
                 attempts=failure.attempts,
                 retryable=failure.retryable,
+                next_pass_id=self._conversations.new_id(),
                 now_us=self._conversations.now_us(),
                 output_bytes=len(failure.output.encode()),
                 output_hash=output_hash(self._hash_key, failure.output),

@@ -48,6 +48,9 @@ CLAIMS_MAX = 3
 
 SOURCE_MESSAGES_MAX = 100_000
 
+EXTRACTIONS_MAX = 2
+"""Extractive passes that run at once, beside those that ask a model: a full window does not wait for slow models."""
+
 _log = structlog.get_logger()
 
 
@@ -59,8 +62,24 @@ class ReactorLimits:
     queue_max: int
 
 
+@dataclass(slots=True, eq=False)
+class _Running:
+    """A pass under way. `call` is what asks the model for it; `again` says that a next pass came meanwhile."""
+
+    pass_id: str = ""
+    call: asyncio.Task[PassResult] | None = None
+    stands_in: bool = False
+    superseded: bool = False
+    again: bool = False
+
+    def interrupt(self) -> None:
+        """Leave the model."""
+        if self.call is not None:
+            self.call.cancel()
+
+
 class Reactor:
-    """Runs passes on one event loop."""
+    """Runs passes on one event loop, those that ask a model in one line and those that ask none in another."""
 
     def __init__(
         self,
@@ -77,6 +96,9 @@ class Reactor:
         self._limits = limits
         self.backlog = Backlog()
         self._queue: asyncio.Queue[StreamId] = asyncio.Queue()
+        self._extractions: asyncio.Queue[StreamId] = asyncio.Queue()
+        self._running: dict[StreamId, _Running] = {}
+        self._hurried: dict[StreamId, str] = {}
         self._workers: list[asyncio.Task[None]] = []
         self._postponed: dict[StreamId, asyncio.TimerHandle] = {}
         self._pauses = pauses or CommitPauses()
@@ -94,16 +116,17 @@ class Reactor:
                 self._revival.end_wait_at(key, row.wait_until_us)
             if row.fallback:
                 self._revival.remake_later(key)
-        for number in range(self._limits.concurrent_passes):
-            self._workers.append(asyncio.create_task(self._work(), name=f"pass worker {number}"))
+        lines = [self._queue] * self._limits.concurrent_passes + [self._extractions] * EXTRACTIONS_MAX
+        for number, line in enumerate(lines):
+            self._workers.append(asyncio.create_task(self._work(line), name=f"pass worker {number}"))
 
     async def stop(self, *, grace_s: float) -> None:
         """Take no new pass; a running one gets `grace_s`, then stays pending in the log for the next start."""
         self._stopping = True
         for handle in self._postponed.values():
             handle.cancel()
-        for _ in self._workers:
-            self._queue.put_nowait(_STOP)
+        for line in [self._queue] * self._limits.concurrent_passes + [self._extractions] * EXTRACTIONS_MAX:
+            line.put_nowait(_STOP)
         if self._workers:
             _, running = await asyncio.wait(self._workers, timeout=grace_s)
             for worker in running:
@@ -116,27 +139,45 @@ class Reactor:
         for event in events:
             if isinstance(event, SummarizationRequested):
                 self._tell_requested(key, event.plan.pass_id)
-                self._enqueue(key, state.pending_since_us)
+                self._enqueue(key, state.pending_since_us, extractive=event.plan.extractive)
             elif isinstance(event, SummarizationSkipped) and not event.pass_id:
                 reason = SkipReason(event.reason.value.upper())
                 self._telemetry.metrics.pass_ended(PassEnded(PassOutcome.SKIPPED, None, skip_reason=reason))
                 _log.info("pass.skipped", conversation_id=key.name, skip_reason=event.reason.value)
         if state.pending is None:
             self._dequeue(key)
+        running = self._running.get(key)
+        if running is not None and (state.pending is None or state.pending.pass_id != running.pass_id):
+            running.superseded = True
+            running.interrupt()
         self._revival.changed(key, state)
+
+    def stand_in(self, key: StreamId, pass_id: str) -> None:
+        """Make the record of this pass by extraction at once, whatever a model is doing for it."""
+        running = self._running.get(key)
+        if running is None:
+            self._hurried[key] = pass_id
+            self._extractions.put_nowait(key)
+        elif running.pass_id in ("", pass_id):
+            running.stands_in = True
+            running.interrupt()
 
     def require_room(self) -> None:
         """Refuse a forced pass when too many are pending; a triggered one is never refused, only delayed."""
         if len(self.backlog) >= self._limits.queue_max:
             raise TooManyPasses(retry_after_s=5.0)
 
-    async def _work(self) -> None:
+    async def _work(self, line: asyncio.Queue[StreamId]) -> None:
         while not self._stopping:
-            key = await self._queue.get()
+            key = await line.get()
             if key is _STOP:
                 return
+            if (other := self._running.get(key)) is not None:
+                other.again = True
+                continue
+            running = self._running[key] = _Running()
             try:
-                await self._run(key)
+                await self._run(key, running)
             except PassSuperseded:
                 _log.info("pass.superseded", conversation_id=key.name)
             except TRANSIENT as error:
@@ -144,26 +185,32 @@ class Reactor:
             except Exception as error:  # noqa: BLE001 - supervision: one broken pass must not stop the others
                 _log.error("pass.crashed", conversation_id=key.name, error_type=type(error).__name__, exc_info=True)
                 await self._give_up(key)
+            finally:
+                del self._running[key]
+                if running.again:
+                    line.put_nowait(key)
 
-    async def _run(self, key: StreamId) -> None:
+    async def _run(self, key: StreamId, running: _Running) -> None:
         state = await self._conversations.state(key)
         plan = state.pending
         if plan is None:
             self._dequeue(key)
             return
+        running.pass_id = plan.pass_id
+        running.stands_in |= plan.extractive or self._hurried.pop(key, "") == plan.pass_id
         self._told_pending(key, state.pending_since_us)
         claimed_too_often = state.claims >= CLAIMS_MAX
         if not claimed_too_often and not await self._steps.claim(key, plan):
             _log.info("pass.cancelled", conversation_id=key.name, summarization_id=plan.pass_id)
             return
-        report = PassReport(self._telemetry, key, plan, model=self._maker.model_name, now_us=self._conversations.now_us)
+        report = PassReport(self._telemetry, key, plan, model=self._wanted(plan), now_us=self._conversations.now_us)
         trigger = await self._conversations.log.requested_by(key, plan.pass_id)
         with self._telemetry.tracing.span(report.started(trigger)) as span:
             try:
                 if claimed_too_often:
                     await self._fail(key, plan, report, span, PassFailed(ErrorClass.INTERNAL, retryable=False))
                 else:
-                    await self._make(key, plan, report, span)
+                    await self._make(key, running, plan, report, span)
             except asyncio.CancelledError:
                 report.cancelled(span)
                 if not claimed_too_often:
@@ -176,10 +223,10 @@ class Reactor:
                 report.failed(span, PassFailed(ErrorClass.INTERNAL, retryable=False))
                 raise
 
-    async def _make(self, key: StreamId, plan: PassPlan, report: PassReport, span: Span) -> None:
+    async def _make(self, key: StreamId, running: _Running, plan: PassPlan, report: PassReport, span: Span) -> None:
         work = await self._input(key, plan)
         try:
-            result = await self._result(key, work, report)
+            result = await self._result(key, running, work, report)
         except PassFailed as failure:
             await self._fail(key, plan, report, span, failure)
             return
@@ -194,20 +241,56 @@ class Reactor:
             assert isinstance(events[0], SummarizationSkipped)
             report.skipped(span, events[0].reason.value)
 
-    async def _result(self, key: StreamId, work: PassInput, report: PassReport) -> PassResult:
-        """The model's record, or that of the extractive summarizer where the policy wants one."""
-        record_id = f"summary-{work.plan.pass_id}"
+    async def _result(self, key: StreamId, running: _Running, work: PassInput, report: PassReport) -> PassResult:
+        """The model's record, or that of the extractive summarizer where the policy or the operator's list wants it."""
+        if work.plan.extractive:
+            return await self._extracted(work, report, None)
         try:
-            summary_pass = await self._maker.by_model(report)
-            return await summary_pass.run(work, record_id=record_id)
+            return await self._asked(running, work, report)
         except PassFailed as failure:
-            if not await self._falls_back(key, work.plan):
+            # Nobody can be asked who is not there, so the next pass need not wait for that.
+            if work.plan.trigger is not Trigger.REMAKE and self._maker.is_listed_for(failure):
+                report.fell_back(failure, self._maker.fallback_name)
+                return await self._extracted(work, report, None, attempts=failure.attempts)
+            if not running.stands_in and not await self._falls_back(key, work.plan):
                 raise
             report.fell_back(failure, self._maker.fallback_name)
-            result = await self._maker.by_extraction(report).run(
-                work, record_id=record_id, attempts_before=failure.attempts
-            )
-            return replace(result, fallback=True, failure=failure)
+            return await self._extracted(work, report, failure, attempts=failure.attempts)
+
+    async def _asked(self, running: _Running, work: PassInput, report: PassReport) -> PassResult:
+        """The wanted summarizer's record; PassFailed also when extraction is to stand in before it is there."""
+        if running.stands_in:
+            raise PassFailed(ErrorClass.CANCELLED, retryable=True)
+        summary_pass = await self._maker.by_model(report)
+        record_id = _record_id(work)
+        running.call = asyncio.create_task(summary_pass.run(work, record_id=record_id))
+        if running.superseded or running.stands_in:
+            running.interrupt()
+        try:
+            return await running.call
+        except asyncio.CancelledError:
+            if running.superseded:
+                raise PassSuperseded from None
+            if running.stands_in:
+                raise PassFailed(ErrorClass.CANCELLED, retryable=True) from None
+            raise
+        finally:
+            running.call = None
+
+    async def _extracted(
+        self, work: PassInput, report: PassReport, failure: PassFailed | None, *, attempts: int = 0
+    ) -> PassResult:
+        extraction = self._maker.by_extraction(report)
+        result = await extraction.run(work, record_id=_record_id(work), attempts_before=attempts)
+        return replace(
+            result,
+            fallback=not self._maker.wants_extraction,
+            failure=failure,
+            interrupted=failure is not None and failure.error_class is ErrorClass.CANCELLED,
+        )
+
+    def _wanted(self, plan: PassPlan) -> str:
+        return self._maker.fallback_name if plan.extractive else self._maker.model_name
 
     async def _falls_back(self, key: StreamId, plan: PassPlan) -> bool:
         if plan.trigger is Trigger.REMAKE:
@@ -229,7 +312,8 @@ class Reactor:
             )
         chat = tuple(m for m in messages if m.message.role is not Role.SYSTEM)
         previous = record_named(state, plan.base_id) if plan.base_id else None
-        return PassInput(key.name, plan, chat, previous)
+        replaces = record_named(state, plan.replaces_id) if plan.replaces_id else None
+        return PassInput(key.name, plan, chat, previous, replaces)
 
     async def _fail(self, key: StreamId, plan: PassPlan, report: PassReport, span: Span, failure: PassFailed) -> None:
         await self._steps.fail(key, plan, failure)
@@ -259,11 +343,11 @@ class Reactor:
     def _tell_requested(self, key: StreamId, pass_id: str) -> None:
         self._telemetry.board.tell(key, Progress(pass_id, Stage.REQUESTED, self._conversations.now_us()))
 
-    def _enqueue(self, key: StreamId, since_us: int) -> None:
+    def _enqueue(self, key: StreamId, since_us: int, *, extractive: bool = False) -> None:
         if (handle := self._postponed.pop(key, None)) is not None:
             handle.cancel()
         self._told_pending(key, since_us)
-        self._queue.put_nowait(key)
+        (self._extractions if extractive else self._queue).put_nowait(key)
 
     def _told_pending(self, key: StreamId, since_us: int) -> None:
         self.backlog.add(key, since_us)
@@ -276,6 +360,10 @@ class Reactor:
 
     def _count_pending(self) -> None:
         self._telemetry.metrics.passes_pending(len(self.backlog), oldest_timestamp_s=self.backlog.oldest_us / 1e6)
+
+
+def _record_id(work: PassInput) -> str:
+    return f"summary-{work.plan.pass_id}"
 
 
 _STOP = StreamId("", "")

@@ -13,7 +13,7 @@ import structlog
 
 from eventlog.event import StreamId
 from service.conversations import Conversations
-from service.domain.conversation import Conversation
+from service.domain.conversation import Conversation, next_remake
 from service.domain.decide import EndWait, RemakeFallback
 from service.summarizer.pass_steps import TRANSIENT, CommitPauses
 
@@ -58,7 +58,7 @@ class Revival:
             self.end_wait_at(key, state.wait_until_us)
         elif (handle := self._waits.pop(key, None)) is not None:
             handle.cancel()
-        if state.live_is_fallback:
+        if next_remake(state) is not None:
             self.remake_later(key)
         else:
             self._fallbacks.pop(key, None)
@@ -73,7 +73,7 @@ class Revival:
         self._waits[key] = asyncio.get_running_loop().call_later(delay_s, self._end_wait, key)
 
     def remake_later(self, key: StreamId) -> None:
-        """The conversation's live record stands in for a model's: ask for another when a model is back."""
+        """A record of the live chain stands in for a model's: ask for another when a model is back and has time."""
         self._fallbacks.setdefault(key)
         self._schedule_probe()
 
@@ -98,7 +98,7 @@ class Revival:
 
     async def _remake(self, key: StreamId) -> None:
         state = await self._asked(key, RemakeFallback)
-        if state is None or state.live_is_fallback:
+        if state is None or next_remake(state) is not None:
             # Not now, or not yet: it stays one of those that are still to be remade.
             self.remake_later(key)
 

@@ -9,13 +9,15 @@ summarized and the results merged, level by level. No message is left out for it
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, Self
 
-from service.domain.chunks import CALLS_MAX, MERGE_FAN_IN, calls_needed, cut_text, grouped
+from service.domain.chunks import calls_needed, cut_text, grouped, part_tokens_max, source_room
 from service.domain.events import ErrorClass, MessageAppended, PassPlan
 from service.domain.message import Message
+from service.domain.policy import ToolOutput
 from service.domain.prompt import (
     CHAIN_TEMPLATE,
     MERGE_TEMPLATE,
@@ -27,11 +29,13 @@ from service.domain.prompt import (
     prompt_of,
     transcript_entry,
 )
-from service.domain.record import Provenance, RecordQuality, SummaryRecord
+from service.domain.record import Provenance, SummaryRecord
 from service.domain.render import summary_text
 from service.domain.tokens import MESSAGE_OVERHEAD_TOKENS, TokenSource
+from service.models.extractive import EXTRACTIVE_MODEL
 from service.models.model import Material, SummaryModel
-from service.summarizer.ask import OUTPUT_SLACK_TOKENS, Answer, Asker, AskerSettings, Observer, PassFailed
+from service.summarizer.ask import Answer, Asker, AskerSettings, Observer, PassFailed, Room
+from service.summarizer.draft import Draft
 from service.summarizer.surroundings import Surroundings
 from service.summarizer.vetting import Source
 
@@ -39,6 +43,20 @@ __all__ = ["PassInput", "PassObserver", "PassResult", "PassSettings", "SummaryPa
 
 CHUNK_TOKENS_MIN = 256
 """Under this many tokens of source a call, a model is too small to be asked."""
+
+CONTENT_TOKENS_MIN = 32
+"""A model is never told to write less."""
+
+
+_EMPTY = Draft.model_construct(
+    summary="",
+    key_points=[],
+    participants=[],
+    decisions=[],
+    action_items=[],
+    unresolved=[],
+    domain_entities=[],
+)
 
 
 class PassObserver(Observer, Protocol):
@@ -51,31 +69,39 @@ class PassObserver(Observer, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PassSettings:
-    """How passes ask. `input_tokens_max` is what the model can hold of prompt and answer."""
+    """How passes ask. `window_tokens` is what the model can hold of prompt and answer, None for any length."""
 
     asking: AskerSettings
-    input_tokens_max: int
+    window_tokens: int | None
     template: PromptTemplate = CHAIN_TEMPLATE
 
 
 @dataclass(frozen=True, slots=True)
 class PassInput:
-    """What a pass works on: its plan, the messages of its source in order, the record that it continues."""
+    """What a pass works on: its plan, the messages of its source in order, the record that it continues.
+
+    `replaces` is the record whose place a remake takes.
+    """
 
     conversation_id: str
     plan: PassPlan
     messages: tuple[MessageAppended, ...]
     previous: SummaryRecord | None
+    replaces: SummaryRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """A record, who counted its tokens, and whether it stands in for a model that failed with `failure`."""
+    """A record, who counted its tokens, and whether it stands in for a model that failed with `failure`.
+
+    `interrupted` says that the model had not failed, but the window could not wait for it.
+    """
 
     record: SummaryRecord
     source: TokenSource
     fallback: bool = False
     failure: PassFailed | None = None
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +110,34 @@ class _Part:
 
     entries: tuple[str, ...]
     messages: tuple[Message, ...]
+
+    @classmethod
+    def of(cls, pieces: Sequence[tuple[str, Message]]) -> Self:
+        """The part of these entries, each with its message; a message that was cut is taken once."""
+        messages = {message.id: message for _, message in pieces}
+        return cls(tuple(entry for entry, _ in pieces), tuple(messages.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """Tokens of transcript that one call takes: for the `whole` source, or for a `part`, whose answer is shorter."""
+
+    whole: int
+    part: int
+
+    def halved(self) -> Self:
+        return type(self)(self.whole // 2, self.part // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class _Merging:
+    """What the merges of one pass share: parts of at most `limit` tokens a call, `calls` planned in all."""
+
+    work: PassInput
+    asker: Asker
+    limit: int
+    room: Room
+    calls: int
 
 
 class SummaryPass:
@@ -103,7 +157,7 @@ class SummaryPass:
         self._observer = observer
 
     async def run(self, work: PassInput, *, record_id: str, attempts_before: int = 0) -> PassResult:
-        """The record; raises PassFailed. `attempts_before` are the calls of a model that failed at this pass."""
+        """The record; raises PassFailed. `attempts_before` counts calls that were made for it already."""
         started = self._around.clock_s()
         asker = self._asker(work)
         asker.attempts = attempts_before
@@ -125,8 +179,8 @@ class SummaryPass:
         self, work: PassInput, answer: Answer, source: Source, *, record_id: str, merged: bool
     ) -> SummaryRecord:
         """The record of an answer, counted and with the figures of its checks."""
-        record = _record(work, answer, record_id=record_id, merged=merged)
-        counted = self._around.counter.count(summary_text(record)) + MESSAGE_OVERHEAD_TOKENS
+        record = _record(work, answer.vetted.draft, model=answer.model, record_id=record_id, merged=merged)
+        counted = self._rendered_tokens(record)
         reduction = 1 - counted / max(1, work.plan.replaced_tokens)
         return replace(
             record,
@@ -136,6 +190,9 @@ class SummaryPass:
             quality=answer.vetted.quality(source, reduction=reduction),
         )
 
+    def _rendered_tokens(self, record: SummaryRecord) -> int:
+        return self._around.counter.count(summary_text(record)) + MESSAGE_OVERHEAD_TOKENS
+
     def _asker(self, work: PassInput) -> Asker:
         return Asker(
             self._model,
@@ -143,87 +200,162 @@ class SummaryPass:
             surroundings=self._around,
             observer=self._observer,
             conversation_id=work.conversation_id,
-            repair_attempts=work.plan.policy.repair_attempts,
+            policy=work.plan.policy,
+            cost=lambda draft: self._cost(work, draft),
         )
 
+    def _cost(self, work: PassInput, draft: Draft) -> int:
+        """What a record of the draft takes in the window, in tokens."""
+        record = _record(work, draft, model="", record_id=f"summary-{work.plan.pass_id}", merged=False)
+        return self._rendered_tokens(record)
+
     async def _answer(self, work: PassInput, asker: Asker) -> tuple[Answer, Source, bool]:
-        """The last answer, the source that the record is judged by, and whether parts were merged."""
-        parts, limit = await asyncio.to_thread(self._divided, work)
-        total = calls_needed(len(parts) * limit, chunk_tokens=limit)
-        if total > CALLS_MAX:
-            raise PassFailed(ErrorClass.INVALID, retryable=False, reasons=(f"{total} calls would be needed",))
+        """The last answer, the source that the record is judged by, and whether parts were merged.
+
+        Our count of a prompt is an estimate: a prompt that the server would not take whole is asked again in halves.
+        """
+        limits = await asyncio.to_thread(self._limits, work)
+        while True:
+            try:
+                return await self._answer_within(work, asker, limits)
+            except PassFailed as failure:
+                limits = limits.halved()
+                if failure.error_class is not ErrorClass.TRUNCATED or limits.whole < CHUNK_TOKENS_MIN:
+                    raise
+
+    async def _answer_within(self, work: PassInput, asker: Asker, limits: _Limits) -> tuple[Answer, Source, bool]:
+        """The answer from one part, or from parts and their merges, within the limits."""
+        parts = await asyncio.to_thread(self._parts, work, limits)
+        size, limit = work.plan.summary_tokens_max, limits.whole
+        total = len(parts)
+        if total > 1:
+            merges = calls_needed(
+                total * part_tokens_max(size, chunk_tokens=limit), chunk_tokens=limit, summary_tokens=size
+            )
+            total += merges
+        asker.require_calls(total)
         self._observer.calls(0, total)
-        template = self._settings.template
+        room = self._room(work)
         if len(parts) == 1:
-            prompt, source = await asyncio.to_thread(self._question, template, work, parts[0], work.previous)
+            prompt, source = await asyncio.to_thread(self._question, work, parts[0], work.previous, room)
             material = Material(messages=parts[0].messages, previous=work.previous)
-            answer = await asker.ask(prompt, material, source, summary_tokens_max=work.plan.summary_tokens_max)
+            answer = await asker.ask(prompt, material, source, room=room)
             self._observer.calls(1, 1)
             return answer, source, False
+        part_room = self._part_room(work, limit)
         answers = []
         for part in parts:
-            prompt, source = await asyncio.to_thread(self._question, template, work, part, None)
-            material = Material(messages=part.messages)
-            answers.append(await asker.ask(prompt, material, source, summary_tokens_max=work.plan.summary_tokens_max))
+            prompt, source = await asyncio.to_thread(self._question, work, part, None, part_room)
+            answers.append(await asker.ask(prompt, Material(messages=part.messages), source, room=part_room))
             self._observer.calls(len(answers), total)
-        answer = await self._merged(work, asker, answers, done=len(answers), total=total)
-        everything = _Part((), tuple(m for part in parts for m in part.messages))
-        _, source = await asyncio.to_thread(self._question, template, work, everything, work.previous)
+        answer = await self._merged(_Merging(work, asker, limit, room, total), answers)
+        everything = _Part((), tuple(m.message for m in work.messages))
+        _, source = await asyncio.to_thread(self._question, work, everything, work.previous, room)
         return answer, source, True
 
-    async def _merged(
-        self, work: PassInput, asker: Asker, answers: Sequence[Answer], *, done: int, total: int
-    ) -> Answer:
-        """One answer of many: groups of neighbours are merged until one is left, the record before with the first."""
+    async def _merged(self, merging: _Merging, answers: list[Answer]) -> Answer:
+        """One answer of many: neighbours that fit one call are merged until one is left, the record before at last."""
+        done = len(answers)
         while True:
+            texts = await asyncio.to_thread(self._texts, merging.work, answers)
+            sizes = [self._around.counter.count(text) for text in texts]
+            groups = grouped(sizes, limit=merging.limit)
+            if len(groups) == len(answers):
+                raise PassFailed(ErrorClass.TRUNCATED, retryable=False, reasons=("the parts cannot be merged",))
             merged: list[Answer] = []
-            for start in range(0, len(answers), MERGE_FAN_IN):
-                group = answers[start : start + MERGE_FAN_IN]
-                last = len(answers) <= MERGE_FAN_IN
-                merged.append(await self._merge(work, asker, group, work.previous if last else None))
+            for start, end in groups:
+                last = len(groups) == 1
+                if end - start == 1 and not last:
+                    merged.append(answers[start])
+                    continue
+                merged.append(await self._merge(merging, texts[start:end], last=last))
                 done += 1
-                self._observer.calls(min(done, total), total)
+                self._observer.calls(min(done, merging.calls), merging.calls)
             if len(merged) == 1:
                 return merged[0]
             answers = merged
 
-    async def _merge(
-        self, work: PassInput, asker: Asker, group: Sequence[Answer], previous: SummaryRecord | None
-    ) -> Answer:
-        if len(group) == 1 and previous is None:
-            return group[0]
-        prompt, source, material = await asyncio.to_thread(self._merge_question, work, group, previous)
-        return await asker.ask(prompt, material, source, summary_tokens_max=work.plan.summary_tokens_max)
+    async def _merge(self, merging: _Merging, texts: Sequence[str], *, last: bool) -> Answer:
+        work = merging.work
+        room = merging.room if last else self._part_room(work, merging.limit)
+        previous = work.previous if last else None
+        prompt, source, material = await asyncio.to_thread(self._merge_question, work, texts, previous, room)
+        return await merging.asker.ask(prompt, material, source, room=room)
 
     def _question(
-        self, template: PromptTemplate, work: PassInput, part: _Part, previous: SummaryRecord | None
+        self, work: PassInput, part: _Part, previous: SummaryRecord | None, room: Room
     ) -> tuple[Prompt, Source]:
         """What is asked about a part, and what the answer is judged by."""
-        prompt = self._prompt(template, work, part.entries, previous)
-        return prompt, _source(part.messages, (), previous, prompt)
+        prompt = self._prompt(self._settings.template, work, part.entries, previous, room.content_tokens)
+        return prompt, _source(work, part.messages, (), previous, prompt)
 
     def _merge_question(
-        self, work: PassInput, group: Sequence[Answer], previous: SummaryRecord | None
+        self, work: PassInput, texts: Sequence[str], previous: SummaryRecord | None, room: Room
     ) -> tuple[Prompt, Source, Material]:
-        texts = tuple(summary_text(_record(work, a, record_id="part", merged=True)) for a in group)
-        entries = tuple(f"<partial_summary>\n{escaped(_inner(text))}\n</partial_summary>" for text in texts)
-        prompt = self._prompt(MERGE_TEMPLATE, work, entries, previous)
-        material = Material(previous=previous, merge=tuple(_inner(text) for text in texts))
-        return prompt, _source((), texts, previous, prompt), material
+        entries = tuple(f"<partial_summary>\n{escaped(text)}\n</partial_summary>" for text in texts)
+        prompt = self._prompt(MERGE_TEMPLATE, work, entries, previous, room.content_tokens)
+        material = Material(previous=previous, merge=tuple(texts))
+        return prompt, _source(work, (), tuple(texts), previous, prompt), material
 
-    def _divided(self, work: PassInput) -> tuple[list[_Part], int]:
-        """The parts of the source, and how many tokens of transcript one may have."""
-        limit = self._chunk_tokens(work)
-        return self._parts(self._entries(work), limit), limit
+    def _texts(self, work: PassInput, answers: Sequence[Answer]) -> list[str]:
+        records = (_record(work, a.vetted.draft, model=a.model, record_id="part", merged=True) for a in answers)
+        return [_inner(summary_text(record)) for record in records]
 
-    def _entries(self, work: PassInput) -> list[tuple[str, Message]]:
+    def _room(self, work: PassInput) -> Room:
+        """The room of the pass's record."""
+        size = work.plan.summary_tokens_max
+        content = size - self._cost(work, _EMPTY)
+        return Room(max(CONTENT_TOKENS_MIN, content), max(size, work.plan.room_tokens))
+
+    def _part_room(self, work: PassInput, chunk_tokens: int) -> Room:
+        """The room of a partial summary: two of them fit into a merging call even when both are too long."""
+        part = part_tokens_max(work.plan.summary_tokens_max, chunk_tokens=chunk_tokens)
+        return Room(max(CONTENT_TOKENS_MIN, part), self._cost(work, _EMPTY) + chunk_tokens // 2)
+
+    def _limits(self, work: PassInput) -> _Limits:
+        """What one call takes, by the policy and by what the model can hold."""
+        window, most, size = (
+            self._settings.window_tokens,
+            work.plan.policy.max_input_tokens,
+            work.plan.summary_tokens_max,
+        )
+        if window is None:
+            return _Limits(sys.maxsize, sys.maxsize)
+        frame = self._prompt(self._settings.template, work, (), work.previous, 0)
+        fixed = self._around.counter.count(frame.system) + self._around.counter.count(frame.user)
+        whole = source_room(window, fixed_tokens=fixed, summary_tokens=size)
+        if whole < CHUNK_TOKENS_MIN:
+            raise PassFailed(ErrorClass.TRUNCATED, retryable=False, reasons=("the model is too small for the prompt",))
+        part = source_room(window, fixed_tokens=fixed, summary_tokens=part_tokens_max(size, chunk_tokens=whole))
+        return _Limits(min(most, whole), min(most, part))
+
+    def _parts(self, work: PassInput, limits: _Limits) -> list[_Part]:
+        """The source in parts that one call takes: one, with tool results whole, wherever that is possible.
+
+        Neighbouring messages are together as long as they fit; one that is too long for a call is cut into several.
+        """
+        entries = self._entries(work, whole=True)
+        count = self._around.counter.count
+        if sum(count(entry) for entry, _ in entries) > limits.whole:
+            entries = self._entries(work, whole=False)
+        fits = sum(count(entry) for entry, _ in entries) <= limits.whole
+        limit = limits.whole if fits else limits.part
+        pieces: list[tuple[str, Message]] = []
+        for entry, message in entries:
+            pieces.extend((text, message) for text in cut_text(entry, limit=limit, count=count))
+        groups = grouped([count(entry) for entry, _ in pieces], limit=limit)
+        return [_Part.of(pieces[start:end]) for start, end in groups] or [_Part((), ())]
+
+    def _entries(self, work: PassInput, *, whole: bool) -> list[tuple[str, Message]]:
+        """The messages as a transcript has them; `whole` leaves tool results uncapped, unless they are left out."""
         policy = work.plan.policy
+        capped = policy.tool_output is ToolOutput.CAPPED
         return [
             (
                 transcript_entry(
                     m.number,
                     m.message,
-                    tool_output=policy.tool_output,
+                    tool_output=ToolOutput.FULL if capped and whole else policy.tool_output,
                     cap_tokens=policy.tool_output_tokens_max,
                     count=self._around.counter.count,
                 ),
@@ -233,34 +365,13 @@ class SummaryPass:
             if not is_mechanical(m.message)
         ]
 
-    def _chunk_tokens(self, work: PassInput) -> int:
-        """Tokens of transcript that one call takes, by the policy and by what the model can hold."""
-        frame = self._prompt(self._settings.template, work, (), work.previous)
-        fixed = self._around.counter.count(frame.system) + self._around.counter.count(frame.user)
-        answer = 2 * work.plan.summary_tokens_max + OUTPUT_SLACK_TOKENS
-        room = int((self._settings.input_tokens_max - fixed - answer) * 0.9)
-        if room < CHUNK_TOKENS_MIN:
-            raise PassFailed(ErrorClass.TRUNCATED, retryable=False, reasons=("the model is too small for the prompt",))
-        return min(work.plan.policy.max_input_tokens, room)
-
-    def _parts(self, entries: Sequence[tuple[str, Message]], limit: int) -> list[_Part]:
-        """Neighbouring entries as long as they fit; an entry that is too long for one call is cut into several."""
-        pieces: list[tuple[str, Message]] = []
-        for entry, message in entries:
-            texts = cut_text(entry, limit=limit, count=self._around.counter.count)
-            if len(texts) == 1:
-                pieces.append((entry, message))
-            else:
-                pieces.extend((text, message._replace(content=text, tool_calls=())) for text in texts)
-        sizes = [self._around.counter.count(entry) for entry, _ in pieces]
-        parts = [
-            _Part(tuple(e for e, _ in pieces[start:end]), tuple(m for _, m in pieces[start:end]))
-            for start, end in grouped(sizes, limit=limit)
-        ]
-        return parts or [_Part((), ())]
-
     def _prompt(
-        self, template: PromptTemplate, work: PassInput, entries: tuple[str, ...], previous: SummaryRecord | None
+        self,
+        template: PromptTemplate,
+        work: PassInput,
+        entries: tuple[str, ...],
+        previous: SummaryRecord | None,
+        summary_tokens: int,
     ) -> Prompt:
         return prompt_of(
             template,
@@ -270,17 +381,17 @@ class SummaryPass:
                 total_messages=len(work.messages),
                 total_tokens=sum(m.tokens for m in work.messages),
                 depth=work.plan.depth,
-                summary_tokens_max=work.plan.summary_tokens_max,
+                summary_tokens_max=summary_tokens,
             ),
         )
 
 
-def _record(work: PassInput, answer: Answer, *, record_id: str, merged: bool) -> SummaryRecord:
-    plan, draft = work.plan, answer.vetted.draft
+def _record(work: PassInput, draft: Draft, *, model: str, record_id: str, merged: bool) -> SummaryRecord:
+    plan = work.plan
     provenance = Provenance.MERGED if merged else Provenance.MODEL
     if plan.rebase:
         provenance = Provenance.REBASED
-    if answer.model.startswith("extractive:"):
+    if model == EXTRACTIVE_MODEL:
         provenance = Provenance.EXTRACTIVE
     return SummaryRecord(
         id=record_id,
@@ -293,19 +404,26 @@ def _record(work: PassInput, answer: Answer, *, record_id: str, merged: bool) ->
         covered=plan.covered,
         tokens_before=plan.replaced_tokens,
         tokens_after=0,
-        model=answer.model,
+        model=model,
         prompt_name="",
         prompt_version="",
         provenance=provenance,
         attempts=0,
         latency_ms=0,
-        quality=RecordQuality(),
+        covered_tokens=plan.covered_tokens,
+        rewrites=plan.rewrites,
+        stands_alone=plan.rebase or plan.depth == 0,
     )
 
 
 def _source(
-    messages: tuple[Message, ...], texts: tuple[str, ...], previous: SummaryRecord | None, prompt: Prompt
+    work: PassInput,
+    messages: tuple[Message, ...],
+    texts: tuple[str, ...],
+    previous: SummaryRecord | None,
+    prompt: Prompt,
 ) -> Source:
+    # TODO-integrate: replaces=work.replaces
     return Source.of(messages, texts=texts, previous=previous, instructions=prompt.system)
 
 

@@ -260,7 +260,8 @@ async def test_a_failed_pass_serves_the_originals_unless_the_caller_wants_it_to_
 async def test_an_overfull_window_says_why_nothing_is_done(tmp_path):
     """Disabled, pending, irreducible, not due: the reason comes with the window, in the conversation's own word."""
     async with sidecar(tmp_path, script(tmp_path, {"hang": True})) as s:
-        off, pending, stuck = s.chat("off", policy={"enabled": False}), s.chat("pending"), s.chat("stuck")
+        off, stuck = s.chat("off", policy={"enabled": False}), s.chat("stuck")
+        pending = s.chat("pending", policy={"fallback": conversation.FALLBACK_NEVER})
         early = s.chat("early", policy={"min_messages": 50, "emergency_token_ratio": 1.5})
         for chat in (off, pending, early):
             await chat.talk(20)

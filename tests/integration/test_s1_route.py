@@ -227,24 +227,40 @@ async def test_s1_edge_4_tool_output_does_not_bloat_the_summary(tmp_path, model)
 @pytest.mark.parametrize(
     ("mode", "rows"),
     [
-        (conversation.TOOL_OUTPUT_FULL, 600),
+        (conversation.TOOL_OUTPUT_FULL, 1_200),
         (conversation.TOOL_OUTPUT_CAPPED, 30),
         (conversation.TOOL_OUTPUT_OMITTED, 0),
     ],
 )
 async def test_s1_edge_4_tool_output_is_filtered_as_the_policy_says(tmp_path, mode, rows):
-    """Whole, its first and last lines, or a line that says that there was one: in the prompt, never in the log."""
+    """Whole, its first and last lines, or a line that says that there was one: in prompts of a source that is too long.
+
+    The cap leaves nothing out that one call could hold.
+    """
     async with FakeOllama(responder=saying(record())) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
         chat = s.chat(context_length=30_000, policy={"tool_output": mode})
-        output = "\n".join(f"row {n}: shipped" for n in range(600))
+        output = "\n".join(f"row {n}: shipped" for n in range(1_200))
         await chat.append(said(1), call(2, "a"), tool_result(3, "a", output), *(said(n) for n in range(4, 13)))
 
         await chat.summarize()
 
-        prompt = ollama.asked()[0]["messages"][-1]["content"]
-        assert prompt.count("shipped") <= rows
-        assert ("row 0: shipped" in prompt) == (rows > 0)
-        assert ("row 599: shipped" in prompt) == (rows > 0)
+        prompts = "".join(body["messages"][-1]["content"] for body in ollama.asked())
+        assert prompts.count("shipped") <= rows
+        assert ("row 0: shipped" in prompts) == (rows > 0)
+        assert ("row 1199: shipped" in prompts) == (rows > 0)
         original = await chat.context(view=api.CONTEXT_VIEW_ORIGINAL)
         assert original.messages[2].message.content == output
         assert original.messages[2].message.role == message_pb2.ROLE_TOOL
+
+
+async def test_s1_edge_4_a_tool_result_that_one_call_holds_is_read_whole(tmp_path):
+    """The default caps only what would take more calls."""
+    async with FakeOllama(responder=saying(record())) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        chat = s.chat(context_length=30_000)
+        output = "\n".join(f"row {n}: shipped" for n in range(300))
+        await chat.append(said(1), call(2, "a"), tool_result(3, "a", output), *(said(n) for n in range(4, 13)))
+
+        await chat.summarize()
+
+        (body,) = ollama.asked()
+        assert body["messages"][-1]["content"].count("shipped") == 300

@@ -131,6 +131,9 @@ def record_for(plan: PassPlan, *, tokens: int = 50, record_id: str = "", summary
         provenance=Provenance.REBASED if plan.rebase else Provenance.MODEL,
         attempts=1,
         latency_ms=5,
+        covered_tokens=plan.covered_tokens,
+        rewrites=plan.rewrites,
+        stands_alone=plan.rebase or plan.depth == 0,
     )
 
 
@@ -146,13 +149,17 @@ def complete(
     fallback: bool = False,
     now_us: int = 0,
     source: TokenSource = TokenSource.CALLER,
+    model_failed: bool = False,
+    interrupted: bool = False,
 ) -> CompletePass:
     """The command that ends the pending pass of `state` with a record of `tokens`."""
     plan = pending_in(state)
     next_id = f"{plan.pass_id}+"
-    return CompletePass(plan.pass_id, record_for(plan, tokens=tokens), source, fallback, next_id, now_us)
+    record = record_for(plan, tokens=tokens)
+    return CompletePass(plan.pass_id, record, source, fallback, next_id, now_us, model_failed, interrupted)
 
 
 def fail(state: Conversation, *, now_us: int = 0, error_class: ErrorClass = ErrorClass.TRANSPORT) -> FailPass:
     """The command that ends the pending pass of `state` without a record."""
-    return FailPass(pending_in(state).pass_id, error_class, attempts=1, retryable=True, now_us=now_us)
+    plan = pending_in(state)
+    return FailPass(plan.pass_id, error_class, 1, retryable=True, next_pass_id=f"{plan.pass_id}+", now_us=now_us)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from service.domain.conversation import Conversation, evolve, lineage
+from service.domain.conversation import Conversation, covers, evolve, lineage
 from service.domain.decide import CompletePass, FailPass, StartPass
 from service.domain.events import (
     MessageAppended,
@@ -19,11 +19,11 @@ from service.domain.events import (
     Trigger,
 )
 from service.domain.message import Message, Role
-from service.domain.policy import DepthLimit, Policy
+from service.domain.policy import RECORD_TOKENS_MIN, DepthLimit, Fallback, Policy
 from service.domain.render import RenderedMessage
 from service.domain.tokens import TokenSource
 from service.domain.triggers import HeldBy, ruled
-from service.domain.window import compressible
+from service.domain.window import compressible, counted_tokens, tool_pairs
 from tests.support.simulation import Step
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "coverage_is_exact",
     "depth_is_bounded",
     "every_end_is_final",
+    "exchange_is_verbatim",
     "hold_is_told",
     "no_record_grows_the_window",
     "one_pass_at_a_time",
@@ -71,19 +72,23 @@ def two_passes_a_trigger(step: Step) -> None:
             follows = isinstance(previous, SummarizationCompleted) and ended is not None
             _require(follows, "a follow-up followed no record")
             _require(ended is not None and ended.trigger is not Trigger.FOLLOW_UP, "a follow-up followed a follow-up")
-        elif ended is not None and ended.trigger is Trigger.FOLLOW_UP:
+        elif ended is not None and ended.trigger is Trigger.FOLLOW_UP and not event.plan.extractive:
             _require(step.before.message_version > ended.message_version, "a third pass came without a new message")
 
 
 def no_record_grows_the_window(step: Step) -> None:
-    """A record makes the window smaller; a remade one at least does not make it larger."""
+    """A record makes the window smaller; a remade one at least does not bring it to its trigger."""
     state = step.before
     for event in step.events:
         after = evolve(state, event, step.now_us)
         if isinstance(event, SummarizationCompleted):
-            assert state.pending is not None
-            most = state.window_tokens - (state.pending.trigger is not Trigger.REMAKE)
-            _require(after.window_tokens <= most, "a record made the window larger")
+            plan = state.pending
+            assert plan is not None
+            shrinks = after.window_tokens < state.window_tokens
+            remade = plan.trigger is Trigger.REMAKE and (
+                after.window_tokens <= state.window_tokens or after.ratio < plan.policy.trigger_token_ratio
+            )
+            _require(shrinks or remade, "a record made the window larger")
         state = after
 
 
@@ -94,11 +99,13 @@ def over_budget_has_a_reason(step: Step) -> None:
         return
     depth = state.live.depth + 1 if state.live else 0
     halted = policy.on_depth_limit is DepthLimit.HALT and depth >= policy.max_summary_chain_depth
+    last = state.passes[-1] if state.passes else None
+    in_vain = last is not None and last.plan.extractive and not last.record_id
     excused = (
         state.pending is not None
         or not policy.enabled
         or halted
-        or state.waiting(step.now_us)
+        or (state.waiting(step.now_us) and (policy.fallback is Fallback.NEVER or in_vain))
         or compressible(state, policy, tail_messages=policy.preserve_recent) is None
     )
     _require(excused, "a window over its budget was left alone")
@@ -127,14 +134,39 @@ def coverage_is_exact(state: Conversation) -> None:
 
 
 def tail_is_verbatim(state: Conversation, originals: Mapping[int, Message]) -> None:
-    """The two newest messages and the newest of the user are in the window, as they came."""
+    """The newest message and the newest of the user are in the window, and all that is there is as it came."""
     chat = [n for n, m in sorted(originals.items()) if m.role is not Role.SYSTEM]
     users = [n for n in chat if originals[n].role is Role.USER]
     inside = {m.number: m.message for m in state.window}
-    for number in {*chat[-2:], *users[-1:]}:
+    for number in {*chat[-1:], *users[-1:]}:
         _require(number in inside, "a message of the tail has left the window")
     for number, message in inside.items():
         _require(message is originals[number], "a message of the window is not as it came")
+
+
+def exchange_is_verbatim(step: Step) -> None:
+    """The last message but one is covered only where the window could not hold it beside all that must stay."""
+    state = step.before
+    for event in step.events:
+        if isinstance(event, SummarizationRequested) and event.plan.trigger is not Trigger.REMAKE:
+            chat = [m for m in state.window if m.message.role is not Role.SYSTEM]
+            covered = {m.number for m in chat if covers(event.plan.covered, m.number)}
+            if len(chat) > 1 and chat[-2].number in covered:
+                kept = [m for m in state.window if m.number not in covered]
+                unit = [m for m in chat if m.number in covered and m.number >= _start_of_unit(chat)]
+                factor = state.settings.calibration_factor
+                needed = counted_tokens([*kept, *unit], factor) + state.settings.overhead_tokens
+                _require(needed + RECORD_TOKENS_MIN > state.budget, "the last exchange was not kept")
+        state = evolve(state, event, step.now_us)
+
+
+def _start_of_unit(chat: Sequence[MessageAppended]) -> int:
+    """The number of the first message that belongs to the last but one; what is paired is asked of the domain."""
+    start = chat[-2].number
+    for (call, _), answer in tool_pairs(chat).results.items():
+        if call < start <= answer:
+            start = call
+    return start
 
 
 def calls_are_answered(rendered: Sequence[RenderedMessage], originals: Mapping[int, Message]) -> None:
@@ -199,29 +231,43 @@ def said_once(steps: Iterable[Step]) -> None:
 
 
 def depth_is_bounded(step: Step) -> None:
-    """No pass is planned beyond the depth that the policy allows."""
+    """No pass is planned beyond the depth that the policy allows.
+
+    A record that stands alone begins a chain, at depth 1 when it continues another; a follow-up may finish one.
+    """
     for event in step.events:
-        if isinstance(event, SummarizationRequested) and event.plan.trigger is not Trigger.REMAKE:
-            _require(event.plan.depth < event.plan.policy.max_summary_chain_depth, "a chain is deeper than allowed")
+        if not isinstance(event, SummarizationRequested) or event.plan.trigger is Trigger.REMAKE:
+            continue
+        plan = event.plan
+        most = 1 if plan.rebase else plan.policy.max_summary_chain_depth - 1
+        halts = plan.policy.on_depth_limit is DepthLimit.HALT
+        _require(plan.depth <= most + (halts and plan.trigger is Trigger.FOLLOW_UP), "a chain is deeper than allowed")
 
 
 def every_end_is_final(step: Step) -> None:
-    """A pass that failed or saved too little leaves none pending and a wait behind; one that was cancelled no wait."""
+    """A pass that failed or saved too little is over and leaves a wait; one that was cancelled, and a remake, none."""
+    ended = step.before.pending
     for event in step.events:
         no_gain = isinstance(event, SummarizationSkipped) and event.reason is SkipReason.NO_GAIN
-        if no_gain or isinstance(event, SummarizationFailed):
-            cancelled = isinstance(event, SummarizationFailed) and not event.wait_until_us
-            _require(step.after.pending is None, "an ended pass is pending")
-            _require(cancelled or step.after.waiting(step.now_us), "a failure was not waited after")
-            _require(not cancelled or not step.policy.enabled, "a pass was cancelled that was wanted")
+        if not (no_gain or isinstance(event, SummarizationFailed)):
+            continue
+        assert ended is not None
+        pending = step.after.pending
+        _require(pending is None or pending.pass_id != ended.pass_id, "an ended pass is pending")
+        if ended.trigger is Trigger.REMAKE:
+            _require(not event.wait_until_us, "a remake holds passes back")
+            continue
+        cancelled = not event.wait_until_us
+        _require(cancelled or step.after.waiting(step.now_us), "a failure was not waited after")
+        _require(not cancelled or not step.policy.enabled, "a pass was cancelled that was wanted")
 
 
 def passes_are_bounded(steps: Iterable[Step]) -> None:
-    """Every pass has a cause of its own: at most two for each command that is not the end of a pass."""
+    """Every pass has a cause: each command that is not the end of one leads to two, and each may need a stand-in."""
     steps = list(steps)
     causes = sum(not isinstance(s.command, StartPass | CompletePass | FailPass) for s in steps)
     passes = sum(isinstance(e, SummarizationRequested) for s in steps for e in s.events)
-    _require(passes <= 2 * causes, "there are more passes than causes")
+    _require(passes <= 4 * causes, "there are more passes than causes")
 
 
 def sums_are_exact(state: Conversation) -> None:

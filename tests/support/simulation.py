@@ -123,7 +123,8 @@ class SimulatedChat:
             return StartPass(plan.pass_id)
         if chance < 0.35:
             error_class = rng.choice(list(ErrorClass))
-            return FailPass(plan.pass_id, error_class, rng.randrange(4), rng.random() < 0.5, self._now_us)
+            attempts, retryable = rng.randrange(4), rng.random() < 0.5
+            return FailPass(plan.pass_id, error_class, attempts, retryable, self._pass_id(), self._now_us)
         most = max(2, plan.replaced_tokens)
         tokens = rng.choice([rng.randrange(1, most), min(most, plan.summary_tokens_max), rng.randrange(1, 2 * most)])
         return self._complete(tokens=max(1, tokens))

@@ -78,6 +78,7 @@ class Bench:
             maker=PassMaker(
                 ScriptedModel([_default], clock=clock_s),
                 ExtractiveModel(clock=clock_s),
+                listed=False,
                 asking=AskerSettings(0.0, 1, RetryPolicy(), 60.0),
                 template=CHAIN_TEMPLATE,
                 window_default=8_192,

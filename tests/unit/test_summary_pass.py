@@ -58,7 +58,21 @@ def work(*, input_tokens_max: int) -> PassInput:
     )
     covered = (MessageRange(1, MESSAGES),)
     policy = Policy(max_input_tokens=input_tokens_max)
-    plan = PassPlan("p", Trigger.RATIO, covered, covered, "", "", 0, 0.9, MESSAGES, 300 * MESSAGES, 1_000, policy)
+    plan = PassPlan(
+        "p",
+        Trigger.RATIO,
+        covered,
+        covered,
+        "",
+        "",
+        0,
+        0.9,
+        MESSAGES,
+        300 * MESSAGES,
+        1_000,
+        policy,
+        room_tokens=40_000,
+    )
     return PassInput("c1", plan, messages, None)
 
 

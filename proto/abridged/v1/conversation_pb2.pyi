@@ -379,6 +379,8 @@ class PolicyOverrides(_message.Message):
     REBASE_CALLS_MAX_FIELD_NUMBER: _builtins.int
     MAX_INPUT_TOKENS_FIELD_NUMBER: _builtins.int
     TOOL_OUTPUT_TOKENS_MAX_FIELD_NUMBER: _builtins.int
+    REWRITES_MAX_FIELD_NUMBER: _builtins.int
+    PASS_CALLS_MAX_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
     """Whether passes run at all."""
     trigger_token_ratio: _builtins.float
@@ -423,6 +425,10 @@ class PolicyOverrides(_message.Message):
     """Tokens of source that one model call gets; more is split and merged."""
     tool_output_tokens_max: _builtins.int
     """Tokens that TOOL_OUTPUT_CAPPED leaves of a tool result."""
+    rewrites_max: _builtins.int
+    """Records that a text may go through before its original messages are read again."""
+    pass_calls_max: _builtins.int
+    """Model calls of one pass, repairs and retries included."""
     def __init__(
         self,
         *,
@@ -448,10 +454,12 @@ class PolicyOverrides(_message.Message):
         rebase_calls_max: _builtins.int | None = ...,
         max_input_tokens: _builtins.int | None = ...,
         tool_output_tokens_max: _builtins.int | None = ...,
+        rewrites_max: _builtins.int | None = ...,
+        pass_calls_max: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_gain", b"_min_gain", "_min_messages", b"_min_messages", "_min_range_tokens", b"_min_range_tokens", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_tail_token_ratio", b"_tail_token_ratio", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_gain", b"min_gain", "min_messages", b"min_messages", "min_range_tokens", b"min_range_tokens", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "tail_token_ratio", b"tail_token_ratio", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_gain", b"_min_gain", "_min_messages", b"_min_messages", "_min_range_tokens", b"_min_range_tokens", "_pass_calls_max", b"_pass_calls_max", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_gain", b"min_gain", "min_messages", b"min_messages", "min_range_tokens", b"min_range_tokens", "pass_calls_max", b"pass_calls_max", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "tail_token_ratio", b"tail_token_ratio", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_gain", b"_min_gain", "_min_messages", b"_min_messages", "_min_range_tokens", b"_min_range_tokens", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_tail_token_ratio", b"_tail_token_ratio", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "fallback", b"fallback", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_gain", b"min_gain", "min_messages", b"min_messages", "min_range_tokens", b"min_range_tokens", "on_depth_limit", b"on_depth_limit", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "summary_role", b"summary_role", "tail_token_ratio", b"tail_token_ratio", "tool_output", b"tool_output", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_gain", b"_min_gain", "_min_messages", b"_min_messages", "_min_range_tokens", b"_min_range_tokens", "_pass_calls_max", b"_pass_calls_max", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "fallback", b"fallback", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_gain", b"min_gain", "min_messages", b"min_messages", "min_range_tokens", b"min_range_tokens", "on_depth_limit", b"on_depth_limit", "pass_calls_max", b"pass_calls_max", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "summary_role", b"summary_role", "tail_token_ratio", b"tail_token_ratio", "tool_output", b"tool_output", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cooldown_messages: _TypeAlias = _typing.Literal["cooldown_messages"]  # noqa: Y015
     _WhichOneofArgType__cooldown_messages: _TypeAlias = _typing.Literal["_cooldown_messages", b"_cooldown_messages"]  # noqa: Y015
@@ -473,6 +481,8 @@ class PolicyOverrides(_message.Message):
     _WhichOneofArgType__min_messages: _TypeAlias = _typing.Literal["_min_messages", b"_min_messages"]  # noqa: Y015
     _WhichOneofReturnType__min_range_tokens: _TypeAlias = _typing.Literal["min_range_tokens"]  # noqa: Y015
     _WhichOneofArgType__min_range_tokens: _TypeAlias = _typing.Literal["_min_range_tokens", b"_min_range_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__pass_calls_max: _TypeAlias = _typing.Literal["pass_calls_max"]  # noqa: Y015
+    _WhichOneofArgType__pass_calls_max: _TypeAlias = _typing.Literal["_pass_calls_max", b"_pass_calls_max"]  # noqa: Y015
     _WhichOneofReturnType__preserve_recent: _TypeAlias = _typing.Literal["preserve_recent"]  # noqa: Y015
     _WhichOneofArgType__preserve_recent: _TypeAlias = _typing.Literal["_preserve_recent", b"_preserve_recent"]  # noqa: Y015
     _WhichOneofReturnType__rearm_messages: _TypeAlias = _typing.Literal["rearm_messages"]  # noqa: Y015
@@ -483,6 +493,8 @@ class PolicyOverrides(_message.Message):
     _WhichOneofArgType__repair_attempts: _TypeAlias = _typing.Literal["_repair_attempts", b"_repair_attempts"]  # noqa: Y015
     _WhichOneofReturnType__reset_token_ratio: _TypeAlias = _typing.Literal["reset_token_ratio"]  # noqa: Y015
     _WhichOneofArgType__reset_token_ratio: _TypeAlias = _typing.Literal["_reset_token_ratio", b"_reset_token_ratio"]  # noqa: Y015
+    _WhichOneofReturnType__rewrites_max: _TypeAlias = _typing.Literal["rewrites_max"]  # noqa: Y015
+    _WhichOneofArgType__rewrites_max: _TypeAlias = _typing.Literal["_rewrites_max", b"_rewrites_max"]  # noqa: Y015
     _WhichOneofReturnType__tail_token_ratio: _TypeAlias = _typing.Literal["tail_token_ratio"]  # noqa: Y015
     _WhichOneofArgType__tail_token_ratio: _TypeAlias = _typing.Literal["_tail_token_ratio", b"_tail_token_ratio"]  # noqa: Y015
     _WhichOneofReturnType__tool_output_tokens_max: _TypeAlias = _typing.Literal["tool_output_tokens_max"]  # noqa: Y015
@@ -510,6 +522,8 @@ class PolicyOverrides(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_range_tokens) -> _WhichOneofReturnType__min_range_tokens | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_calls_max) -> _WhichOneofReturnType__pass_calls_max | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__preserve_recent) -> _WhichOneofReturnType__preserve_recent | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__rearm_messages) -> _WhichOneofReturnType__rearm_messages | None: ...
@@ -519,6 +533,8 @@ class PolicyOverrides(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__repair_attempts) -> _WhichOneofReturnType__repair_attempts | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reset_token_ratio) -> _WhichOneofReturnType__reset_token_ratio | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rewrites_max) -> _WhichOneofReturnType__rewrites_max | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__tail_token_ratio) -> _WhichOneofReturnType__tail_token_ratio | None: ...
     @_typing.overload

@@ -241,6 +241,10 @@ class PassPlan(_message.Message):
     REPLACED_TOKENS_FIELD_NUMBER: _builtins.int
     SUMMARY_TOKENS_MAX_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
+    ROOM_TOKENS_FIELD_NUMBER: _builtins.int
+    COVERED_TOKENS_FIELD_NUMBER: _builtins.int
+    REWRITES_FIELD_NUMBER: _builtins.int
+    EXTRACTIVE_FIELD_NUMBER: _builtins.int
     summarization_id: _builtins.str
     """The pass's id."""
     trigger: _conversation_pb2.Trigger.ValueType
@@ -252,7 +256,7 @@ class PassPlan(_message.Message):
     depth: _builtins.int
     """The record's depth."""
     rebase: _builtins.bool
-    """Whether it is made from original messages; they are `source`."""
+    """Whether the record will stand alone: for everything that has left the window, made anew from original messages."""
     replaces_summary_id: _builtins.str
     """The record that this one takes the place of, for TRIGGER_REMAKE."""
     token_ratio: _builtins.float
@@ -262,7 +266,15 @@ class PassPlan(_message.Message):
     replaced_tokens: _builtins.int
     """Tokens that the record replaces in the window."""
     summary_tokens_max: _builtins.int
-    """What the record may cost."""
+    """The size that the record should have."""
+    room_tokens: _builtins.int
+    """The size that the record may have at most: a larger one would miss what the pass is for."""
+    covered_tokens: _builtins.int
+    """What it costs to read the covered messages again, in tokens."""
+    rewrites: _builtins.int
+    """How many records the oldest part of the record's text will have gone through since its originals were read."""
+    extractive: _builtins.bool
+    """Whether the record is made by extraction, without a model call."""
     @_builtins.property
     def covered(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.MessageRange]:
         """Messages that the record will cover: those that leave the window; on a rebase all that have left it too."""
@@ -292,10 +304,14 @@ class PassPlan(_message.Message):
         replaced_tokens: _builtins.int = ...,
         summary_tokens_max: _builtins.int = ...,
         policy: _conversation_pb2.PolicyOverrides | None = ...,
+        room_tokens: _builtins.int = ...,
+        covered_tokens: _builtins.int = ...,
+        rewrites: _builtins.int = ...,
+        extractive: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_summary_id", b"base_summary_id", "covered", b"covered", "depth", b"depth", "message_version", b"message_version", "parent_summary_id", b"parent_summary_id", "policy", b"policy", "rebase", b"rebase", "replaced_tokens", b"replaced_tokens", "replaces_summary_id", b"replaces_summary_id", "source", b"source", "summarization_id", b"summarization_id", "summary_tokens_max", b"summary_tokens_max", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_summary_id", b"base_summary_id", "covered", b"covered", "covered_tokens", b"covered_tokens", "depth", b"depth", "extractive", b"extractive", "message_version", b"message_version", "parent_summary_id", b"parent_summary_id", "policy", b"policy", "rebase", b"rebase", "replaced_tokens", b"replaced_tokens", "replaces_summary_id", b"replaces_summary_id", "rewrites", b"rewrites", "room_tokens", b"room_tokens", "source", b"source", "summarization_id", b"summarization_id", "summary_tokens_max", b"summary_tokens_max", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -383,15 +399,23 @@ class SummarizationCompleted(_message.Message):
     RECORD_FIELD_NUMBER: _builtins.int
     FALLBACK_FIELD_NUMBER: _builtins.int
     TOKEN_SOURCE_FIELD_NUMBER: _builtins.int
+    WAIT_MESSAGES_FIELD_NUMBER: _builtins.int
+    WAIT_UNTIL_FIELD_NUMBER: _builtins.int
     summarization_id: _builtins.str
     """The pass."""
     fallback: _builtins.bool
     """Whether the record stands in for a model that failed."""
     token_source: Global___TokenSource.ValueType
     """Who counted the record's tokens."""
+    wait_messages: _builtins.int
+    """After a model was asked and failed: how many more messages end the wait before the next one is asked."""
     @_builtins.property
     def record(self) -> _summary_pb2.SummaryRecord:
         """The record."""
+
+    @_builtins.property
+    def wait_until(self) -> _timestamp_pb2.Timestamp:
+        """When the wait ends at the latest. Not set: there is none."""
 
     def __init__(
         self,
@@ -400,10 +424,12 @@ class SummarizationCompleted(_message.Message):
         record: _summary_pb2.SummaryRecord | None = ...,
         fallback: _builtins.bool = ...,
         token_source: Global___TokenSource.ValueType = ...,
+        wait_messages: _builtins.int = ...,
+        wait_until: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["record", b"record", "wait_until", b"wait_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fallback", b"fallback", "record", b"record", "summarization_id", b"summarization_id", "token_source", b"token_source"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fallback", b"fallback", "record", b"record", "summarization_id", b"summarization_id", "token_source", b"token_source", "wait_messages", b"wait_messages", "wait_until", b"wait_until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -210,6 +210,9 @@ class SummaryRecord(_message.Message):
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     LATENCY_MS_FIELD_NUMBER: _builtins.int
     QUALITY_FIELD_NUMBER: _builtins.int
+    COVERED_TOKENS_FIELD_NUMBER: _builtins.int
+    REWRITES_FIELD_NUMBER: _builtins.int
+    STANDS_ALONE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The record's id."""
     depth: _builtins.int
@@ -236,6 +239,14 @@ class SummaryRecord(_message.Message):
     """Model calls that were needed."""
     latency_ms: _builtins.int
     """How long the pass took, in milliseconds."""
+    covered_tokens: _builtins.int
+    """What it costs to read the covered messages again, in tokens."""
+    rewrites: _builtins.int
+    """How many records the oldest part of the text went through since its original messages were read; 0 for a record
+    made from originals alone.
+    """
+    stands_alone: _builtins.bool
+    """Whether the record stands for everything that has left the window, so that its ancestors are kept for audit alone."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was committed."""
@@ -251,9 +262,9 @@ class SummaryRecord(_message.Message):
     @_builtins.property
     def covered(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessageRange]:
         """The messages that this record itself took out of the window, by number: a record at depth 1 does not repeat those of
-        its parent. Together with its ancestors down to depth 0 it stands for every message that has left the window. A
-        rebased record covers all of these itself; a remade one covers what the record did whose place it takes. The
-        messages' ids are those of ReadEvents and GetContext's ORIGINAL view.
+        its parent. Together with its ancestors down to the first that stands alone it stands for every message that has
+        left the window. A rebased record covers all of these itself; a remade one covers what the record did whose place it
+        takes. The messages' ids are those of ReadEvents and GetContext's ORIGINAL view.
         """
 
     @_builtins.property
@@ -281,10 +292,13 @@ class SummaryRecord(_message.Message):
         attempts: _builtins.int = ...,
         latency_ms: _builtins.int = ...,
         quality: Global___RecordQuality | None = ...,
+        covered_tokens: _builtins.int = ...,
+        rewrites: _builtins.int = ...,
+        stands_alone: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "create_time", b"create_time", "quality", b"quality"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "context", b"context", "covered", b"covered", "covered_count", b"covered_count", "create_time", b"create_time", "depth", b"depth", "id", b"id", "key_points", b"key_points", "latency_ms", b"latency_ms", "model", b"model", "parent_id", b"parent_id", "prompt_name", b"prompt_name", "prompt_version", b"prompt_version", "provenance", b"provenance", "quality", b"quality", "summary", b"summary", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "context", b"context", "covered", b"covered", "covered_count", b"covered_count", "covered_tokens", b"covered_tokens", "create_time", b"create_time", "depth", b"depth", "id", b"id", "key_points", b"key_points", "latency_ms", b"latency_ms", "model", b"model", "parent_id", b"parent_id", "prompt_name", b"prompt_name", "prompt_version", b"prompt_version", "provenance", b"provenance", "quality", b"quality", "rewrites", b"rewrites", "stands_alone", b"stands_alone", "summary", b"summary", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

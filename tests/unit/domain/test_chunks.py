@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.chunks import MERGE_FAN_IN, calls_needed, cut_text, grouped
+from service.domain.chunks import calls_needed, cut_text, grouped, part_tokens_max
 from service.tokenizers.estimated import EstimatingCounter
 
 ESTIMATE = EstimatingCounter().count
@@ -83,9 +83,14 @@ def test_groups_are_consecutive_and_within_the_limit(sizes, limit):
 
 @pytest.mark.parametrize(
     ("tokens", "calls"),
-    [(0, 1), (1, 1), (8_000, 1), (8_001, 3), (48_000, 7), (48_001, 7 + 1 + 2), (288_000, 36 + 6 + 1)],
+    [(0, 1), (1, 1), (8_000, 1), (8_001, 3), (48_000, 7), (64_000, 9), (64_001, 9 + 1 + 2), (288_000, 36 + 5 + 1)],
 )
 def test_calls_are_chunks_and_their_merges_level_by_level(tokens, calls):
-    """Six partial summaries are one merge; seven are two and one more."""
-    assert MERGE_FAN_IN == 6
-    assert calls_needed(tokens, chunk_tokens=8_000) == calls
+    """A chunk holds eight partial summaries of a thousand tokens: nine of them take two merges and one more."""
+    assert calls_needed(tokens, chunk_tokens=8_000, summary_tokens=1_000) == calls
+
+
+def test_partial_summaries_are_so_small_that_merging_comes_to_an_end():
+    """In a window hardly larger than a summary, three parts still become one."""
+    assert part_tokens_max(1_000, chunk_tokens=900) == 300
+    assert calls_needed(2_700, chunk_tokens=900, summary_tokens=1_000) == 3 + 1

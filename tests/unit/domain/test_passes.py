@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.conversation import Conversation, lineage, live_coverage, record_named
+from service.domain.conversation import Conversation, lineage, live_coverage, next_remake, record_named
 from service.domain.decide import (
     AppendMessages,
     ChangeSettings,
@@ -136,7 +136,7 @@ def test_no_gain_leaves_the_messages_and_waits():
 def test_a_failed_pass_leaves_everything_as_it_was(error_class):
     """Whatever the class: the messages are there, the pass is over, the next one waits."""
     state = pending()
-    command = FailPass("p", error_class, 3, False, 9, output_bytes=12, output_hash=b"h")
+    command = FailPass("p", error_class, 3, False, "q", 9, output_bytes=12, output_hash=b"h")
     after = (
         Given(state)
         .when(command, POLICY)
@@ -163,7 +163,7 @@ def test_a_pass_that_is_not_pending_cannot_end(kind):
     commands: dict[str, Command] = {
         "start": StartPass("other"),
         "complete": CompletePass("other", record, TokenSource.CALLER, False, "q", 0),
-        "fail": FailPass("other", ErrorClass.INTERNAL, 1, False, 0),
+        "fail": FailPass("other", ErrorClass.INTERNAL, 1, False, "q", 0),
     }
     command = commands[kind]
 
@@ -189,31 +189,124 @@ def test_a_fallback_is_remade_in_its_place():
     assert (plan.trigger, plan.covered, plan.source) == (Trigger.REMAKE, ranges((1, 74)), ranges((1, 74)))
     assert (plan.depth, plan.parent_id, plan.base_id, plan.replaces_id) == (0, "", "", "summary-p")
     after = Given(outcome.after).when(complete(outcome.after, tokens=60), POLICY).after
-    assert (live_in(after).id, after.live_is_fallback, len(after.records)) == ("summary-r", False, 2)
+    assert (live_in(after).id, next_remake(after), len(after.records)) == ("summary-r", None, 2)
     assert [r.id for r in lineage(after)] == ["summary-r"]
     assert live_coverage(after) == ranges((1, 74))
 
 
-def test_a_remade_record_may_cost_as_much_but_no_more():
-    """It replaces the fallback, which cost sixty."""
+def test_a_remake_gets_the_size_of_a_models_record_not_that_of_the_extract():
+    """It may cost more than the extract; what it may not is to cost what both stand for."""
     state = Given(with_fallback()).when(RemakeFallback("r", 0), POLICY).after
+    plan = pending_in(state)
 
-    assert live_in(Given(state).when(complete(state, tokens=60), POLICY).after).id == "summary-r"
-    assert Given(state).when(complete(state, tokens=61), POLICY).skipped == [SkipReason.NO_GAIN]
+    assert (plan.summary_tokens_max, plan.replaced_tokens) == (125, 740)
+    assert live_in(Given(state).when(complete(state, tokens=125), POLICY).after).id == "summary-r"
+    assert live_in(Given(state).when(complete(state, tokens=592), POLICY).after).id == "summary-r"
+    assert Given(state).when(complete(state, tokens=593), POLICY).skipped == [SkipReason.NO_GAIN]
 
 
-def test_only_a_live_fallback_is_remade_and_only_when_passes_may_run():
-    """A model's record, a disabled policy, a pending pass, a wait: nothing happens."""
+def test_a_remake_never_brings_a_window_to_its_trigger():
+    """A record that would is as large as no gain is."""
+    fuller = Given(with_fallback()).when(append(*chat(60, first=81), pass_id="q"), POLICY).after
+    state = Given(fuller).when(RemakeFallback("r", 0), POLICY).after
+
+    assert (fuller.ratio, pending_in(state).room_tokens) == (0.72, 139)
+    assert live_in(Given(state).when(complete(state, tokens=139), POLICY).after).id == "summary-r"
+    assert Given(state).when(complete(state, tokens=140), POLICY).skipped == [SkipReason.NO_GAIN]
+
+
+def test_only_a_fallback_is_remade_and_only_when_passes_may_run():
+    """A model's record, a disabled policy, a pending pass, a window past its trigger: nothing happens."""
     state = with_fallback()
     model_made = Given(pending()).when(complete(pending()), POLICY).after
     requested = Given(state).when(RemakeFallback("r", 0), POLICY).after
-    waiting = Given(requested).when(fail(requested), POLICY).after
+    full = Given(state).when(append(*chat(68, first=81), pass_id="q"), Policy(enabled=False)).after
 
     given(OPEN).when(RemakeFallback("r", 0), POLICY).then()
     Given(model_made).when(RemakeFallback("r", 0), POLICY).then()
     Given(state).when(RemakeFallback("r", 0), Policy(enabled=False)).then()
     Given(requested).when(RemakeFallback("q", 0), POLICY).then()
-    Given(waiting).when(RemakeFallback("q", 0), POLICY).then()
+    Given(full).when(RemakeFallback("q", 0), POLICY).then()
+
+
+def remade_in_vain(state: Conversation, *, times: int) -> Conversation:
+    """The state after so many remakes that saved nothing."""
+    for number in range(times):
+        requested = Given(state).when(RemakeFallback(f"r{number}", 0), POLICY).after
+        state = Given(requested).when(complete(requested, tokens=740), POLICY).after
+    return state
+
+
+def test_a_remake_in_vain_holds_back_no_pass_and_is_tried_twice():
+    """Neither a failure in a row nor a wait comes of it, and a third one is not asked for."""
+    state = remade_in_vain(with_fallback(), times=2)
+
+    assert (state.failures_in_row, state.waiting(0), next_remake(state)) == (0, False, None)
+    Given(state).when(RemakeFallback("r", 0), POLICY).then()
+    back = Given(state).when(append(*chat(68, first=81), pass_id="q"), POLICY)
+    assert only_plan(back.events).trigger is Trigger.RATIO
+
+
+def test_a_remake_that_fails_counts_only_when_a_model_was_asked():
+    """An open breaker refuses any number of them."""
+    requested = Given(with_fallback()).when(RemakeFallback("r", 0), POLICY).after
+    asked, refused = fail(requested), replace(fail(requested), attempts=0)
+
+    assert Given(requested).when(asked, POLICY).after.remakes == {"summary-p": 1}
+    assert Given(requested).when(refused, POLICY).after.remakes == {}
+    assert Given(requested).when(asked, POLICY).after.failures_in_row == 0
+
+
+def test_a_remake_leaves_cooldown_and_arming_as_they_were():
+    """It is no pass over new messages."""
+    state = Given(with_fallback()).when(append(*chat(3, first=81), pass_id="q"), POLICY).after
+    requested = Given(state).when(RemakeFallback("r", 0), POLICY).after
+    after = Given(requested).when(complete(requested), POLICY).after
+
+    assert (after.messages_since_pass, after.last_summarization) == (3, state.last_summarization)
+    assert after.lowest_ratio_since_pass <= state.lowest_ratio_since_pass
+
+
+def test_a_pass_that_is_due_ends_a_pending_remake():
+    """Both are in the commit of the message that made it due, and the remake can be asked for again."""
+    requested = Given(with_fallback()).when(RemakeFallback("r", 0), POLICY).after
+
+    outcome = Given(requested).when(append(*chat(68, first=81), pass_id="q"), POLICY)
+
+    ended, begun = outcome.events[-2:]
+    assert isinstance(ended, SummarizationFailed)
+    assert (ended.pass_id, ended.error_class, ended.wait_until_us) == ("r", ErrorClass.CANCELLED, 0)
+    assert isinstance(begun, SummarizationRequested)
+    assert (outcome.after.pending, outcome.after.remakes) == (begun.plan, {})
+
+
+def test_a_forced_pass_ends_a_pending_remake():
+    """Who asks for a pass gets one."""
+    requested = Given(with_fallback()).when(append(*chat(40, first=81), pass_id="q"), POLICY).after
+    remaking = Given(requested).when(RemakeFallback("r", 0), POLICY).after
+
+    outcome = Given(remaking).when(RequestPass("f", 0), POLICY)
+
+    assert only_plan(outcome.events).trigger is Trigger.FORCED
+
+
+def test_every_extract_of_the_chain_is_remade_oldest_first():
+    """What was made from a stand-in is made again from what took its place."""
+    first = with_fallback()
+    second = Given(first).when(append(*chat(70, first=81), pass_id="q"), POLICY).after
+    state = Given(second).when(complete(second, fallback=True), POLICY).after
+
+    oldest = Given(state).when(RemakeFallback("r", 0), POLICY).after
+    assert (pending_in(oldest).replaces_id, pending_in(oldest).base_id) == ("summary-p", "")
+    after = Given(oldest).when(complete(oldest), POLICY).after
+    assert (live_in(after).id, after.window, after.ratio) == ("summary-q", state.window, state.ratio)
+    assert [r.id for r in lineage(after)] == ["summary-q", "summary-r"]
+
+    newest = Given(after).when(RemakeFallback("s", 0), POLICY).after
+    assert (pending_in(newest).replaces_id, pending_in(newest).base_id) == ("summary-q", "summary-r")
+    done = Given(newest).when(complete(newest), POLICY).after
+    assert [r.id for r in lineage(done)] == ["summary-s", "summary-r"]
+    assert (next_remake(done), live_coverage(done)) == (None, live_coverage(state))
 
 
 def test_a_remake_deeper_in_the_chain_continues_the_same_record():

@@ -89,13 +89,13 @@ def test_a_client_sets_only_what_the_operator_allows():
 
 def test_clients_cannot_raise_what_a_pass_costs():
     """The fields that bound model calls and their input are the operator's."""
-    costly = {"rebase_calls_max", "max_input_tokens", "tool_output_tokens_max"}
+    costly = {"rebase_calls_max", "rewrites_max", "pass_calls_max", "max_input_tokens", "tool_output_tokens_max"}
 
     assert {f.name for f in fields(Policy)} - CLIENT_FIELDS == costly
 
 
 @pytest.mark.parametrize(
-    ("maximum", "budget", "dropped", "cap"),
+    ("maximum", "budget", "replaced", "cap"),
     [
         (0, 8_192, 100, 128),
         (0, 8_192, 600, 300),
@@ -103,13 +103,14 @@ def test_clients_cannot_raise_what_a_pass_costs():
         (0, 100_000, 100_000, 1_024),
         (0, 800, 100_000, 100),
         (0, 1, 0, 1),
+        (0, 8_192, 0, 128),
         (500, 8_192, 100_000, 500),
         (4_000, 8_192, 100_000, 4_000),
     ],
 )
-def test_the_summary_cap_is_tied_to_what_is_dropped(maximum, budget, dropped, cap):
+def test_the_summary_cap_is_tied_to_what_it_replaces(maximum, budget, replaced, cap):
     """Half of it, at least 128, at most an eighth of the budget and 1,024, or what the policy says."""
-    assert summary_cap(Policy(max_summary_tokens=maximum), budget=budget, dropped_tokens=dropped) == cap
+    assert summary_cap(Policy(max_summary_tokens=maximum), budget=budget, replaced_tokens=replaced) == cap
 
 
 def test_waits_grow_and_are_bounded_whatever_the_cooldown():

@@ -29,6 +29,7 @@ ON_A_STEP = (
     invariants.over_budget_has_a_reason,
     invariants.depth_is_bounded,
     invariants.every_end_is_final,
+    invariants.exchange_is_verbatim,
 )
 
 

@@ -162,10 +162,20 @@ def test_what_is_said_twice_is_found():
         invariants.said_once([limit, limit])
 
 
+def test_a_last_exchange_that_was_not_kept_is_found():
+    """A plan over the newest message but one, although there was room for it."""
+    wider = replace(PLAN, covered=(MessageRange(1, 80),))
+
+    with pytest.raises(Violation, match="last exchange"):
+        invariants.exchange_is_verbatim(
+            step(fold([(event, 0) for event in OPENED]), appended(81), *[SummarizationRequested(wider)])
+        )
+
+
 def test_too_many_passes_are_found():
-    """Three passes of one command."""
+    """Five passes of one command."""
     with pytest.raises(Violation, match="more passes than causes"):
-        invariants.passes_are_bounded([step(DONE, *[SummarizationRequested(PLAN)] * 3)])
+        invariants.passes_are_bounded([step(DONE, *[SummarizationRequested(PLAN)] * 5)])
 
 
 def test_a_chain_that_is_too_deep_is_found():

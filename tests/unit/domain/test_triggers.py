@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from service.domain.conversation import Conversation, lineage
+from service.domain.conversation import Conversation, lineage, record_named
 from service.domain.decide import ChangeSettings, EndWait, ReportUsage, RequestPass
 from service.domain.errors import DepthLimitReached, NothingToSummarize, PassesDisabled
 from service.domain.events import (
@@ -26,7 +26,7 @@ from service.domain.events import (
     UsageReported,
 )
 from service.domain.message import Role
-from service.domain.policy import DepthLimit, Policy
+from service.domain.policy import DepthLimit, Fallback, Policy
 from service.domain.tokens import TokenSource
 from service.domain.triggers import HeldBy, held_by
 from tests.support.chats import (
@@ -62,11 +62,11 @@ def summarized(*, record_tokens: int = 50, policy: Policy = POLICY) -> Given:
     return Given(Given(requested.after).when(complete(requested.after, tokens=record_tokens), policy).after)
 
 
-def failed(times: int, *, state: Conversation) -> Given:
+def failed(times: int, *, state: Conversation, policy: Policy = POLICY) -> Given:
     """The state after so many failed passes in a row, each requested by force."""
     for number in range(times):
-        requested = Given(state).when(RequestPass(f"forced{number}", 0), POLICY).after
-        state = Given(requested).when(fail(requested), POLICY).after
+        requested = Given(state).when(RequestPass(f"forced{number}", 0), policy).after
+        state = Given(requested).when(fail(requested), policy).after
     return Given(state)
 
 
@@ -128,23 +128,83 @@ def test_rule_1_failures_in_a_row_wait_longer_and_longer(failures, messages, sec
     )
 
 
-def test_rule_1_a_wait_holds_an_emergency_back_until_enough_messages_came():
+def test_rule_1_a_wait_holds_an_emergency_back_only_where_nothing_may_stand_in():
     """Three of four messages are too few; the fourth ends the wait."""
-    waiting = failed(1, state=given(OPEN, *chat(110)).state)
+    policy = Policy(fallback=Fallback.NEVER)
+    waiting = failed(1, state=given(OPEN, *chat(110)).state, policy=policy)
 
-    third = waiting.when(append(*chat(3, first=111)), POLICY)
-    fourth = Given(third.after).when(append(appended(114)), POLICY)
+    third = waiting.when(append(*chat(3, first=111)), policy)
+    fourth = Given(third.after).when(append(appended(114)), policy)
 
     assert triggers(third) == []
+    assert held_by(third.after, policy, 0) is HeldBy.WAITING_AFTER_FAILURE
     assert triggers(fourth) == [Trigger.EMERGENCY]
+
+
+@pytest.mark.parametrize("fallback", [Fallback.EMERGENCY, Fallback.ALWAYS])
+def test_rule_1_at_emergency_extraction_serves_at_once_whatever_waits(fallback):
+    """The message that fills the window brings a pass that asks no model, although one has just failed."""
+    policy = Policy(fallback=fallback)
+    waiting = failed(1, state=given(OPEN, *chat(97)).state, policy=policy)
+
+    ninety_nine = waiting.when(append(*chat(2, first=98)), policy)
+    hundred = Given(ninety_nine.after).when(append(appended(100)), policy)
+
+    assert triggers(ninety_nine) == []
+    plan = only_plan(hundred.events)
+    assert (plan.trigger, plan.extractive) == (Trigger.EMERGENCY, True)
+    assert held_by(ninety_nine.after, policy, 0) is HeldBy.WAITING_AFTER_FAILURE
+
+
+def test_rule_1_a_pass_that_fails_over_the_budget_is_followed_by_extraction_in_the_same_commit():
+    """Nobody has to append another message to get a window that fits."""
+    pending = given(OPEN, *chat(99)).when(append(appended(100)), POLICY).after
+
+    outcome = Given(pending).when(fail(pending), POLICY)
+
+    assert isinstance(outcome.events[0], SummarizationFailed)
+    assert only_plan(outcome.events).extractive
+
+
+def test_rule_1_a_record_that_stands_in_ends_no_wait():
+    """No model was asked for it, so that nothing is known of the model's health."""
+    pending = given(OPEN, *chat(99)).when(append(appended(100)), POLICY).after
+    waiting = Given(pending).when(fail(pending), POLICY).after
+
+    after = Given(waiting).when(complete(waiting, fallback=True), POLICY).after
+
+    assert (after.failures_in_row, after.waiting(0)) == (1, True)
+    assert after.ratio < 0.2
+
+
+def test_rule_1_a_stand_in_after_a_failed_call_begins_a_wait():
+    """The record is there, but the next pass does not ask the same dead model at once."""
+    pending = given(OPEN, *chat(79)).when(append(appended(80)), POLICY).after
+
+    after = Given(pending).when(complete(pending, fallback=True, model_failed=True), POLICY).after
+
+    assert (after.failures_in_row, after.wait_until_version, after.wait_until_us) == (1, 84, 30 * SECOND)
+
+
+def test_rule_1_extraction_in_vain_is_not_tried_again_on_the_same_window():
+    """An extract that saves nothing is a skip; the next one comes with the next message, and never in a loop."""
+    pending = given(OPEN, *chat(99)).when(append(appended(100)), POLICY).after
+    standing_in = Given(pending).when(fail(pending), POLICY).after
+
+    in_vain = Given(standing_in).when(complete(standing_in, tokens=1_000, fallback=True), POLICY)
+
+    assert (in_vain.skipped, triggers(in_vain)) == ([SkipReason.NO_GAIN], [])
+    again = Given(in_vain.after).when(append(appended(101)), POLICY)
+    assert only_plan(again.events).extractive
 
 
 def test_rule_1_the_end_of_a_wait_lets_an_idle_chat_recover():
     """Time ends the wait as well as messages do, whichever comes first."""
-    waiting = failed(1, state=given(OPEN, *chat(110)).state)
+    policy = Policy(fallback=Fallback.NEVER)
+    waiting = failed(1, state=given(OPEN, *chat(110)).state, policy=policy)
 
-    waiting.when(EndWait("p", 30 * SECOND - 1), POLICY).then()
-    assert triggers(waiting.when(EndWait("p", 30 * SECOND), POLICY)) == [Trigger.EMERGENCY]
+    waiting.when(EndWait("p", 30 * SECOND - 1), policy).then()
+    assert triggers(waiting.when(EndWait("p", 30 * SECOND), policy)) == [Trigger.EMERGENCY]
 
 
 def test_rule_1_a_record_ends_the_row_of_failures():
@@ -428,15 +488,76 @@ def test_rebase_reads_all_originals_when_few_calls_suffice():
     assert plan.replaced_tokens == live.tokens_after + 10 * (plan.covered[0].last - live.covered[-1].last)
 
 
-def test_rebase_continues_the_newest_depth_0_record_when_originals_are_too_long():
-    """Its own text and the originals since; the record still stands for everything."""
-    policy = Policy(rebase_calls_max=1, max_input_tokens=1_000)
+def test_halt_lets_the_last_pass_try_once_more_with_a_smaller_tail():
+    """S1's second pass: at the depth cap too, when the window is still over its trigger after the first."""
+    policy = Policy(max_summary_chain_depth=1, on_depth_limit=DepthLimit.HALT)
+    pending = given(OPEN, *chat(79)).when(append(appended(80)), policy).after
+    fuller = Given(pending).when(append(*chat(80, first=81)), policy).after
+
+    followed = Given(fuller).when(complete(fuller, tokens=60), policy)
+
+    plan = only_plan(followed.events)
+    assert (plan.trigger, plan.depth, plan.covered[-1].last) == (Trigger.FOLLOW_UP, 1, 158)
+
+
+def test_rebase_continues_the_least_rewritten_record_that_one_call_reaches():
+    """Its own text and the originals since, so that nothing is read twice without need; the record says so.
+
+    Seventy messages of ten tokens, with their tags, are one call; those of two passes are two.
+    """
+    policy = Policy(max_input_tokens=1_000)
     plan, state = deepest(policy)
 
-    root = state.records[0]
-    assert (plan.depth, plan.rebase, plan.base_id) == (0, True, root.id)
+    live = live_in(state)
+    assert (live.rewrites, plan.rebase, plan.base_id, plan.rewrites) == (2, True, live.id, 3)
     assert plan.covered == ranges((1, plan.message_version - 6))
-    assert plan.source == ranges((root.covered[-1].last + 1, plan.message_version - 6))
+    assert plan.source == ranges((live.covered[-1].last + 1, plan.message_version - 6))
+
+
+def test_a_partial_rebase_does_not_call_itself_made_from_originals():
+    """Depth 0 says that a record was; this one stands on another, and counts what its text went through."""
+    plan, _ = deepest(Policy(max_input_tokens=3_000))
+
+    assert (plan.depth, plan.base_id, plan.rewrites) == (1, "summary-p80", 1)
+
+
+def test_a_chain_that_was_rewritten_too_often_is_made_anew_from_all_originals():
+    """As long as that takes no more calls than the policy allows."""
+    policy = Policy(max_input_tokens=1_000, rewrites_max=2)
+    plan, _ = deepest(policy)
+
+    assert (plan.depth, plan.base_id, plan.rewrites, plan.source) == (0, "", 0, plan.covered)
+    cheaper, state = deepest(replace(policy, rebase_calls_max=1))
+    assert (cheaper.base_id, cheaper.rewrites) == (live_in(state).id, 3)
+
+
+def test_a_long_chain_goes_back_to_an_older_record_when_all_originals_are_too_many():
+    """The drift is cut as far as the allowed calls reach."""
+    policy = Policy(max_input_tokens=1_000, rewrites_max=4, rebase_calls_max=4)
+    plan, state = deepest(policy)
+    for _ in range(6):
+        history = Given(Given(state).when(complete(state), policy).after)
+        plan, state = filled(history, policy)
+        if plan.rebase and plan.base_id != live_in(state).id:
+            break
+
+    base = record_named(state, plan.base_id)
+    assert base is not None
+    assert base.stands_alone
+    assert plan.rewrites == base.rewrites + 1 <= 4 < live_in(state).rewrites + 1
+    assert plan.source[0].first == base.covered[-1].last + 1
+
+
+def test_an_extract_is_no_base_to_go_back_to():
+    """A chain that has drifted is not cured by what only stood in for a model."""
+    policy = Policy(max_input_tokens=1_000, rewrites_max=2, rebase_calls_max=2)
+    first = given(OPEN, *chat(79)).when(append(appended(80)), policy).after
+    history = Given(Given(first).when(complete(first, fallback=True), policy).after)
+    for _ in range(policy.max_summary_chain_depth):
+        plan, state = filled(history, policy)
+        history = Given(Given(state).when(complete(state), policy).after)
+
+    assert (plan.rebase, plan.base_id) == (True, plan.parent_id)
 
 
 def test_a_rebased_record_begins_a_new_chain():

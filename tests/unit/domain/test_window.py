@@ -71,6 +71,24 @@ def test_the_tail_never_has_fewer_than_two_messages():
     assert dropped(chat(10, 900)) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
+def test_a_message_that_alone_breaks_the_budget_may_leave_the_tail():
+    """Last but one, and neither the user's newest nor part of a call that waits: a window that holds comes first."""
+    huge = [*chat(8), appended(9, message=said(9, Role.USER)), appended(10, 990), appended(11, message=said(11))]
+
+    assert dropped(huge) == list(range(1, 11))
+    assert dropped([*huge[:9], appended(10, 700), huge[10]]) == list(range(1, 10))
+
+
+def test_the_tail_is_what_fits_beside_system_messages_and_a_record():
+    """A pass ends below the reset ratio: 550 of 1,000, of which a record may take 125."""
+    system = appended(1, 250, message=said(1, Role.SYSTEM))
+    events = [system, *chat(12, 50, first=2)]
+
+    assert dropped([system, *chat(12, 10, first=2)]) == list(range(2, 8))
+    assert dropped(events) == list(range(2, 11))
+    assert dropped(events, overhead_tokens=50) == list(range(2, 12))
+
+
 def test_estimates_in_the_tail_are_corrected():
     """A factor of two halves what the share takes."""
     events = [appended(n, 100, source=TokenSource.ESTIMATE) for n in range(1, 11)]

@@ -1,0 +1,42 @@
+"""Random chats in outages: with something that may stand in, a window that is handed out holds.
+
+`make test-outages` runs ten thousand of them.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from service.domain.triggers import HeldBy
+from tests.support.outage import ChatInOutages, Window
+
+CHATS = int(os.environ.get("ABRIDGED_OUTAGE_CHATS", "600"))
+CHUNKS = 20
+
+
+def is_over_without_reason(window: Window) -> bool:
+    """Over the budget, although something of it could be compressed."""
+    return window.state.ratio > 1 and window.held_by is not HeldBy.IRREDUCIBLE
+
+
+def is_left_past_its_trigger(window: Window) -> bool:
+    """Past the trigger, and a message or more away from a pass."""
+    return window.state.ratio >= window.policy.trigger_token_ratio and window.held_by in (
+        HeldBy.COOLDOWN,
+        HeldBy.HYSTERESIS,
+    )
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_window_is_handed_out_over_its_budget_and_none_is_held_past_its_trigger(chunk):
+    """Whatever the model does, unless nothing can be compressed; held at most for cooldown and rearm, if it is well."""
+    for seed in range(chunk, CHATS, CHUNKS):
+        chat, held = ChatInOutages(seed), 0
+        for place, window in enumerate(chat.windows()):
+            where = f"seed {seed}, message {place + 1}, ratio {window.state.ratio:.2f}, {window.held_by}"
+            assert not is_over_without_reason(window), where
+            held = held + 1 if is_left_past_its_trigger(window) else 0
+            assert held <= window.policy.cooldown_messages + window.policy.rearm_messages, f"{where}, held for {held}"
+            assert not chat.is_healthy or window.held_by is not HeldBy.WAITING_AFTER_FAILURE, where
