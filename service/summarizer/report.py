@@ -78,7 +78,7 @@ class TracedModel:
             completion = await self._model.complete(request, deadline_s=deadline_s, on_progress=on_progress)
             span.note(
                 ChatAnswered(
-                    model=completion.model,
+                    model=completion.response_model or completion.model.partition(":")[2],
                     finish_reason=completion.finish_reason,
                     input_tokens=completion.input_tokens,
                     output_tokens=completion.output_tokens,
@@ -89,6 +89,10 @@ class TracedModel:
     async def describe(self) -> ModelDescription:
         """See SummaryModel."""
         return await self._model.describe()
+
+    async def idle(self) -> bool:
+        """See SummaryModel."""
+        return await self._model.idle()
 
     async def close(self) -> None:
         """See SummaryModel."""
