@@ -291,7 +291,7 @@ def _require_no_failure(state: Conversation, *, waited_for: str) -> None:
     if ended is None or ended.error_class is None:
         return
     if ended.plan.pass_id == waited_for or ended.plan.message_version == state.message_version:
-        raise WaitedPassFailed(ended.plan.pass_id, ended.error_class.value)
+        raise WaitedPassFailed(ended.plan.pass_id, ended.error_class.value, ended.cause)
 
 
 def _ended(state: Conversation, pass_id: str) -> EndedPass | None:

@@ -51,7 +51,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class EndedPass:
-    """A pass that is over, one way or another. Exactly one of `record_id`, `error_class`, `skip_reason` is set."""
+    """A pass that is over, one way or another. Exactly one of `record_id`, `error_class`, `skip_reason` is set.
+
+    `cause` and `asked` say more of an `error_class`, as in SummarizationFailed.
+    """
 
     plan: PassPlan
     requested_us: int
@@ -62,6 +65,8 @@ class EndedPass:
     error_class: ErrorClass | None = None
     retryable: bool = False
     skip_reason: SkipReason | None = None
+    cause: str = ""
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +315,8 @@ def _failed(state: Conversation, event: SummarizationFailed, at_us: int) -> Conv
         event.attempts,
         error_class=event.error_class,
         retryable=event.retryable,
+        cause=event.cause,
+        asked=event.asked,
     )
     state = _ended(state, ended)
     if not event.wait_until_us:

@@ -154,6 +154,8 @@ class FailPass:
     now_us: int
     output_bytes: int = 0
     output_hash: bytes = b""
+    cause: str = ""
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +343,8 @@ def _fail(state: Conversation, command: FailPass, policy: Policy) -> list[Event]
             wait_until_us=command.now_us + seconds * 1_000_000,
             output_bytes=command.output_bytes,
             output_hash=command.output_hash,
+            cause=command.cause,
+            asked=command.asked,
         )
     ]
 

@@ -26,15 +26,11 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RetryDetails:
-    """A retry that is about to be waited for. `attempt` is the try that failed, 1 the first.
-
-    `call_made` is False where this process refused that try itself.
-    """
+    """A retry that is about to be waited for. `attempt` is the try that failed, 1 the first, with `error`."""
 
     model: str
     attempt: int
-    error_class: str
-    call_made: bool = True
+    error: ModelUnavailable
 
 
 OnRetry = Callable[[RetryDetails], None]
@@ -74,6 +70,6 @@ async def complete_with_retry(
             asks_too_much = (error.retry_after_s or 0.0) > policy.retry_after_max_s
             if asks_too_much or delay_s >= until - clock():
                 raise
-            on_retry(RetryDetails(model.name, attempt, error.error_class, error.call_made))
+            on_retry(RetryDetails(model.name, attempt, error))
         await sleep(delay_s)
     return await model.complete(request, deadline_s=until - clock(), on_progress=on_progress)

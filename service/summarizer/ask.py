@@ -1,4 +1,7 @@
-"""Asking a model for one draft: retries of transport errors within a deadline, one informed repair of a bad answer."""
+"""Asking a model for one draft: retries of transport errors within a deadline, one informed repair of a bad answer.
+
+A failure's `cause` is in our own words: of an answer it names fields, rules and codes, never text.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
-from service.domain.events import ErrorClass
+from service.domain.events import CAUSE_CHARS_MAX, ErrorClass
 from service.domain.prompt import Prompt, repair_text
-from service.models.model import Completion, CompletionRequest, Material, ModelError, SummaryModel
+from service.models.model import AnswerLooped, Completion, CompletionRequest, Material, ModelError, SummaryModel
 from service.models.retry import RetryDetails, RetryPolicy, complete_with_retry
 from service.summarizer.draft import SCHEMA, InvalidDraft, parsed
 from service.summarizer.surroundings import Surroundings
@@ -21,14 +24,26 @@ OUTPUT_SLACK_TOKENS = 256
 
 
 class PassFailed(Exception):
-    """A pass cannot make its record. Holds what the event says, and the bad answer for the debug log alone."""
+    """A pass cannot make its record. Holds what the event says, and the bad answer for the debug log alone.
+
+    `asked` says whether any call of the pass came as far as a model.
+    """
 
     def __init__(
-        self, error_class: ErrorClass, *, retryable: bool, output: str = "", reasons: tuple[str, ...] = ()
+        self,
+        error_class: ErrorClass,
+        *,
+        retryable: bool,
+        cause: str,
+        asked: bool = False,
+        output: str = "",
+        reasons: tuple[str, ...] = (),
     ) -> None:
         super().__init__(error_class.value)
         self.error_class = error_class
         self.retryable = retryable
+        self.cause = cause[:CAUSE_CHARS_MAX]
+        self.asked = asked
         self.attempts = 0
         self.output = output
         self.reasons = reasons
@@ -69,7 +84,7 @@ class Answer:
 
 
 class Asker:
-    """Asks one model for the drafts of one pass. `attempts` counts the calls so far."""
+    """Asks one model for the drafts of one pass. `attempts` counts the calls that were made so far."""
 
     def __init__(
         self,
@@ -88,27 +103,37 @@ class Asker:
         self._conversation_id = conversation_id
         self._repair_attempts = repair_attempts
         self.attempts = 0
+        self._asked = False
 
     async def ask(self, prompt: Prompt, material: Material, source: Source, *, summary_tokens_max: int) -> Answer:
         """A draft that the checks accept; raises PassFailed. A bad answer goes back with its reasons, another seed."""
         reasons: tuple[str, ...] = ()
-        output = ""
+        output = cause = ""
         for repair in range(self._repair_attempts + 1):
             user = prompt.user + (repair_text(reasons) if repair else "")
-            completion = await self._complete(prompt, user, material, summary_tokens_max, repair)
-            output = completion.text
-            if completion.finish_reason == "length":
-                reasons = ("the answer was cut off: write a shorter summary and fewer list items",)
-                continue
             try:
+                completion = await self._complete(prompt, user, material, summary_tokens_max, repair)
+                output = completion.text
+                if completion.finish_reason == "length":
+                    reasons = ("the answer was cut off: write a shorter summary and fewer list items",)
+                    cause = "the answer was cut off at its length limit"
+                    continue
                 result = await asyncio.to_thread(_vetted, output, source)
+            except AnswerLooped as error:
+                reasons = ("the answer repeated one word without end: say everything once, then close the JSON",)
+                output, cause = "", str(error)
+                continue
             except InvalidDraft as error:
                 reasons = error.reasons
+                cause = f"the answer is no valid record: {error}"
                 continue
             if not result.problems:
                 return Answer(result, completion.model)
             reasons = result.problems
-        raise PassFailed(ErrorClass.INVALID, retryable=False, output=output, reasons=reasons)
+            cause = f"the answer failed the checks: {_codes(reasons)}"
+        raise PassFailed(
+            ErrorClass.INVALID, retryable=False, cause=cause, asked=self._asked, output=output, reasons=reasons
+        )
 
     async def _complete(
         self, prompt: Prompt, user: str, material: Material, summary_tokens_max: int, repair: int
@@ -143,19 +168,37 @@ class Asker:
                 on_progress=self._observer.output,
             )
         except ModelError as error:
-            raise PassFailed(ErrorClass(error.error_class), retryable=error.retryable) from error
+            self._ended(error)
+            if isinstance(error, AnswerLooped):
+                raise
+            raise PassFailed(
+                ErrorClass(error.error_class), retryable=error.retryable, cause=str(error), asked=self._asked
+            ) from error
+        self._asked = True
         self._observer.answered(completion)
         return completion
 
     def _count(self, *texts: str) -> int:
         return sum(self._around.counter.count(text) for text in texts)
 
-    def _retried(self, _details: RetryDetails) -> None:
+    def _retried(self, details: RetryDetails) -> None:
+        self._ended(details.error)
         self._started()
+
+    def _ended(self, error: ModelError) -> None:
+        """A call failed; one that this process refused itself was none."""
+        if not error.call_made:
+            self.attempts -= 1
+        self._asked = self._asked or error.asked
 
     def _started(self) -> None:
         self.attempts += 1
         self._observer.attempt(self.attempts, self._model.name)
+
+
+def _codes(problems: tuple[str, ...]) -> str:
+    """What the checks call the problems, without the details, which quote the answer."""
+    return ", ".join(dict.fromkeys(problem.partition(":")[0] for problem in problems))
 
 
 def _vetted(output: str, source: Source) -> Vetted:

@@ -161,7 +161,7 @@ class Reactor:
         with self._telemetry.tracing.span(report.started(trigger)) as span:
             try:
                 if claimed_too_often:
-                    await self._fail(key, plan, report, span, PassFailed(ErrorClass.INTERNAL, retryable=False))
+                    await self._fail(key, plan, report, span, _internal("the sidecar stopped in it too often"))
                 else:
                     await self._make(key, plan, report, span)
             except asyncio.CancelledError:
@@ -173,7 +173,7 @@ class Reactor:
                 report.cancelled(span)
                 raise
             except Exception:
-                report.failed(span, PassFailed(ErrorClass.INTERNAL, retryable=False))
+                report.failed(span, _internal(_BUG))
                 raise
 
     async def _make(self, key: StreamId, plan: PassPlan, report: PassReport, span: Span) -> None:
@@ -240,7 +240,7 @@ class Reactor:
         try:
             plan = (await self._conversations.state(key)).pending
             if plan is not None:
-                await self._steps.fail(key, plan, PassFailed(ErrorClass.INTERNAL, retryable=False))
+                await self._steps.fail(key, plan, _internal(_BUG))
         except TRANSIENT as error:
             self._postpone(key, error)
         except Exception as error:  # noqa: BLE001 - supervision: what cannot even be failed must not end its worker
@@ -278,4 +278,9 @@ class Reactor:
         self._telemetry.metrics.passes_pending(len(self.backlog), oldest_timestamp_s=self.backlog.oldest_us / 1e6)
 
 
+def _internal(cause: str) -> PassFailed:
+    return PassFailed(ErrorClass.INTERNAL, retryable=False, cause=cause)
+
+
+_BUG = "a bug of the sidecar; its log says more"
 _STOP = StreamId("", "")

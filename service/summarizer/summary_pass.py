@@ -151,7 +151,8 @@ class SummaryPass:
         parts, limit = await asyncio.to_thread(self._divided, work)
         total = calls_needed(len(parts) * limit, chunk_tokens=limit)
         if total > CALLS_MAX:
-            raise PassFailed(ErrorClass.INVALID, retryable=False, reasons=(f"{total} calls would be needed",))
+            cause = f"{total} calls would be needed, {CALLS_MAX} are allowed"
+            raise PassFailed(ErrorClass.INVALID, retryable=False, cause=cause)
         self._observer.calls(0, total)
         template = self._settings.template
         if len(parts) == 1:
@@ -240,7 +241,8 @@ class SummaryPass:
         answer = 2 * work.plan.summary_tokens_max + OUTPUT_SLACK_TOKENS
         room = int((self._settings.input_tokens_max - fixed - answer) * 0.9)
         if room < CHUNK_TOKENS_MIN:
-            raise PassFailed(ErrorClass.TRUNCATED, retryable=False, reasons=("the model is too small for the prompt",))
+            cause = "the model's window is too small for the prompt and its answer"
+            raise PassFailed(ErrorClass.TRUNCATED, retryable=False, cause=cause)
         return min(work.plan.policy.max_input_tokens, room)
 
     def _parts(self, entries: Sequence[tuple[str, Message]], limit: int) -> list[_Part]:

@@ -423,6 +423,8 @@ class SummarizationFailed(_message.Message):
     OUTPUT_HASH_FIELD_NUMBER: _builtins.int
     WAIT_MESSAGES_FIELD_NUMBER: _builtins.int
     WAIT_UNTIL_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    ASKED_FIELD_NUMBER: _builtins.int
     summarization_id: _builtins.str
     """The pass."""
     error_class: _conversation_pb2.ErrorClass.ValueType
@@ -434,9 +436,13 @@ class SummarizationFailed(_message.Message):
     output_bytes: _builtins.int
     """Length in bytes of a bad answer."""
     output_hash: _builtins.bytes
-    """Its salted hash."""
+    """Its hash under the log's own secret: equal answers of one log have equal hashes, and nobody else can test a guess."""
     wait_messages: _builtins.int
     """Messages that must come before the next pass ..."""
+    cause: _builtins.str
+    """Why in words, at most 200 characters: the sidecar's own, never a server's, a message's or an answer's."""
+    asked: _builtins.bool
+    """Whether a model was asked at all. False with an empty cause: an earlier version wrote the event, and did not say."""
     @_builtins.property
     def wait_until(self) -> _timestamp_pb2.Timestamp:
         """... or the time after which it may run anyway, whichever is first."""
@@ -452,10 +458,12 @@ class SummarizationFailed(_message.Message):
         output_hash: _builtins.bytes = ...,
         wait_messages: _builtins.int = ...,
         wait_until: _timestamp_pb2.Timestamp | None = ...,
+        cause: _builtins.str = ...,
+        asked: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["wait_until", b"wait_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "error_class", b"error_class", "output_bytes", b"output_bytes", "output_hash", b"output_hash", "retryable", b"retryable", "summarization_id", b"summarization_id", "wait_messages", b"wait_messages", "wait_until", b"wait_until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "attempts", b"attempts", "cause", b"cause", "error_class", b"error_class", "output_bytes", b"output_bytes", "output_hash", b"output_hash", "retryable", b"retryable", "summarization_id", b"summarization_id", "wait_messages", b"wait_messages", "wait_until", b"wait_until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -136,16 +136,17 @@ def test_no_gain_leaves_the_messages_and_waits():
 def test_a_failed_pass_leaves_everything_as_it_was(error_class):
     """Whatever the class: the messages are there, the pass is over, the next one waits."""
     state = pending()
-    command = FailPass("p", error_class, 3, False, 9, output_bytes=12, output_hash=b"h")
+    command = FailPass("p", error_class, 3, False, 9, output_bytes=12, output_hash=b"h", cause="stalled", asked=True)
     after = (
         Given(state)
         .when(command, POLICY)
-        .then(SummarizationFailed("p", error_class, 3, False, 4, 9 + 30 * SECOND, 12, b"h"))
+        .then(SummarizationFailed("p", error_class, 3, False, 4, 9 + 30 * SECOND, 12, b"h", "stalled", True))
     )
 
     assert (after.window, after.live, after.pending) == (state.window, None, None)
     ended = after.passes[0]
     assert (ended.error_class, ended.attempts, ended.record_id, ended.skip_reason) == (error_class, 3, "", None)
+    assert (ended.cause, ended.asked) == ("stalled", True)
 
 
 def test_a_claim_is_counted():
