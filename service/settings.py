@@ -295,7 +295,9 @@ class TokenSettings(_Group):
     """How tokens are counted where the caller does not say."""
 
     counter: Literal["estimate", "bpe"] = Field(
-        default="estimate", description="`estimate` by script class, or the embedded `bpe` (package extra `bpe`)."
+        default="estimate",
+        description="`estimate` by script class, or the embedded `bpe` (package extra `bpe`): OpenAI's o200k, exact "
+        "for its models (gpt-4o, gpt-4.1, gpt-5, o1, o3, o4, gpt-oss) and an estimate for all others.",
     )
     default_context_length: int = Field(
         default=8_192, ge=512, le=16_777_216, description="When nobody knows the model's."

@@ -229,7 +229,7 @@ class Reactor:
             )
         chat = tuple(m for m in messages if m.message.role is not Role.SYSTEM)
         previous = record_named(state, plan.base_id) if plan.base_id else None
-        return PassInput(key.name, plan, chat, previous)
+        return PassInput(key.name, plan, chat, previous, state.settings.model)
 
     async def _fail(self, key: StreamId, plan: PassPlan, report: PassReport, span: Span, failure: PassFailed) -> None:
         await self._steps.fail(key, plan, failure)

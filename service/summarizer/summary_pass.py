@@ -60,12 +60,16 @@ class PassSettings:
 
 @dataclass(frozen=True, slots=True)
 class PassInput:
-    """What a pass works on: its plan, the messages of its source in order, the record that it continues."""
+    """What a pass works on: its plan, the messages of its source in order, the record that it continues.
+
+    `chat_model` is the conversation's own, in whose tokens the record is counted.
+    """
 
     conversation_id: str
     plan: PassPlan
     messages: tuple[MessageAppended, ...]
     previous: SummaryRecord | None
+    chat_model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,7 @@ class SummaryPass:
             attempts=asker.attempts,
             latency_ms=round((self._around.clock_s() - started) * 1_000),
         )
-        return PassResult(record, self._around.counter.source)
+        return PassResult(record, self._around.counter.source_for(work.chat_model))
 
     def _judged(
         self, work: PassInput, answer: Answer, source: Source, *, record_id: str, merged: bool

@@ -34,7 +34,7 @@ class _TokenSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TokenSour
     TOKEN_SOURCE_CALLER: _TokenSource.ValueType  # 1
     """The caller."""
     TOKEN_SOURCE_TOKENIZER: _TokenSource.ValueType  # 2
-    """The model's own tokenizer."""
+    """The model's own vocabulary; that of another model's only estimates."""
     TOKEN_SOURCE_ESTIMATE: _TokenSource.ValueType  # 3
     """An estimate, which the calibration factor corrects."""
 
@@ -46,7 +46,7 @@ TOKEN_SOURCE_UNSPECIFIED: TokenSource.ValueType  # 0
 TOKEN_SOURCE_CALLER: TokenSource.ValueType  # 1
 """The caller."""
 TOKEN_SOURCE_TOKENIZER: TokenSource.ValueType  # 2
-"""The model's own tokenizer."""
+"""The model's own vocabulary; that of another model's only estimates."""
 TOKEN_SOURCE_ESTIMATE: TokenSource.ValueType  # 3
 """An estimate, which the calibration factor corrects."""
 Global___TokenSource: _TypeAlias = TokenSource  # noqa: Y015
