@@ -1,6 +1,6 @@
 """Asking a model for one draft: retries of transport errors within a deadline, one informed repair of a bad answer.
 
-A failure's `cause` is in our own words: of an answer it names fields, rules and codes, never text.
+A failure's `cause` is in our own words: of an answer it names fields, rules and counts, never text.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Asker:
             if not result.problems:
                 return Answer(result, completion.model)
             reasons = result.problems
-            cause = f"the answer failed the checks: {_codes(reasons)}"
+            cause = f"the answer failed the checks: {'; '.join(reasons)}"
         raise PassFailed(
             ErrorClass.INVALID, retryable=False, cause=cause, asked=self._asked, output=output, reasons=reasons
         )
@@ -194,11 +194,6 @@ class Asker:
     def _started(self) -> None:
         self.attempts += 1
         self._observer.attempt(self.attempts, self._model.name)
-
-
-def _codes(problems: tuple[str, ...]) -> str:
-    """What the checks call the problems, without the details, which quote the answer."""
-    return ", ".join(dict.fromkeys(problem.partition(":")[0] for problem in problems))
 
 
 def _vetted(output: str, source: Source) -> Vetted:

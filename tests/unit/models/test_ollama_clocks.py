@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -13,8 +14,11 @@ import pytest
 from service.models.breaker import BreakerState
 from service.models.deadline import DeadlineOver
 from service.models.model import AnswerLooped, Completion, ModelUnavailable, SummaryModel
+from service.models.ollama import OllamaModel
+from service.models.ollama_address import parse_address
+from service.models.ollama_description import DescriptionCache
 from service.models.ollama_errors import FirstByteLate, QueueFull
-from service.models.ollama_host import STREAM_S_MAX, Place
+from service.models.ollama_host import STREAM_S_MAX, OllamaHost, Place, open_hosts
 from service.models.ollama_settings import OllamaSettings
 from service.models.retry import RetryPolicy, complete_with_retry
 from service.settings import Settings
@@ -23,6 +27,9 @@ from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_model import PATIENT, QUICK, model_over, record_request
 from tests.support.ollama_responder import Ask, Piece
 from tests.support.ollama_server import FakeOllama
+
+TURNS_MAX = 1_000_000
+"""Turns of the event loop after which nothing more will come."""
 
 NO_LINE = replace(PATIENT, queue_max=0)
 
@@ -37,6 +44,27 @@ class Clock:
 
 async def ask(model: SummaryModel, *, deadline_s=5.0, on_progress=lambda _chars: None) -> Completion:
     return await model.complete(record_request(), deadline_s=deadline_s, on_progress=on_progress)
+
+
+@asynccontextmanager
+async def one_host(server: FakeOllama, clock: Clock) -> AsyncIterator[tuple[OllamaModel, OllamaHost]]:
+    """A model, and the host that its calls wait for."""
+    hosts = open_hosts([parse_address(server.url)], PATIENT, clock=clock)
+    model = OllamaModel(FakeModel().name, hosts, PATIENT, clock=clock, descriptions=DescriptionCache(None))
+    try:
+        yield model, hosts[0]
+    finally:
+        await model.close()
+        await hosts[0].close()
+
+
+async def in_line(host: OllamaHost, calls: int) -> None:
+    """So many calls are under way or wait."""
+    for _ in range(TURNS_MAX):
+        if host.in_flight >= calls:
+            return
+        await asyncio.sleep(0)
+    raise AssertionError(f"{host.in_flight} calls, {calls} expected")
 
 
 async def left_while_reading(model, server, clock, *, after_s: float) -> None:
@@ -61,12 +89,12 @@ def test_the_clocks_are_those_of_hosts_without_a_gpu():
 async def test_waiting_in_line_costs_nothing_of_the_deadline():
     """A call's time counts from its turn: however long the line, it is asked."""
     clock = Clock()
-    async with FakeOllama(loaded=False) as server, model_over(server, clock=clock) as model:
+    async with FakeOllama(loaded=False) as server, one_host(server, clock) as (model, host):
         server.load_gate.clear()
         first = asyncio.create_task(ask(model, deadline_s=5_000.0))
         await server.until(lambda fake: fake.loads_begun == 1)
         second = asyncio.create_task(ask(model, deadline_s=60.0))
-        await server.until(lambda fake: [r.path for r in fake.requests].count("/api/ps") == 2)
+        await in_line(host, 2)
         clock.now += 1_000.0
         server.load_gate.set()
 
@@ -84,7 +112,7 @@ async def test_a_retry_is_not_charged_for_the_line():
 
     async with (
         FakeOllama(loaded=False, behaviour=BEHAVIOURS["busy"]) as server,
-        model_over(server, clock=clock) as model,
+        one_host(server, clock) as (model, host),
     ):
         server.load_gate.clear()
         first = asyncio.create_task(ask(model, deadline_s=5_000.0))
@@ -102,7 +130,7 @@ async def test_a_retry_is_not_charged_for_the_line():
                 on_progress=lambda _chars: None,
             )
         )
-        await server.until(lambda fake: [r.path for r in fake.requests].count("/api/ps") == 2)
+        await in_line(host, 2)
         clock.now += 1_000.0
         server.load_gate.set()
         await asyncio.gather(first, second, return_exceptions=True)
@@ -113,11 +141,11 @@ async def test_a_retry_is_not_charged_for_the_line():
 
 async def test_a_call_in_line_can_be_cancelled_and_leaves_no_trace():
     """Who waits for a place holds none."""
-    async with FakeOllama(behaviour=BEHAVIOURS["hang"]) as server, model_over(server) as model:
+    async with FakeOllama(behaviour=BEHAVIOURS["hang"]) as server, one_host(server, Clock()) as (model, host):
         running = asyncio.create_task(ask(model))
         await server.until(lambda fake: len(fake.asked()) == 1)
         waiting = asyncio.create_task(ask(model))
-        await server.until(lambda fake: [r.path for r in fake.requests].count("/api/ps") == 2)
+        await in_line(host, 2)
 
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
