@@ -161,8 +161,9 @@ class OllamaModel:
         raise _foremost(failures)
 
     async def _by_preference(self, deadline: Deadline) -> list[tuple[OllamaHost, Residence]]:
-        """Hosts that do not read an abandoned prompt first, then those with the model in memory, then those with the
-        fewest calls, then in the order given."""
+        """Hosts that read no abandoned prompt first, then those with the model in memory, then those with the fewest
+        calls, then in the order given.
+        """
         residences = await asyncio.gather(*(self._residence(host, deadline) for host in self._hosts))
         pairs = list(zip(self._hosts, residences, strict=True))
         return sorted(pairs, key=lambda pair: (pair[0].reads_for_nobody, not pair[1].loaded, pair[0].in_flight))
@@ -185,7 +186,6 @@ class OllamaModel:
         deadline: Deadline,
         on_progress: OnProgress,
     ) -> Completion:
-        host.check_circuit()
         async with host.place(deadline) as place:
             host.check_circuit()
             started = self._clock()
