@@ -42,6 +42,7 @@ _OF_CONTENT = b"content"
 _OF_REQUEST = b"request"
 _OF_STREAM = b"stream"
 _OF_CHAIN = b"chain"
+_OF_PURPOSE = b"purpose"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,10 @@ class LogIdentity:
 
     log_id: str
     key: bytes = field(repr=False)
+
+    def secret(self, purpose: str) -> bytes:
+        """A secret of KEY_BYTES that is made of `key` for one purpose, and tells nothing of it."""
+        return blake2b(purpose.encode(), key=self.key, digest_size=KEY_BYTES, person=_OF_PURPOSE).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,6 +191,10 @@ class EventLog(Protocol):
         """The log's own id, made when it was created."""
         ...
 
+    def secret(self, purpose: str) -> bytes:
+        """A secret of 32 bytes for one purpose, the same as long as the log exists; no other log has it."""
+        ...
+
     def submit(self, append: Append) -> Future[AppendResult]:
         """Queue an append; the future resolves when it is on disk, or fails with an EventLogError.
 

@@ -61,6 +61,9 @@ class MemoryEventLog:
     def log_id(self) -> str:
         return self._identity.log_id
 
+    def secret(self, purpose: str) -> bytes:
+        return self._identity.secret(purpose)
+
     def submit(self, append: Append) -> Future[AppendResult]:
         return submit(self, append)
 

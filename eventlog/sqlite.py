@@ -73,7 +73,7 @@ class SqliteEventLog:
         resources: ExitStack,
     ) -> None:
         self.warnings = warnings
-        self._log_id = identity.log_id
+        self._identity = identity
         self._reader = reader
         self._resources = resources
         self._on_fatal = on_fatal
@@ -143,7 +143,10 @@ class SqliteEventLog:
 
     @property
     def log_id(self) -> str:
-        return self._log_id
+        return self._identity.log_id
+
+    def secret(self, purpose: str) -> bytes:
+        return self._identity.secret(purpose)
 
     def submit(self, append: Append) -> Future[AppendResult]:
         return submit(self, append)

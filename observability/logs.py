@@ -63,8 +63,9 @@ CONTENT_FIELDS = frozenset(
 """Words that, anywhere in a field's name, make its strings content: `text`, `summary_text`, `raw_output`."""
 
 _IDENTIFIER_SUFFIXES = ("_id", "_ids", "_class", "_type", "_name", "_version", "_model", "_hash", "_code")
-_PROSE_FIELDS = frozenset({"hint", "template"})
-"""Fields for sentences that are written in source code: what to do next, and a library's uninterpolated format."""
+_PROSE_FIELDS = frozenset({"cause", "hint", "template"})
+"""Fields for sentences that are written in source code: why a pass failed, what to do next, and a library's
+uninterpolated format."""
 
 _EVENT_NAME = re.compile(r"[a-z][a-z0-9_.]{0,79}", re.ASCII)
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,79}", re.ASCII)

@@ -76,8 +76,8 @@ makes a record of the source's own sentences. Call n gets step n, and the last s
 ```
 
 `record` fills the fields that it lacks with empty ones; `error` is one of `unavailable`, `missing`, `refused`,
-`truncated`; `hang` answers nothing until the deadline. `context_length` may be left out. A file that cannot be followed
-is refused at start."""
+`truncated`, `looped`; `hang` answers nothing until the deadline. `context_length` may be left out. A file that cannot
+be followed is refused at start."""
 _PLAIN_TYPES = {bool: "true or false", int: "integer", float: "number", str: "text", Path: "path", SecretStr: "secret"}
 
 

@@ -173,10 +173,11 @@ class Conversations:
         messages: tuple[CountedMessage, ...],
         sent: SentMessages,
     ) -> tuple[Conversation, AppendResult, dict[str, Placed]]:
+        settings = state.settings if state.is_open else request.open_with()
         command = AppendMessages(
             conversation_id=key.name,
-            messages=messages,
-            open_with=state.settings if state.is_open else request.open_with(),
+            messages=self._counting.credited(messages, settings.model),
+            open_with=settings,
             pass_id=self._new_id(),
             now_us=self._clock_us(),
             expected_version=request.expected_version,

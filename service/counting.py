@@ -22,16 +22,27 @@ class Counting:
         self.counter = counter
 
     async def counted(self, messages: Sequence[Message]) -> tuple[CountedMessage, ...]:
-        """The messages with their counts."""
+        """The messages with their counts, which are estimates until `credited` knows the model."""
         if sum(_chars(m) for m in messages) <= INLINE_CHARS_MAX:
             return self._counted(messages)
         return await asyncio.to_thread(self._counted, messages)
+
+    def credited(self, messages: tuple[CountedMessage, ...], model: str) -> tuple[CountedMessage, ...]:
+        """The counts as exact ones where `model` has the counter's own vocabulary."""
+        if self.counter.source_for(model) is not TokenSource.TOKENIZER:
+            return messages
+        return tuple(
+            counted._replace(cost=counted.cost._replace(source=TokenSource.TOKENIZER))
+            if counted.cost.source is TokenSource.ESTIMATE
+            else counted
+            for counted in messages
+        )
 
     def _counted(self, messages: Sequence[Message]) -> tuple[CountedMessage, ...]:
         return tuple(self._one(m) for m in messages)
 
     def _one(self, message: Message) -> CountedMessage:
-        count: TokenCount = message_tokens(message, self.counter)
+        count: TokenCount = message_tokens(message, self.counter, model="")
         name = self.counter.name if count.source is not TokenSource.CALLER else ""
         return CountedMessage(message, count, name)
 

@@ -246,7 +246,11 @@ class SummarizerSettings(_Group):
     seed: int = Field(
         default=7, ge=0, le=2_147_483_647, description="First seed; a repair or a redone range takes others."
     )
-    deadline_s: Seconds = Field(default=120.0, description="One question to a model with its retries, in seconds.")
+    deadline_s: Seconds = Field(
+        default=600.0,
+        description="One question to a model with its retries, in seconds; the wait for a place at a host does not "
+        "count, nor does an answer that has begun and keeps coming.",
+    )
     retries: int = Field(default=1, ge=0, le=10, description="Retries of a transport error.")
     backoff_base_ms: int = Field(
         default=250, ge=1, le=60_000, description="First pause before a retry, in milliseconds."
@@ -269,7 +273,8 @@ class OllamaSettings(_Group):
     api_key_file: Path | None = Field(default=None, description="File that holds it.")
     connect_timeout_s: Seconds = Field(default=5.0, description="To connect, in seconds.")
     first_byte_timeout_s: Seconds = Field(
-        default=90.0, description="To the first byte: queue, load and prefill, in seconds."
+        default=300.0,
+        description="To the first byte: queue, load and prefill, in seconds; without a GPU prefill takes minutes.",
     )
     stall_timeout_s: Seconds = Field(default=30.0, description="Between two chunks, in seconds.")
     num_ctx: int = Field(
@@ -290,7 +295,9 @@ class TokenSettings(_Group):
     """How tokens are counted where the caller does not say."""
 
     counter: Literal["estimate", "bpe"] = Field(
-        default="estimate", description="`estimate` by script class, or the embedded `bpe` (package extra `bpe`)."
+        default="estimate",
+        description="`estimate` by script class, or the embedded `bpe` (package extra `bpe`): OpenAI's o200k, exact "
+        "for its models (gpt-4o, gpt-4.1, gpt-5, o1, o3, o4, gpt-oss) and an estimate for all others.",
     )
     default_context_length: int = Field(
         default=8_192, ge=512, le=16_777_216, description="When nobody knows the model's."

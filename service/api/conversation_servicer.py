@@ -313,7 +313,7 @@ def _require_no_failure(state: Conversation, *, waited_for: str) -> None:
     if ended is None or ended.error_class is None:
         return
     if ended.plan.pass_id == waited_for or ended.plan.message_version == state.message_version:
-        raise WaitedPassFailed(ended.plan.pass_id, ended.error_class.value)
+        raise WaitedPassFailed(ended.plan.pass_id, ended.error_class.value, ended.cause)
 
 
 def _ended_is(pass_id: str) -> Callable[[Conversation], bool]:

@@ -195,7 +195,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
     domain.WaitedPassFailed: _Row(
         _C.FAILED_PRECONDITION,
         _R.ERROR_REASON_SUMMARIZATION_FAILED,
-        lambda e: {"summarization_id": e.pass_id, "error_class": e.error_class},
+        lambda e: {"summarization_id": e.pass_id, "error_class": e.error_class, "cause": e.cause},
     ),
     domain.VersionNotReached: _Row(
         _C.FAILED_PRECONDITION,

@@ -197,6 +197,8 @@ def ended_pass(ended: EndedPass) -> conversation_pb2.Summarization:
         proto.state = _pb.SUMMARIZATION_STATE_FAILED
         proto.error_class = ERROR_CLASSES.to_proto(ended.error_class)
         proto.retryable = ended.retryable
+        proto.cause = ended.cause
+        proto.asked = ended.asked
     elif ended.skip_reason is not None:
         proto.state = _pb.SUMMARIZATION_STATE_SKIPPED
         proto.skip_reason = SKIP_REASONS.to_proto(ended.skip_reason)

@@ -111,7 +111,7 @@ def open_core(
     )
     resources.push_async_callback(providers.close)
     summarizer = TracedModel(providers.preferred(settings.summarizer.models), tracing)
-    maker = _maker(settings, summarizer, providers.extractive(), counter, now_us)
+    maker = _maker(settings, summarizer, providers.extractive(), counter, now_us, hash_key=log.secret("bad answers"))
     policies = Policies(
         settings.policy_for,
         client_fields=frozenset(settings.client_policy_fields),
@@ -203,7 +203,13 @@ def _open_log(
 
 
 def _maker(
-    settings: Settings, model: SummaryModel, extractive: SummaryModel, counter: TokenCounter, now_us: Callable[[], int]
+    settings: Settings,
+    model: SummaryModel,
+    extractive: SummaryModel,
+    counter: TokenCounter,
+    now_us: Callable[[], int],
+    *,
+    hash_key: bytes,
 ) -> PassMaker:
     summarizer = settings.summarizer
     retry = RetryPolicy(attempts_max=summarizer.retries + 1, delay_base_s=summarizer.backoff_base_ms / 1_000)
@@ -214,9 +220,7 @@ def _maker(
         asking=AskerSettings(summarizer.temperature, summarizer.seed, retry, summarizer.deadline_s),
         template=prompt_template(summarizer.prompt_file),
         window_default=settings.ollama.num_ctx,
-        surroundings=Surroundings(
-            counter, time.monotonic, now_us, asyncio.sleep, random.Random(), secrets.token_bytes(16)
-        ),
+        surroundings=Surroundings(counter, time.monotonic, now_us, asyncio.sleep, random.Random(), hash_key),
     )
 
 

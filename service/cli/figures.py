@@ -30,6 +30,8 @@ def pass_line(summarization: Summarization) -> str:
     ]
     if summarization.error_class:
         parts.append(f"{word(summarization, 'error_class')}{', retryable' if summarization.retryable else ''}")
+    if summarization.cause:
+        parts.append(summarization.cause + ("" if summarization.asked else " (no model was asked)"))
     if summarization.skip_reason:
         parts.append(word(summarization, "skip_reason"))
     return ", ".join(parts)

@@ -6,11 +6,12 @@ import textwrap
 
 import click
 
-from service.cli.figures import record_line
+from service.cli.figures import pass_line, record_line
 from service.cli.options import Invocation, sidecar_options
 from service.cli.plain_json import as_json
 from service.cli.sidecar import call
 from service.cli.terminal import say
+from service.client import SidecarClient, Summarization, SummaryRecord
 
 __all__ = ["summaries"]
 
@@ -21,12 +22,20 @@ __all__ = ["summaries"]
 @sidecar_options
 @click.pass_obj
 def summaries(invocation: Invocation, conversation: str, *, as_json_: bool) -> None:
-    """Show the summary records of CONVERSATION, newest first."""
-    records = call(invocation, lambda client: client.summaries(conversation))
+    """Show the summary records of CONVERSATION, newest first, and the last pass if it failed."""
+
+    async def work(client: SidecarClient) -> tuple[list[SummaryRecord], list[Summarization]]:
+        records = await client.summaries(conversation)
+        return records, [] if as_json_ else await client.summarizations(conversation)
+
+    records, passes = call(invocation, work)
     if as_json_:
         for record in records:
             say(as_json(record))
         return
+    if passes and passes[0].error_class:
+        say(pass_line(passes[0]))
+        say()
     if not records:
         say("no records yet")
     for record in records:

@@ -116,7 +116,9 @@ def _told(event: DomainEvent, *, chars_max: int) -> str:
             saved = f"{record.tokens_before:,} -> {record.tokens_after:,} tokens"
             return f"pass {short(event.pass_id)} completed: record {short(record.id)}, depth {record.depth}, {saved}"
         case SummarizationFailed():
-            return f"pass {short(event.pass_id)} failed: {event.error_class} after {event.attempts} attempt(s)"
+            tried = f"after {event.attempts} attempt(s)" if event.asked or not event.cause else "no model was asked"
+            cause = f": {event.cause}" if event.cause else ""
+            return f"pass {short(event.pass_id)} failed: {event.error_class}, {tried}{cause}"
         case SummarizationSkipped():
             return f"pass {short(event.pass_id) or '-'} skipped: {event.reason}"
         case _:

@@ -201,6 +201,8 @@ def _failed_to_proto(event: domain.SummarizationFailed) -> event_pb2.Summarizati
         output_hash=event.output_hash,
         wait_messages=event.wait_messages,
         wait_until=timestamp(event.wait_until_us),
+        cause=event.cause,
+        asked=event.asked,
     )
 
 
@@ -214,6 +216,8 @@ def _failed_from_proto(proto: event_pb2.SummarizationFailed) -> domain.Summariza
         wait_until_us=timestamp_us(proto.wait_until),
         output_bytes=proto.output_bytes,
         output_hash=proto.output_hash,
+        cause=proto.cause,
+        asked=proto.asked,
     )
 
 

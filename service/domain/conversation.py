@@ -59,7 +59,10 @@ REMAKES_MAX = 2
 
 @dataclass(frozen=True, slots=True)
 class EndedPass:
-    """A pass that is over, one way or another. Exactly one of `record_id`, `error_class`, `skip_reason` is set."""
+    """A pass that is over, one way or another. Exactly one of `record_id`, `error_class`, `skip_reason` is set.
+
+    `cause` and `asked` say more of an `error_class`, as in SummarizationFailed.
+    """
 
     plan: PassPlan
     requested_us: int
@@ -70,6 +73,8 @@ class EndedPass:
     error_class: ErrorClass | None = None
     retryable: bool = False
     skip_reason: SkipReason | None = None
+    cause: str = ""
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +384,8 @@ def _failed(state: Conversation, event: SummarizationFailed, at_us: int) -> Conv
         event.attempts,
         error_class=event.error_class,
         retryable=event.retryable,
+        cause=event.cause,
+        asked=event.asked,
     )
     state = _ended(state, ended)
     if event.error_class is not ErrorClass.CANCELLED:

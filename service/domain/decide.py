@@ -161,6 +161,8 @@ class FailPass:
     now_us: int
     output_bytes: int = 0
     output_hash: bytes = b""
+    cause: str = ""
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,6 +367,8 @@ def _fail(state: Conversation, command: FailPass, policy: Policy) -> list[Event]
         wait_until_us=until_us,
         output_bytes=command.output_bytes,
         output_hash=command.output_hash,
+        cause=command.cause,
+        asked=command.asked,
     )
     return _with_trigger(state, [failed], policy, command.next_pass_id, command.now_us)
 

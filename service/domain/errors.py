@@ -140,10 +140,11 @@ class WindowTooLarge(DomainError):
 class WaitedPassFailed(DomainError):
     """The pass that was waited for has failed."""
 
-    def __init__(self, pass_id: str, error_class: str) -> None:
-        super().__init__(f"the pass failed: {error_class}")
+    def __init__(self, pass_id: str, error_class: str, cause: str) -> None:
+        super().__init__(f"the pass failed: {error_class}{f' ({cause})' if cause else ''}")
         self.pass_id = pass_id
         self.error_class = error_class
+        self.cause = cause
 
 
 class VersionNotReached(DomainError):

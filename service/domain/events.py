@@ -14,6 +14,7 @@ from service.domain.record import MessageRange, SummaryRecord
 from service.domain.tokens import TokenSource
 
 __all__ = [
+    "CAUSE_CHARS_MAX",
     "ContextLengthSource",
     "ConversationOpened",
     "ErrorClass",
@@ -34,6 +35,9 @@ __all__ = [
 ]
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
+
+CAUSE_CHARS_MAX = 200
+"""How long the words may be that say why a pass failed."""
 
 
 class Trigger(StrEnum):
@@ -207,7 +211,7 @@ class SummarizationFailed:
     """The messages are as they were; the next model call waits for messages or time, whichever comes first.
 
     A `wait_until_us` of 0 is no wait: nobody wants the pass any longer, or it was a remake. Neither is a failure in a
-    row.
+    row. `cause` is why in our own words, at most CAUSE_CHARS_MAX, and `asked` whether a model was asked at all.
     """
 
     pass_id: str
@@ -218,6 +222,8 @@ class SummarizationFailed:
     wait_until_us: int
     output_bytes: int = 0
     output_hash: bytes = b""
+    cause: str = ""
+    asked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,9 +74,8 @@ class TokenCounter(Protocol):
         """What the settings call it, as `estimate` or `bpe:o200k`."""
         ...
 
-    @property
-    def source(self) -> TokenSource:
-        """TOKENIZER when the counts are those of a real vocabulary, else ESTIMATE."""
+    def source_for(self, model: str) -> TokenSource:
+        """TOKENIZER when the counts are those of this chat model's own vocabulary, else ESTIMATE."""
         ...
 
     def count(self, text: str) -> int:
@@ -84,8 +83,8 @@ class TokenCounter(Protocol):
         ...
 
 
-def message_tokens(message: Message, counter: TokenCounter) -> TokenCount:
-    """Tokens of `message` as it is rendered for a model. The caller's own count, where given, is trusted over all."""
+def message_tokens(message: Message, counter: TokenCounter, *, model: str) -> TokenCount:
+    """Tokens of `message` as it is rendered for `model`. The caller's own count, where given, is trusted over all."""
     if message.token_count is not None:
         return TokenCount(message.token_count, TokenSource.CALLER)
     tokens = MESSAGE_OVERHEAD_TOKENS + counter.count(unwrap_envelope(message.content))
@@ -97,7 +96,7 @@ def message_tokens(message: Message, counter: TokenCounter) -> TokenCount:
         tokens += counter.count(message.tool_call_id)
     for attachment in message.attachments:
         tokens += attachment.token_count
-    return TokenCount(tokens, counter.source)
+    return TokenCount(tokens, counter.source_for(model))
 
 
 def calibrated_factor(old_factor: float, counted: int, *, reported: int, observations: int) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 
 from service.models.model import ModelUnavailable
 
@@ -17,17 +17,29 @@ class DeadlineOver(ModelUnavailable):
 
 
 class Deadline:
-    """A point in time after which nothing of the request goes on."""
+    """A point in time after which nothing of the request goes on. `paused_s` is how long it was held up."""
 
     def __init__(self, seconds: float, *, clock: Callable[[], float]) -> None:
         self._seconds = seconds
         self._clock = clock
         self._until = clock() + seconds
+        self.paused_s = 0.0
 
     @property
     def left_s(self) -> float:
         """Seconds left, 0 when the time is up."""
         return max(0.0, self._until - self._clock())
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time that passes in the body does not count."""
+        began = self._clock()
+        try:
+            yield
+        finally:
+            passed_s = self._clock() - began
+            self._until += passed_s
+            self.paused_s += passed_s
 
     def over(self, host: str) -> DeadlineOver:
         """The error that says so."""
@@ -38,18 +50,20 @@ class Deadline:
         return self.limit(math.inf, host, "")
 
     @asynccontextmanager
-    async def limit(self, seconds: float, host: str, says: str) -> AsyncIterator[None]:
+    async def limit(
+        self, seconds: float, host: str, says: str, *, error: type[ModelUnavailable] = ModelUnavailable
+    ) -> AsyncIterator[None]:
         """Cancel the body after `seconds`, or earlier when the deadline comes first.
 
-        Raises ModelUnavailable with `says` in the first case, DeadlineOver in the second.
+        Raises `error` with `says` in the first case, DeadlineOver in the second.
         """
         left_s = self.left_s
         try:
             async with asyncio.timeout(min(seconds, left_s)) as timer:
                 yield
-        except TimeoutError as error:
+        except TimeoutError as late:
             if not timer.expired():
                 raise
             if left_s < seconds:
-                raise self.over(host) from error
-            raise ModelUnavailable(f"{host}: {says} within {seconds:g} s") from error
+                raise self.over(host) from late
+            raise error(f"{host}: {says} within {seconds:g} s") from late

@@ -60,6 +60,10 @@ class ExtractiveModel:
         """Always there."""
         return ModelDescription(context_length=CONTEXT_TOKENS)
 
+    async def idle(self) -> bool:
+        """Always: it has no host that others could use."""
+        return True
+
     async def close(self) -> None:
         """Nothing is held open."""
 

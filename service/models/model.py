@@ -6,7 +6,11 @@ Failures are one family, each type with its class for events and metrics and whe
     ├── ModelUnavailable   TRANSPORT      connect, timeout, stall, 5xx, overloaded, no `done`      retryable
     ├── ModelMissing       MODEL_MISSING  the host does not have the model
     ├── ModelRefused       MODEL_REFUSED  a 4xx, or a caller's mistake told as a 500
-    └── PromptTruncated    TRUNCATED      the server dropped part of the prompt
+    ├── PromptTruncated    TRUNCATED      the server dropped part of the prompt, or refuses its length
+    └── AnswerLooped       INVALID        the model repeated itself until its server stopped it
+
+The message of a ModelError is this package's own words with a host's label and figures, never a server's text: it may
+be logged, stored and shown.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from service.domain.message import Message
 from service.domain.record import SummaryRecord
 
 __all__ = [
+    "AnswerLooped",
     "Completion",
     "CompletionRequest",
     "Material",
@@ -37,10 +42,18 @@ OnProgress = Callable[[int], None]
 
 
 class ModelError(Exception):
-    """A model call failed."""
+    """A model call failed.
+
+    `asked` says whether the request came as far as the model's server, so that the model may have worked on it.
+    `call_made` is False where this process itself refused the call, before anything was sent. `queued_s` is the part
+    of the call that was spent in this process's own line; it counts against no deadline.
+    """
 
     error_class: ClassVar[str] = "INTERNAL"
     retryable: ClassVar[bool] = False
+    call_made: ClassVar[bool] = True
+    asked: bool = True
+    queued_s: float = 0.0
 
 
 class ModelUnavailable(ModelError):
@@ -58,6 +71,7 @@ class ModelMissing(ModelError):
     """The model is not there; the next one of the list may be."""
 
     error_class = "MODEL_MISSING"
+    asked = False
 
 
 class ModelRefused(ModelError):
@@ -67,9 +81,24 @@ class ModelRefused(ModelError):
 
 
 class PromptTruncated(ModelError):
-    """The server evaluated fewer prompt tokens than were sent, or says that the prompt does not fit."""
+    """The server dropped part of the prompt, or says that it does not fit.
+
+    `prompt_tokens` is the server's count of the whole prompt and `context` the window that it did not fit into, in
+    tokens; None where the server does not say.
+    """
 
     error_class = "TRUNCATED"
+
+    def __init__(self, message: str, *, prompt_tokens: int | None = None, context: int | None = None) -> None:
+        super().__init__(message)
+        self.prompt_tokens = prompt_tokens
+        self.context = context
+
+
+class AnswerLooped(ModelError):
+    """The answer repeated one token until the server stopped it: a bad answer of a host that works."""
+
+    error_class = "INVALID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +139,11 @@ class CompletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What the model answered: raw text, not yet parsed. `finish_reason` is `stop` or `length`."""
+    """What the model answered: raw text, not yet parsed. `finish_reason` is `stop` or `length`.
+
+    `model` is `provider:name`, as the settings have it. `response_model` is the name that the server answered with,
+    empty where there is no server.
+    """
 
     text: str
     model: str
@@ -118,6 +151,7 @@ class Completion:
     input_tokens: int
     output_tokens: int
     duration_s: float
+    response_model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +160,16 @@ class ModelDescription:
 
     `window` is what prompt and answer of one call through this provider share: less than `context_length` where the
     provider asks its server for less, None where it is not known or not bounded.
+
+    `token_factor` is how many of the model's tokens one token of our own count may be: what its answers have taught
+    lately, leaning to the high side; 1.0 until there was one.
     """
 
     context_length: int | None
     capabilities: frozenset[str] = frozenset()
     digest: str = ""
     window: int | None = None
+    token_factor: float = 1.0
 
 
 class SummaryModel(Protocol):
@@ -141,11 +179,19 @@ class SummaryModel(Protocol):
     def name(self) -> str: ...
 
     async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
-        """Answer within `deadline_s` seconds or raise ModelError. Cancelling cancels the call on the wire."""
+        """Begin to answer within `deadline_s` seconds or raise ModelError. Cancelling cancels the call on the wire.
+
+        The deadline starts when the model's host has a place for the call. An answer that has begun and keeps coming is
+        not cut by it; the provider has a limit of its own for that.
+        """
         ...
 
     async def describe(self) -> ModelDescription:
         """Say what the model can hold; raise ModelError when it cannot be asked or does not exist."""
+        ...
+
+    async def idle(self) -> bool:
+        """Whether a call now would keep nobody else waiting, as far as can be told; never raises ModelError."""
         ...
 
     async def close(self) -> None:

@@ -63,9 +63,15 @@ class OllamaChat:
                 told = chars
 
         deadline = Deadline(ANSWER_S, clock=self._clock)
-        async with self._host.place(deadline):
+        async with self._host.place(deadline) as place:
             await self._host.stream(
-                "/api/chat", self._body(messages), answer, model=self.model, deadline=deadline, on_progress=tell
+                "/api/chat",
+                self._body(messages),
+                answer,
+                model=self.model,
+                place=place,
+                deadline=deadline,
+                on_progress=tell,
             )
         answer.check_complete()
         return ChatAnswer(answer.text, answer.input_tokens)

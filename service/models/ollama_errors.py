@@ -7,6 +7,8 @@ quote a prompt, so none of it goes on.
 
     ModelError
     ├── ModelUnavailable
+    │   ├── FirstByteLate    the host did not begin its answer in time
+    │   ├── HostUnreachable  no connection: refused, no such name, TLS, or not in time; not asked
     │   ├── CircuitOpen      the host failed too often lately; not asked
     │   └── QueueFull        too many callers wait for the host; not asked
     └── ModelRefused
@@ -23,11 +25,20 @@ from typing import Any
 
 import httpx
 
-from service.models.model import ModelError, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
+from service.models.model import (
+    AnswerLooped,
+    ModelError,
+    ModelMissing,
+    ModelRefused,
+    ModelUnavailable,
+    PromptTruncated,
+)
 
 __all__ = [
     "CircuitOpen",
+    "FirstByteLate",
     "HostRefused",
+    "HostUnreachable",
     "QueueFull",
     "classify_status",
     "classify_stream_error",
@@ -41,16 +52,34 @@ RATE_LIMIT_RETRY_S = 60.0
 RETRY_AFTER_MAX_S = 86_400.0
 
 
+class FirstByteLate(ModelUnavailable):
+    """The host did not begin its answer in time, and perhaps still reads the prompt."""
+
+
+class HostUnreachable(ModelUnavailable):
+    """There is no connection to the host."""
+
+    asked = False
+
+
 class CircuitOpen(ModelUnavailable):
     """The host failed too often lately."""
+
+    asked = False
+    call_made = False
 
 
 class QueueFull(ModelUnavailable):
     """Too many callers already wait for the host."""
 
+    asked = False
+    call_made = False
+
 
 class HostRefused(ModelRefused):
     """The host refuses whoever asks this way; another host may answer."""
+
+    asked = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +132,7 @@ _TEXTS: tuple[_Text, ...] = (
     _Text("error was encountered while running", ModelUnavailable, _CRASH),
     _Text("error reading ll", ModelUnavailable, _CRASH),
     _Text("unexpected server status", ModelUnavailable, _CRASH),
-    _Text("repeat limit", ModelUnavailable, "the answer repeated itself until the server stopped it"),
+    _Text("repeat limit", AnswerLooped, "the answer repeated itself until the server stopped it"),
     _Text("maximum pending requests", ModelUnavailable, _BUSY),
     _Text("no slots available", ModelUnavailable, _BUSY),
     _Text("loading model", ModelUnavailable, _BUSY),
@@ -129,13 +158,14 @@ def classify_status(host: str, model: str, status: int, body: bytes, *, retry_af
     if status == 404 and is_json and "model" in text and "not found" in text:
         return ModelMissing(f"{host}: no model {model!r} there")
     if (known := _known(text)) is not None:
-        return _build(known.error, f"{host}: {known.says} (HTTP {status}{_token_figures(text)})", retry_after)
+        return _build(known, host, f"HTTP {status}", text, retry_after)
     error, says = _STATUSES.get(status, _by_hundred(status))
     if status == 403 and not body.strip():
         says += "; an empty 403 is Ollama's guard against foreign Host headers"
     if status == 429 and retry_after is None:
         retry_after = RATE_LIMIT_RETRY_S
-    return _build(error, f"{host}: {says} (HTTP {status})", retry_after)
+    message = f"{host}: {says} (HTTP {status})"
+    return error(message, retry_after_s=retry_after) if issubclass(error, ModelUnavailable) else error(message)
 
 
 def classify_stream_error(host: str, error_text: str) -> ModelError:
@@ -144,27 +174,27 @@ def classify_stream_error(host: str, error_text: str) -> ModelError:
     known = _known(text)
     if known is None:
         return ModelUnavailable(f"{host}: the answer broke off with an error of unknown kind")
-    return _build(known.error, f"{host}: {known.says} (mid-stream{_token_figures(text)})", None)
+    return _build(known, host, "mid-stream", text, None)
 
 
-# Most specific types first: the first that fits gives the words.
-_TRANSPORT: tuple[tuple[type[Exception], str], ...] = (
-    (httpx.ConnectTimeout, "no connection in time"),
-    (httpx.PoolTimeout, "no free connection in time"),
-    (httpx.WriteTimeout, "the request could not be sent in time"),
-    (httpx.ReadTimeout, "no answer in time"),
-    (httpx.ConnectError, "connection refused, unresolvable name or failed TLS"),
-    (httpx.RemoteProtocolError, "the connection ended early or does not speak HTTP"),
-    (httpx.NetworkError, "the connection broke"),
-    (httpx.DecodingError, "the answer could not be decompressed"),
-    (httpx.HTTPError, "the request failed on its way"),
+# Most specific types first: the first that fits gives the error and its words.
+_TRANSPORT: tuple[tuple[type[Exception], type[ModelUnavailable], str], ...] = (
+    (httpx.ConnectTimeout, HostUnreachable, "no connection in time"),
+    (httpx.PoolTimeout, HostUnreachable, "no free connection in time"),
+    (httpx.WriteTimeout, ModelUnavailable, "the request could not be sent in time"),
+    (httpx.ReadTimeout, ModelUnavailable, "no answer in time"),
+    (httpx.ConnectError, HostUnreachable, "connection refused, unresolvable name or failed TLS"),
+    (httpx.RemoteProtocolError, ModelUnavailable, "the connection ended early or does not speak HTTP"),
+    (httpx.NetworkError, ModelUnavailable, "the connection broke"),
+    (httpx.DecodingError, ModelUnavailable, "the answer could not be decompressed"),
+    (httpx.HTTPError, ModelUnavailable, "the request failed on its way"),
 )
 
 
 def classify_transport(host: str, error: httpx.HTTPError) -> ModelUnavailable:
     """The error for a failure below HTTP. Its text stays out: it may hold addresses, never anything needed."""
-    says = next(says for kind, says in _TRANSPORT if isinstance(error, kind))
-    return ModelUnavailable(f"{host}: {says}")
+    failure, says = next((failure, says) for kind, failure, says in _TRANSPORT if isinstance(error, kind))
+    return failure(f"{host}: {says}")
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
@@ -181,10 +211,14 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     return min(max(wait_s, 0.0), RETRY_AFTER_MAX_S)
 
 
-def _build(error: type[ModelError], message: str, retry_after: float | None) -> ModelError:
-    if issubclass(error, ModelUnavailable):
-        return error(message, retry_after_s=retry_after)
-    return error(message)
+def _build(known: _Text, host: str, where: str, text: str, retry_after: float | None) -> ModelError:
+    if issubclass(known.error, ModelUnavailable):
+        return known.error(f"{host}: {known.says} ({where})", retry_after_s=retry_after)
+    if not issubclass(known.error, PromptTruncated):
+        return known.error(f"{host}: {known.says} ({where})")
+    prompt, context = _token_figures(text)
+    figures = f", {prompt} prompt tokens, context {context}" if prompt and context else ""
+    return known.error(f"{host}: {known.says} ({where}{figures})", prompt_tokens=prompt, context=context)
 
 
 def _known(text: str) -> _Text | None:
@@ -212,18 +246,16 @@ def _error_text(body: bytes) -> tuple[str, bool]:
     return (error if isinstance(error, str) else json.dumps(error)).lower(), True
 
 
-def _token_figures(text: str) -> str:
+def _token_figures(text: str) -> tuple[int | None, int | None]:
     """Prompt and context size out of llama-server's own error JSON, which Ollama passes on inside its string."""
     start = text.find("{")
     if start < 0:
-        return ""
+        return None, None
     try:
         parsed = json.loads(text[start:])
     except ValueError:
-        return ""
+        return None, None
     inner = parsed.get("error", parsed) if isinstance(parsed, dict) else None
     figures: dict[str, Any] = inner if isinstance(inner, dict) else {}
     prompt, context = figures.get("n_prompt_tokens"), figures.get("n_ctx")
-    if isinstance(prompt, int) and isinstance(context, int):
-        return f", {prompt} prompt tokens, context {context}"
-    return ""
+    return (prompt if isinstance(prompt, int) else None), (context if isinstance(context, int) else None)

@@ -2,6 +2,11 @@
 
 Invariant: every failure that leaves this class is a `ModelError`, and whoever leaves a call early, cancelled or out
 of time, closes its connection, which is how Ollama learns to stop.
+
+Ollama learns of it only while it generates: a prompt that it has begun to read it reads to the end, for nobody
+(measured with 0.24). A call that comes then waits behind that prompt with its own clock running. So the place of a call
+that left before the first byte stays taken for as long as the prompt plausibly takes, and the next call, a retry too,
+waits in our own line, where no clock runs.
 """
 
 from __future__ import annotations
@@ -10,30 +15,65 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
 from service.models.breaker import BreakerState, CircuitBreaker
-from service.models.deadline import Deadline
-from service.models.model import ModelUnavailable, OnProgress
+from service.models.deadline import Deadline, DeadlineOver
+from service.models.model import ModelError, ModelUnavailable, OnProgress
 from service.models.ollama_address import OllamaAddress
-from service.models.ollama_errors import CircuitOpen, QueueFull, classify_status, classify_transport, retry_after_s
+from service.models.ollama_errors import (
+    CircuitOpen,
+    FirstByteLate,
+    HostRefused,
+    QueueFull,
+    classify_status,
+    classify_transport,
+    retry_after_s,
+)
 from service.models.ollama_settings import OllamaSettings
+from service.models.ollama_use import UseWatch, expiries_of
 from service.models.ollama_wire import Answer, LineSplitter
 
-__all__ = ["OllamaHost", "OnBreaker", "open_hosts"]
+__all__ = ["OllamaHost", "OnBreaker", "Place", "open_hosts"]
 
 OnBreaker = Callable[[str, BreakerState], None]
 """Called with the host's label and its breaker's new state."""
 
 WRITE_S = 30.0
 PROBE_CONNECTIONS = 4
+STREAM_S_MAX = 3_600.0
+"""The longest answer, from its first byte: num_predict and the stall clock end it long before, or a host is broken."""
+
 ERROR_BYTES_MAX = 65_536
 JSON_BYTES_MAX = 16_000_000
 
 # Not compressed: an answer that inflates would get around the size limits.
 _HEADERS = {"accept-encoding": "identity", "content-type": "application/json", "user-agent": "abridged"}
+
+
+@dataclass(slots=True)
+class Place:
+    """A call's place at a host. `prefill_s` is how long its prompt should take, as far as known.
+
+    `kept_s` is how long the place stays taken after the call, for the prompt that the host still reads. `waited` says
+    whether the call had to wait for it.
+    """
+
+    waited: bool = False
+
+    prefill_s: float | None = None
+    kept_s: float = 0.0
+
+    def left_early(self, waited_s: float, *, kept_s_max: float) -> None:
+        """The call leaves before the first byte: keep the place for the rest of `prefill_s`.
+
+        Where that is not known or over, for as long again as the call has waited. Never longer than `kept_s_max`.
+        """
+        rest_s = (self.prefill_s or 0.0) - waited_s
+        self.kept_s = min(kept_s_max, rest_s if rest_s > 0 else waited_s)
 
 
 class OllamaHost:
@@ -44,11 +84,14 @@ class OllamaHost:
     ) -> None:
         self.label = address.label
         self._settings = settings
+        self._clock = clock
         self.breaker = CircuitBreaker(
             settings.breaker, clock=clock, on_change=lambda state: on_breaker(address.label, state)
         )
         self._places = asyncio.Semaphore(settings.calls_max)
         self._in_flight = 0
+        self._kept: set[asyncio.TimerHandle] = set()
+        self._uses = UseWatch(clock=clock)
         token = {"authorization": f"Bearer {settings.bearer_token}"} if settings.bearer_token else {}
         self._client = httpx.AsyncClient(
             base_url=address.url,
@@ -62,8 +105,13 @@ class OllamaHost:
 
     @property
     def in_flight(self) -> int:
-        """Calls under way and waiting for a place."""
+        """Calls under way, those that wait for a place, and places kept for prompts that nobody waits for."""
         return self._in_flight
+
+    @property
+    def reads_for_nobody(self) -> bool:
+        """Whether the host plausibly reads a prompt whose call has left."""
+        return bool(self._kept)
 
     def check_circuit(self) -> None:
         """Raise CircuitOpen when the host is not to be asked now."""
@@ -72,20 +120,41 @@ class OllamaHost:
             raise CircuitOpen(f"{self.label}: failed repeatedly, not asked for {wait_s:.0f} s", retry_after_s=wait_s)
 
     @asynccontextmanager
-    async def place(self, deadline: Deadline) -> AsyncIterator[None]:
-        """Hold one of the host's places; waits in line, because Ollama's own line has no bound. Raises QueueFull."""
+    async def place(self, deadline: Deadline) -> AsyncIterator[Place]:
+        """Hold one of the host's places; waits in line, because Ollama's own line has no bound. Raises QueueFull.
+
+        The deadline rests while the call waits.
+        """
         if self._in_flight >= self._settings.calls_max + self._settings.queue_max:
             raise QueueFull(f"{self.label}: {self._settings.queue_max} calls wait already")
         self._in_flight += 1
+        place = Place(waited=self._places.locked())
         try:
-            async with deadline.rest(self.label):
+            with deadline.paused():
                 await self._places.acquire()
-            try:
-                yield
-            finally:
-                self._places.release()
-        finally:
+        except BaseException:
             self._in_flight -= 1
+            raise
+        try:
+            yield place
+        finally:
+            self._give_back(place)
+
+    async def idle(self) -> bool | None:
+        """Whether nobody uses the host now, as far as it tells; None when it cannot be asked."""
+        if self.breaker.refusal_s() is not None:
+            return None
+        if self._in_flight:
+            return False
+        try:
+            loaded = await self.get("/api/ps", Deadline(self._settings.probe_s, clock=self._clock))
+        except HostRefused:
+            # A proxy may hide this path; what it hides cannot be told.
+            return True
+        except ModelError:
+            return None
+        self._uses.look(expiries_of(loaded))
+        return not self._uses.used_lately
 
     async def get(self, path: str, deadline: Deadline) -> dict[str, Any]:
         """Ask for a JSON object by GET, within the probe's time."""
@@ -96,26 +165,64 @@ class OllamaHost:
         return await self._json("POST", path, body, model=model, seconds=seconds, deadline=deadline)
 
     async def stream(
-        self, path: str, body: bytes, answer: Answer, *, model: str, deadline: Deadline, on_progress: OnProgress
+        self,
+        path: str,
+        body: bytes,
+        answer: Answer,
+        *,
+        model: str,
+        place: Place,
+        deadline: Deadline,
+        on_progress: OnProgress,
     ) -> None:
         """Post `body` and fill `answer` line by line, under the first-byte and then the stall clock.
 
-        The stall clock runs between lines, not bytes, so that a dripping server stalls too.
+        The deadline counts up to the first line. From there the answer is bounded by the stall clock, by its own limits
+        (num_predict, ANSWER_CHARS_MAX) and by STREAM_S_MAX. The stall clock runs between lines, not bytes, so that a
+        dripping server stalls too.
         """
         async with aclosing(self._lines(path, body, model=model)) as lines:
-            async with deadline.limit(self._settings.first_byte_s, self.label, "no first byte"):
-                line = await anext(lines, None)
+            line = await self._first(lines, place, deadline)
+            patience = Deadline(STREAM_S_MAX, clock=self._clock)
             while line is not None:
                 answer.add(line)
                 on_progress(answer.chars)
                 if answer.done:
                     break
-                async with deadline.limit(self._settings.stall_s, self.label, "stalled: no further line"):
+                async with patience.limit(self._settings.stall_s, self.label, "stalled: no further line"):
                     line = await anext(lines, None)
 
     async def close(self) -> None:
         """Close all connections. Calling it twice is allowed."""
+        for handle in self._kept:
+            handle.cancel()
         await self._client.aclose()
+
+    async def _first(self, lines: AsyncGenerator[bytes, None], place: Place, deadline: Deadline) -> bytes | None:
+        """The first line; whoever leaves before it comes leaves the place to the prompt."""
+        first_byte_s = self._settings.first_byte_s
+        began = self._clock()
+        try:
+            async with deadline.limit(first_byte_s, self.label, "no first byte", error=FirstByteLate):
+                return await anext(lines, None)
+        except (asyncio.CancelledError, FirstByteLate, DeadlineOver):
+            place.left_early(self._clock() - began, kept_s_max=first_byte_s)
+            raise
+
+    def _give_back(self, place: Place) -> None:
+        self._uses.own_call()
+        if place.kept_s <= 0:
+            self._places.release()
+            self._in_flight -= 1
+            return
+
+        def over() -> None:
+            self._kept.discard(handle)
+            self._places.release()
+            self._in_flight -= 1
+
+        handle = asyncio.get_running_loop().call_later(place.kept_s, over)
+        self._kept.add(handle)
 
     async def _json(
         self, method: str, path: str, body: bytes, *, model: str, seconds: float, deadline: Deadline

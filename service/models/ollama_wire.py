@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.models.model import CompletionRequest, ModelRefused, ModelUnavailable, PromptTruncated
+from service.models.model import AnswerLooped, CompletionRequest, ModelRefused, ModelUnavailable, PromptTruncated
 from service.models.ollama_errors import classify_stream_error
 
 __all__ = ["Answer", "LineSplitter", "chat_body", "check_prompt_was_whole", "load_body"]
@@ -21,13 +21,15 @@ LINE_BYTES_MAX = 8_000_000
 ANSWER_CHARS_MAX = 1_000_000
 """Far above any allowed answer: a server that ignores num_predict is cut off here."""
 
-ESTIMATE_TOLERANCE = 0.6
-"""Our count is an estimate, at most 1/0.6 too high: fewer evaluated tokens than this share mean a cut prompt."""
+LOOP_RUN_MIN = 25
+"""So many equal pieces at the end of an answer that just stops are a loop. Ollama (0.1.20 to 0.33) stops at the 31st
+equal token; a few of them may have come in one piece."""
 
 SUSPECT_TOLERANCE = 0.9
-"""At half a window plus two tokens, which is what Ollama's cut leaves, the estimate gets less credit."""
+"""At half a window plus two tokens, which is what a cut leaves since 0.30, a count must not be lower than expected."""
 
-_CUT_REMAINDERS = frozenset({-1, 0, 1, 2, 3})
+CUT_SLACK_TOKENS = 3
+"""How far a cut may end from the window, or from half of it: template and start tokens differ."""
 
 
 def chat_body(request: CompletionRequest, *, model: str, num_ctx: int, think: bool | None) -> bytes:
@@ -87,17 +89,24 @@ class LineSplitter:
 
 @dataclass(slots=True)
 class Answer:
-    """An answer as it grows. `started` says that something came, after which no other host is asked."""
+    """An answer as it grows. `started` says that something came, after which no other host is asked.
+
+    `model` is the name that the server gives, `prefill_s` how long it says that the prompt took, None when it does not.
+    """
 
     host: str
     started: bool = False
     done: bool = False
     done_reason: str = ""
+    model: str = ""
     chars: int = 0
     input_tokens: int | None = None
     output_tokens: int = 0
+    prefill_s: float | None = None
     _thought: bool = False
     _pieces: list[str] = field(default_factory=list)
+    _last_piece: str = ""
+    _run: int = 0
 
     @property
     def text(self) -> str:
@@ -121,8 +130,12 @@ class Answer:
         content = message.get("content") or ""
         if not isinstance(content, str):
             raise ModelUnavailable(f"{self.host}: a line of the answer has content that is no text")
-        self._thought = self._thought or bool(message.get("thinking"))
+        thinking = message.get("thinking")
+        self._thought = self._thought or bool(thinking)
         self._pieces.append(content)
+        self._count_run(content or str(thinking or ""))
+        model = chunk.get("model")
+        self.model = model if isinstance(model, str) else self.model
         self.chars += len(content)
         if self.chars > ANSWER_CHARS_MAX:
             raise ModelUnavailable(f"{self.host}: the answer has more than {ANSWER_CHARS_MAX} characters")
@@ -130,7 +143,13 @@ class Answer:
             self._finish(chunk)
 
     def check_complete(self) -> None:
-        """Raise unless the answer ended as an answer ends."""
+        """Raise unless the answer ended as an answer ends. To be called after a clean end of the stream alone.
+
+        Ollama ends a model's loop with status 200, no final line and no error: the equal pieces at the end are all that
+        tells it from an answer that broke off.
+        """
+        if not self.done and self._run >= LOOP_RUN_MIN:
+            raise AnswerLooped(f"{self.host}: the answer repeated itself until the server stopped it")
         if not self.done:
             raise ModelUnavailable(f"{self.host}: the answer ended without its final line")
         if self.done_reason in {"load", "unload"}:
@@ -146,6 +165,14 @@ class Answer:
         self.input_tokens = evaluated if isinstance(evaluated, int) and evaluated > 0 else None
         produced = chunk.get("eval_count")
         self.output_tokens = produced if isinstance(produced, int) else 0
+        nanoseconds = chunk.get("prompt_eval_duration")
+        self.prefill_s = nanoseconds / 1e9 if isinstance(nanoseconds, int) and nanoseconds > 0 else None
+
+    def _count_run(self, piece: str) -> None:
+        # Trimmed, as Ollama compares tokens: a loop of spaces and line ends is one too.
+        trimmed = piece.strip()
+        self._run = self._run + 1 if trimmed == self._last_piece else 1
+        self._last_piece = trimmed
 
     def _parse(self, line: bytes) -> dict[str, Any]:
         try:
@@ -162,15 +189,20 @@ class Answer:
         return chunk
 
 
-def check_prompt_was_whole(host: str, *, evaluated: int, expected: int, num_ctx: int) -> None:
+def check_prompt_was_whole(host: str, *, evaluated: int, words: int, expected: float, num_ctx: int) -> None:
     """Raise PromptTruncated when the evaluated prompt tokens betray that part of the prompt was dropped.
 
-    A cut leaves `num_ctx` tokens (<= 0.24) or about half of that plus two (>= 0.30); a dropped message leaves any
-    number. `expected` does not count the chat template, so a whole prompt evaluates to more than a true count.
+    Our own count alone proves nothing, since it may be seven times too high: a line of `=` is a few tokens. Three
+    signs do. A cut leaves the whole window (<= 0.24), or half of it and two tokens (>= 0.30); the latter counts only
+    where `expected`, our count times what the model's answers have taught, is clearly more. And no vocabulary in use
+    joins words across white space, so a prompt of `words` words has at least as many tokens. The error's `context` is
+    set where the prompt must have been longer than that.
     """
-    share = evaluated / expected if expected > 0 else 1.0
-    at_half_window = evaluated - num_ctx // 2 - 2 in _CUT_REMAINDERS and share < SUSPECT_TOLERANCE
-    if evaluated >= num_ctx or at_half_window or share < ESTIMATE_TOLERANCE:
+    full = evaluated >= num_ctx - CUT_SLACK_TOKENS
+    at_half = abs(evaluated - num_ctx // 2 - 2) <= CUT_SLACK_TOKENS and evaluated < SUSPECT_TOLERANCE * expected
+    if full or at_half or evaluated < words:
         raise PromptTruncated(
-            f"{host}: {evaluated} prompt tokens evaluated, about {expected} sent, context {num_ctx}: part was dropped"
+            f"{host}: {evaluated} prompt tokens evaluated, about {expected:.0f} sent, context {num_ctx}: "
+            "part was dropped",
+            context=num_ctx if full or at_half else None,
         )

@@ -50,6 +50,10 @@ class PreferredModel:
                 missing = error
         raise self._none_exists() from missing
 
+    async def idle(self) -> bool:
+        """Whether all of them are: which one would answer is known only when it is asked."""
+        return all([await model.idle() for model in self._models])
+
     async def close(self) -> None:
         """Close every model of the list."""
         for model in self._models:

@@ -26,11 +26,11 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RetryDetails:
-    """A retry that is about to be waited for. `attempt` is the try that failed, 1 the first."""
+    """A retry that is about to be waited for. `attempt` is the try that failed, 1 the first, with `error`."""
 
     model: str
     attempt: int
-    error_class: str
+    error: ModelUnavailable
 
 
 OnRetry = Callable[[RetryDetails], None]
@@ -56,16 +56,20 @@ async def complete_with_retry(
     on_retry: OnRetry,
     on_progress: OnProgress,
 ) -> Completion:
-    """The model's answer, after at most `policy.attempts_max` tries within `deadline_s`; else its last error."""
+    """The model's answer, after at most `policy.attempts_max` tries within `deadline_s`; else its last error.
+
+    What a try spent in this process's own line is not taken from `deadline_s`.
+    """
     until = clock() + deadline_s
     for attempt in range(1, policy.attempts_max):
         try:
             return await model.complete(request, deadline_s=until - clock(), on_progress=on_progress)
         except ModelUnavailable as error:
+            until += error.queued_s
             delay_s = max(backoff_s(attempt, policy, rng), error.retry_after_s or 0.0)
             asks_too_much = (error.retry_after_s or 0.0) > policy.retry_after_max_s
             if asks_too_much or delay_s >= until - clock():
                 raise
-            on_retry(RetryDetails(model.name, attempt, error.error_class))
+            on_retry(RetryDetails(model.name, attempt, error))
         await sleep(delay_s)
     return await model.complete(request, deadline_s=until - clock(), on_progress=on_progress)

@@ -11,7 +11,7 @@ A script is a list of steps, one for each call; the last step repeats. As a JSON
                {"hang": true}]}
 
 `default` builds a record from the request's material, `record` fills the fields that it lacks with empty ones, `error`
-is one of unavailable, missing, refused, truncated. An error in the file is a ScriptError when it is loaded.
+is one of unavailable, missing, refused, truncated, looped. An error in the file is a ScriptError when it is loaded.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from service.domain.message import Role
 from service.domain.record import DOMAIN_ENTITIES_MAX, KEY_POINTS_MAX, PARTICIPANTS_MAX
 from service.models.deadline import Deadline
 from service.models.model import (
+    AnswerLooped,
     Completion,
     CompletionRequest,
     Material,
@@ -66,6 +67,7 @@ _ERRORS: Mapping[str, type[ModelError]] = {
     "missing": ModelMissing,
     "refused": ModelRefused,
     "truncated": PromptTruncated,
+    "looped": AnswerLooped,
 }
 _WORD = re.compile(r"\w[\w.-]{2,60}\w")
 # A digit, underscore, inner dot or inner capital: an identifier more often than prose.
@@ -127,6 +129,10 @@ class ScriptedModel:
     async def describe(self) -> ModelDescription:
         """The context length that the script gives."""
         return ModelDescription(context_length=self._context_length, window=self._context_length)
+
+    async def idle(self) -> bool:
+        """Always: it has no host that others could use."""
+        return True
 
     async def close(self) -> None:
         """Nothing to release."""

@@ -1,4 +1,7 @@
-"""Asking a model for one draft: retries of transport errors within a deadline, one informed repair of a bad answer."""
+"""Asking a model for one draft: retries of transport errors within a deadline, one informed repair of a bad answer.
+
+A failure's `cause` is in our own words: of an answer it names fields, rules and counts, never text.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from service.domain.chunks import output_tokens_max
-from service.domain.events import ErrorClass
+from service.domain.events import CAUSE_CHARS_MAX, ErrorClass
 from service.domain.policy import Policy
 from service.domain.prompt import Prompt, repair_text
-from service.models.model import Completion, CompletionRequest, Material, ModelError, SummaryModel
+from service.models.model import AnswerLooped, Completion, CompletionRequest, Material, ModelError, SummaryModel
 from service.models.retry import RetryDetails, RetryPolicy, complete_with_retry
 from service.summarizer.draft import SCHEMA, Draft, InvalidDraft, parsed
 from service.summarizer.fitting import fitted
@@ -22,14 +25,26 @@ __all__ = ["Answer", "Asker", "AskerSettings", "Observer", "PassFailed", "Room"]
 
 
 class PassFailed(Exception):
-    """A pass cannot make its record. Holds what the event says, and the bad answer for the debug log alone."""
+    """A pass cannot make its record. Holds what the event says, and the bad answer for the debug log alone.
+
+    `asked` says whether any call of the pass came as far as a model.
+    """
 
     def __init__(
-        self, error_class: ErrorClass, *, retryable: bool, output: str = "", reasons: tuple[str, ...] = ()
+        self,
+        error_class: ErrorClass,
+        *,
+        retryable: bool,
+        cause: str,
+        asked: bool = False,
+        output: str = "",
+        reasons: tuple[str, ...] = (),
     ) -> None:
         super().__init__(error_class.value)
         self.error_class = error_class
         self.retryable = retryable
+        self.cause = cause[:CAUSE_CHARS_MAX]
+        self.asked = asked
         self.attempts = 0
         self.output = output
         self.reasons = reasons
@@ -81,7 +96,7 @@ class Room:
 
 
 class Asker:
-    """Asks one model for the drafts of one pass. `attempts` counts the calls so far.
+    """Asks one model for the drafts of one pass. `attempts` counts the calls that were made so far, if it is a model.
 
     `cost` is what a draft takes in the window, in tokens. The pass has one deadline and one bound on calls.
     """
@@ -96,6 +111,7 @@ class Asker:
         conversation_id: str,
         policy: Policy,
         cost: Callable[[Draft], int],
+        is_model: bool,
     ) -> None:
         self._model = model
         self._settings = settings
@@ -104,44 +120,56 @@ class Asker:
         self._conversation_id = conversation_id
         self._policy = policy
         self._cost = cost
+        self._is_model = is_model
         self._left_s = settings.deadline_s
         self.attempts = 0
+        self._asked = False
 
     def require_calls(self, calls: int) -> None:
         """Raise PassFailed when so many more calls are over the bound of a pass."""
         most = self._policy.pass_calls_max
         if self.attempts + calls > most:
-            reason = f"{self.attempts + calls} model calls are needed, a pass has {most}"
-            raise PassFailed(ErrorClass.INVALID, retryable=False, reasons=(reason,))
+            cause = f"{self.attempts + calls} model calls are needed, a pass has {most}"
+            raise PassFailed(ErrorClass.INVALID, retryable=False, cause=cause, asked=self._asked)
 
     async def ask(self, prompt: Prompt, material: Material, source: Source, *, room: Room) -> Answer:
         """A draft that the checks accept; raises PassFailed. A bad answer goes back with its reasons, another seed."""
         reasons: tuple[str, ...] = ()
-        output = ""
+        output = cause = ""
         for repair in range(self._policy.repair_attempts + 1):
             user = prompt.user + (repair_text(reasons) if repair else "")
-            completion = await self._complete(prompt, user, material, room.content_tokens, repair)
-            output = completion.text
-            if completion.finish_reason == "length":
-                reasons = ("the answer was cut off: write a shorter summary and fewer list items",)
-                continue
+            last = repair == self._policy.repair_attempts
             try:
-                last = repair == self._policy.repair_attempts
+                completion = await self._complete(prompt, user, material, room.content_tokens, repair)
+                output = completion.text
+                if completion.finish_reason == "length":
+                    reasons = ("the answer was cut off: write a shorter summary and fewer list items",)
+                    cause = "the answer was cut off at its length limit"
+                    continue
                 result = await asyncio.to_thread(self._vetted, output, source, room, at_any_length=last)
+            except AnswerLooped as error:
+                reasons = ("the answer repeated one word without end: say everything once, then close the JSON",)
+                output, cause = "", str(error)
+                continue
             except InvalidDraft as error:
                 reasons = error.reasons
+                cause = f"the answer is no valid record: {error}"
                 continue
             if not result.problems:
                 return Answer(result, completion.model)
             reasons = result.problems
-        raise PassFailed(ErrorClass.INVALID, retryable=False, output=output, reasons=reasons)
+            cause = f"the answer failed the checks: {'; '.join(reasons)}"
+        raise PassFailed(
+            ErrorClass.INVALID, retryable=False, cause=cause, asked=self._asked, output=output, reasons=reasons
+        )
 
     async def _complete(
         self, prompt: Prompt, user: str, material: Material, summary_tokens: int, repair: int
     ) -> Completion:
         self.require_calls(1)
         if self._left_s <= 0:
-            raise PassFailed(ErrorClass.TRANSPORT, retryable=True, reasons=("the time of the pass is up",))
+            cause = f"the {self._settings.deadline_s:g} s of the pass are up"
+            raise PassFailed(ErrorClass.TRANSPORT, retryable=True, cause=cause, asked=self._asked)
         prompt_tokens = await asyncio.to_thread(self._count, prompt.system, user)
         request = CompletionRequest(
             system=prompt.system,
@@ -172,7 +200,13 @@ class Asker:
                 on_progress=self._observer.output,
             )
         except ModelError as error:
-            raise PassFailed(ErrorClass(error.error_class), retryable=error.retryable) from error
+            self._ended(error)
+            if isinstance(error, AnswerLooped):
+                raise
+            raise PassFailed(
+                ErrorClass(error.error_class), retryable=error.retryable, cause=str(error), asked=self._asked
+            ) from error
+        self._asked = True
         # What a call waited for in our own line is not its time.
         self._left_s -= completion.duration_s
         self._observer.answered(completion)
@@ -181,10 +215,19 @@ class Asker:
     def _count(self, *texts: str) -> int:
         return sum(self._around.counter.count(text) for text in texts)
 
-    def _retried(self, _details: RetryDetails) -> None:
+    def _retried(self, details: RetryDetails) -> None:
+        self._ended(details.error)
         self._started()
 
+    def _ended(self, error: ModelError) -> None:
+        """A call failed; one that this process refused itself was none."""
+        if not error.call_made:
+            self.attempts -= 1
+        self._asked = self._asked or error.asked
+
     def _started(self) -> None:
+        if not self._is_model:
+            return
         self.attempts += 1
         self._observer.attempt(self.attempts, self._model.name)
 

@@ -103,6 +103,8 @@ class PassSteps:
                 now_us=self._conversations.now_us(),
                 output_bytes=len(failure.output.encode()),
                 output_hash=output_hash(self._hash_key, failure.output),
+                cause=failure.cause,
+                asked=failure.asked,
             ),
         )
 

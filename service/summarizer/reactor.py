@@ -208,7 +208,7 @@ class Reactor:
         with self._telemetry.tracing.span(report.started(trigger)) as span:
             try:
                 if claimed_too_often:
-                    await self._fail(key, plan, report, span, PassFailed(ErrorClass.INTERNAL, retryable=False))
+                    await self._fail(key, plan, report, span, _internal("the sidecar stopped in it too often"))
                 else:
                     await self._make(key, running, plan, report, span)
             except asyncio.CancelledError:
@@ -220,7 +220,7 @@ class Reactor:
                 report.cancelled(span)
                 raise
             except Exception:
-                report.failed(span, PassFailed(ErrorClass.INTERNAL, retryable=False))
+                report.failed(span, _internal(_BUG))
                 raise
 
     async def _make(self, key: StreamId, running: _Running, plan: PassPlan, report: PassReport, span: Span) -> None:
@@ -260,7 +260,7 @@ class Reactor:
     async def _asked(self, running: _Running, work: PassInput, report: PassReport) -> PassResult:
         """The wanted summarizer's record; PassFailed also when extraction is to stand in before it is there."""
         if running.stands_in:
-            raise PassFailed(ErrorClass.CANCELLED, retryable=True)
+            raise _interrupted()
         summary_pass = await self._maker.by_model(report)
         record_id = _record_id(work)
         running.call = asyncio.create_task(summary_pass.run(work, record_id=record_id))
@@ -272,7 +272,7 @@ class Reactor:
             if running.superseded:
                 raise PassSuperseded from None
             if running.stands_in:
-                raise PassFailed(ErrorClass.CANCELLED, retryable=True) from None
+                raise _interrupted() from None
             raise
         finally:
             running.call = None
@@ -313,7 +313,7 @@ class Reactor:
         chat = tuple(m for m in messages if m.message.role is not Role.SYSTEM)
         previous = record_named(state, plan.base_id) if plan.base_id else None
         replaces = record_named(state, plan.replaces_id) if plan.replaces_id else None
-        return PassInput(key.name, plan, chat, previous, replaces)
+        return PassInput(key.name, plan, chat, previous, state.settings.model, replaces)
 
     async def _fail(self, key: StreamId, plan: PassPlan, report: PassReport, span: Span, failure: PassFailed) -> None:
         await self._steps.fail(key, plan, failure)
@@ -324,7 +324,7 @@ class Reactor:
         try:
             plan = (await self._conversations.state(key)).pending
             if plan is not None:
-                await self._steps.fail(key, plan, PassFailed(ErrorClass.INTERNAL, retryable=False))
+                await self._steps.fail(key, plan, _internal(_BUG))
         except TRANSIENT as error:
             self._postpone(key, error)
         except Exception as error:  # noqa: BLE001 - supervision: what cannot even be failed must not end its worker
@@ -366,4 +366,14 @@ def _record_id(work: PassInput) -> str:
     return f"summary-{work.plan.pass_id}"
 
 
+def _interrupted() -> PassFailed:
+    cause = "the window was over its budget before the model had answered"
+    return PassFailed(ErrorClass.CANCELLED, retryable=True, cause=cause, asked=True)
+
+
+def _internal(cause: str) -> PassFailed:
+    return PassFailed(ErrorClass.INTERNAL, retryable=False, cause=cause)
+
+
+_BUG = "a bug of the sidecar; its log says more"
 _STOP = StreamId("", "")

@@ -78,7 +78,7 @@ class TracedModel:
             completion = await self._model.complete(request, deadline_s=deadline_s, on_progress=on_progress)
             span.note(
                 ChatAnswered(
-                    model=completion.model,
+                    model=completion.response_model or completion.model.partition(":")[2],
                     finish_reason=completion.finish_reason,
                     input_tokens=completion.input_tokens,
                     output_tokens=completion.output_tokens,
@@ -89,6 +89,10 @@ class TracedModel:
     async def describe(self) -> ModelDescription:
         """See SummaryModel."""
         return await self._model.describe()
+
+    async def idle(self) -> bool:
+        """See SummaryModel."""
+        return await self._model.idle()
 
     async def close(self) -> None:
         """See SummaryModel."""
@@ -149,12 +153,14 @@ class PassReport:
     def fell_back(self, failure: PassFailed, model: str) -> None:
         """A model failed, and another summarizer takes its place."""
         self._model = model
-        _log.warning("pass.fallback", **self._names(), error_class=failure.error_class.value, attempts=failure.attempts)
+        self._attempts = failure.attempts
+        _log.warning("pass.fallback", **self._names(), **_why(failure))
         self._show(failure)
 
     def completed(self, span: Span, result: PassResult, after: Conversation) -> None:
         """The record is committed."""
         record = result.record
+        self._attempts = record.attempts
         outcome = PassOutcome.FALLBACK if result.fallback else PassOutcome.SUCCESS
         error_class = ErrorClass(result.failure.error_class.value) if result.failure else None
         committed = RecordCommitted(
@@ -185,15 +191,10 @@ class PassReport:
 
     def failed(self, span: Span, failure: PassFailed) -> None:
         """There is no record."""
+        self._attempts = failure.attempts
         self._ended(span, PassOutcome.ERROR, error_class=ErrorClass(failure.error_class.value))
         self._tell(Stage.FAILED)
-        _log.warning(
-            "pass.failed",
-            **self._names(),
-            error_class=failure.error_class.value,
-            attempts=failure.attempts,
-            retryable=failure.retryable,
-        )
+        _log.warning("pass.failed", **self._names(), **_why(failure), retryable=failure.retryable)
         self._show(failure)
 
     def cancelled(self, span: Span) -> None:
@@ -253,6 +254,15 @@ class PassReport:
         if self._telemetry.log_content and failure.output:
             shown = "".join(c if c.isprintable() else " " for c in failure.output[:SHOWN_CHARS_MAX])
             _log.debug("pass.output", **self._names(), output=mask_secrets(shown), reasons=list(failure.reasons))
+
+
+def _why(failure: PassFailed) -> dict[str, str | int | bool]:
+    return {
+        "error_class": failure.error_class.value,
+        "cause": failure.cause,
+        "asked": failure.asked,
+        "attempts": failure.attempts,
+    }
 
 
 def output_hash(salt: bytes, output: str) -> bytes:

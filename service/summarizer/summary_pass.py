@@ -80,13 +80,15 @@ class PassSettings:
 class PassInput:
     """What a pass works on: its plan, the messages of its source in order, the record that it continues.
 
-    `replaces` is the record whose place a remake takes.
+    `chat_model` is the conversation's own, in whose tokens the record is counted. `replaces` is the record whose place
+    a remake takes.
     """
 
     conversation_id: str
     plan: PassPlan
     messages: tuple[MessageAppended, ...]
     previous: SummaryRecord | None
+    chat_model: str = ""
     replaces: SummaryRecord | None = None
 
 
@@ -173,7 +175,7 @@ class SummaryPass:
             attempts=asker.attempts,
             latency_ms=round((self._around.clock_s() - started) * 1_000),
         )
-        return PassResult(record, self._around.counter.source)
+        return PassResult(record, self._around.counter.source_for(work.chat_model))
 
     def _judged(
         self, work: PassInput, answer: Answer, source: Source, *, record_id: str, merged: bool
@@ -202,6 +204,7 @@ class SummaryPass:
             conversation_id=work.conversation_id,
             policy=work.plan.policy,
             cost=lambda draft: self._cost(work, draft),
+            is_model=self._settings.window_tokens is not None,
         )
 
     def _cost(self, work: PassInput, draft: Draft) -> int:
@@ -229,10 +232,8 @@ class SummaryPass:
         size, limit = work.plan.summary_tokens_max, limits.whole
         total = len(parts)
         if total > 1:
-            merges = calls_needed(
-                total * part_tokens_max(size, chunk_tokens=limit), chunk_tokens=limit, summary_tokens=size
-            )
-            total += merges
+            summaries = total * part_tokens_max(size, chunk_tokens=limit)
+            total += calls_needed(summaries, chunk_tokens=limit, summary_tokens=size)
         asker.require_calls(total)
         self._observer.calls(0, total)
         room = self._room(work)
@@ -261,7 +262,8 @@ class SummaryPass:
             sizes = [self._around.counter.count(text) for text in texts]
             groups = grouped(sizes, limit=merging.limit)
             if len(groups) == len(answers):
-                raise PassFailed(ErrorClass.TRUNCATED, retryable=False, reasons=("the parts cannot be merged",))
+                cause = "the summaries of the parts do not fit into one call"
+                raise PassFailed(ErrorClass.TRUNCATED, retryable=False, cause=cause)
             merged: list[Answer] = []
             for start, end in groups:
                 last = len(groups) == 1
@@ -325,7 +327,8 @@ class SummaryPass:
         fixed = self._around.counter.count(frame.system) + self._around.counter.count(frame.user)
         whole = source_room(window, fixed_tokens=fixed, summary_tokens=size)
         if whole < CHUNK_TOKENS_MIN:
-            raise PassFailed(ErrorClass.TRUNCATED, retryable=False, reasons=("the model is too small for the prompt",))
+            cause = "the model's window is too small for the prompt and its answer"
+            raise PassFailed(ErrorClass.TRUNCATED, retryable=False, cause=cause)
         part = source_room(window, fixed_tokens=fixed, summary_tokens=part_tokens_max(size, chunk_tokens=whole))
         return _Limits(min(most, whole), min(most, part))
 

@@ -1,5 +1,7 @@
 """Counts of a real byte-pair vocabulary, from the extra `bpe`; loaded with the first count, not before.
 
+They are exact for the models that were trained with it. For any other model they are an estimate like others.
+
 The library counts only texts below a million characters and 200,000 tokens, so a long text is counted in pieces. Text
 is always counted as text: what looks like a special token is what somebody typed.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from typing import Final, Protocol
 
@@ -18,6 +21,24 @@ __all__ = ["VOCABULARIES", "EmbeddedCounter"]
 
 VOCABULARIES: Final = {"o200k": "o200k_base", "cl100k": "cl100k_base"}
 """Our names of vocabularies, and the library's."""
+
+_MODELS: Final = {
+    "o200k": (
+        "gpt-4o*",
+        "chatgpt-4o*",
+        "gpt-4.1*",
+        "gpt-4.5*",
+        "gpt-5*",
+        "gpt-oss*",
+        "o1",
+        "o1-*",
+        "o3",
+        "o3-*",
+        "o4-*",
+    ),
+    "cl100k": ("gpt-4", "gpt-4-*", "gpt-3.5-*", "gpt-35-*"),
+}
+"""Globs on the names of the models that have the vocabulary, without provider and path. Source: tiktoken's table."""
 
 _PIECE_CHARS_MAX: Final = 50_000
 """No character is more than four tokens, one a byte: so no piece passes the library's 200,000 tokens."""
@@ -36,12 +57,11 @@ class EmbeddedCounter:
     Raises TokenizerMissing when it is made without the extra, so that a wrong setting fails at start.
     """
 
-    source = TokenSource.TOKENIZER
-
     def __init__(self, vocabulary: str) -> None:
         _require_library()
         self.name = f"bpe:{vocabulary}"
         self._library_name = VOCABULARIES[vocabulary]
+        self._models = _MODELS[vocabulary]
         self._encoding: _Encoding | None = None
         self._loading = threading.Lock()
 
@@ -51,6 +71,13 @@ class EmbeddedCounter:
             return 0
         encoding = self._loaded()
         return sum(len(encoding.encode_ordinary(piece)) for piece in _pieces(text))
+
+    def source_for(self, model: str) -> TokenSource:
+        """TOKENIZER for the vocabulary's own models, whoever serves them, else ESTIMATE."""
+        name = model.lower().rpartition("/")[2]
+        names = (name, name.partition(":")[2])
+        exact = any(fnmatchcase(n, glob) for n in names for glob in self._models)
+        return TokenSource.TOKENIZER if exact else TokenSource.ESTIMATE
 
     def _loaded(self) -> _Encoding:
         with self._loading:

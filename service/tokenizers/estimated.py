@@ -159,7 +159,10 @@ class EstimatingCounter:
     """Counts by weights of character classes. The same text always gets the same count."""
 
     name = "estimate"
-    source = TokenSource.ESTIMATE
+
+    def source_for(self, _model: str) -> TokenSource:
+        """See TokenCounter."""
+        return TokenSource.ESTIMATE
 
     def count(self, text: str) -> int:
         """Estimated tokens of `text`; at least 1 unless it is empty."""

@@ -728,15 +728,15 @@ def test_closing_twice_is_allowed(at: Trial):
 
 
 def test_a_reopened_log_holds_what_it_held(durable: Trial):
-    """Events, order, versions and the log's id last."""
+    """Events, order, versions, the log's id and its secrets last."""
     durable.append(event(1), event(2))
     durable.append(event(3), to=OTHER)
-    before, log_id = durable.log.read_all(), durable.log.log_id
+    before, log_id, secret = durable.log.read_all(), durable.log.log_id, durable.log.secret("a purpose")
 
     log = durable.reopen()
 
     assert log.read_all() == before
-    assert log.log_id == log_id
+    assert (log.log_id, log.secret("a purpose")) == (log_id, secret)
     assert (log.head(), log.stream_version(A), log.stream_version(OTHER)) == (3, 2, 1)
 
 
@@ -766,8 +766,17 @@ def test_idempotency_outlives_a_restart(durable: Trial):
         durable.append(event(3), request=RequestKey("r", b"other"))
 
 
-def test_two_logs_have_different_ids(at: Trial, tmp_path):
-    """A log's id is its own."""
+def test_two_logs_have_different_ids_and_secrets(at: Trial, tmp_path):
+    """A log's id is its own, and so is what it keeps to itself."""
     (tmp_path / "second").mkdir()
     with trial(at.backend, tmp_path / "second") as second:
         assert second.log.log_id != at.log.log_id
+        assert second.log.secret("a purpose") != at.log.secret("a purpose")
+
+
+def test_a_secret_is_of_one_purpose(at: Trial):
+    """Whoever has one knows no other."""
+    secret = at.log.secret("a purpose")
+
+    assert len(secret) == 32
+    assert at.log.secret("a purpose") == secret != at.log.secret("another")

@@ -112,6 +112,14 @@ async def test_a_description_has_no_empty_figures(model):
     assert description.window is None or 0 < description.window <= (description.context_length or description.window)
 
 
+async def test_a_model_that_nobody_asks_is_idle(model):
+    """Before a call and after it."""
+    assert await model.idle()
+    await model.complete(record_request(), deadline_s=5.0, on_progress=lambda _chars: None)
+
+    assert await model.idle()
+
+
 async def test_closing_twice_is_allowed(model):
     """The second close does nothing."""
     await model.close()

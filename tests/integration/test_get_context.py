@@ -250,7 +250,10 @@ async def test_a_failed_pass_serves_the_originals_unless_the_caller_wants_it_to_
         async with refused("FAILED_PRECONDITION", "SUMMARIZATION_FAILED") as refusal:
             await strict
         assert len((await tolerant).messages) == 14
-        assert refusal.metadata == {"summarization_id": (await chat.passes())[0].id, "error_class": "INVALID"}
+        (failed,) = await chat.passes()
+        told = {"summarization_id": failed.id, "error_class": "INVALID", "cause": failed.cause}
+        assert refusal.metadata == told
+        assert failed.cause
         async with refused("FAILED_PRECONDITION", "SUMMARIZATION_FAILED"):
             await chat.context(wait_s=PATIENCE_S, abort_on_failure=True)
         await chat.append(said(15, tokens=10))

@@ -6,6 +6,7 @@ import pytest
 
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
+from abridged.v1 import event_pb2
 from tests.support.refusal import refused
 from tests.support.sidecar import PATIENCE_S, Chat, said, sidecar
 
@@ -47,6 +48,23 @@ async def test_the_same_report_again_teaches_nothing(tmp_path):
 
         assert again == first
         assert len(await chat.events("UsageReported")) == 1
+
+
+@pytest.mark.parametrize(("model", "source"), [("openai:gpt-4o", "TOKENIZER"), ("ollama:qwen2.5:3b", "ESTIMATE")])
+async def test_a_vocabulary_of_another_model_is_an_estimate_that_reports_correct(tmp_path, model, source):
+    """The embedded vocabulary is exact for its own models; elsewhere a report says better."""
+    pytest.importorskip("bpe_openai", reason="the extra `bpe` is not installed")
+    async with sidecar(tmp_path, {"tokens.counter": "bpe"}) as s:
+        chat = s.chat(context_length=100_000, model=model)
+        before = (await chat.append(said(1, TEXT))).usage.window_tokens
+        await chat.append(said(2, TEXT), said(3, tokens=7))
+        appended = await chat.events("MessageAppended")
+
+        usage = await report(chat, 4 * before)
+
+    sources = [event_pb2.TokenSource.Name(event.token_source) for event in appended]
+    assert sources == [f"TOKEN_SOURCE_{name}" for name in (source, source, "CALLER")]
+    assert (usage.calibration_factor > 1) is (source == "ESTIMATE")
 
 
 async def test_counts_of_the_caller_are_not_corrected(tmp_path):

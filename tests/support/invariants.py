@@ -248,8 +248,7 @@ def every_end_is_final(step: Step) -> None:
     """A pass that failed or saved too little is over and leaves a wait; one that was cancelled, and a remake, none."""
     ended = step.before.pending
     for event in step.events:
-        no_gain = isinstance(event, SummarizationSkipped) and event.reason is SkipReason.NO_GAIN
-        if not (no_gain or isinstance(event, SummarizationFailed)):
+        if not isinstance(event, SummarizationFailed | SummarizationSkipped) or not event.pass_id:
             continue
         assert ended is not None
         pending = step.after.pending

@@ -22,11 +22,13 @@ class FakeModel:
     context_length: int = 32_768
     capabilities: tuple[str, ...] = ("completion", "tools")
     family: str = "qwen2"
+    expires_at: str = TIME
 
     @property
     def digest(self) -> str:
         """A hash of everything that makes the model."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()
+        made_of = (self.name, self.context_length, self.capabilities, self.family)
+        return hashlib.sha256(repr(made_of).encode()).hexdigest()
 
     @property
     def thinks(self) -> bool:
@@ -63,7 +65,7 @@ class FakeModel:
             "size": 2_300_000_000,
             "digest": self.digest,
             "details": self.details(),
-            "expires_at": TIME,
+            "expires_at": self.expires_at,
             "size_vram": 0,
         }
         return entry | ({"context_length": num_ctx} if manner.tells_loaded_context else {})

@@ -286,7 +286,7 @@ class _ErrorClassEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorClass
     ERROR_CLASS_UNSPECIFIED: _ErrorClass.ValueType  # 0
     """It did not fail."""
     ERROR_CLASS_TRANSPORT: _ErrorClass.ValueType  # 1
-    """Connect, timeout, stall, 5xx, overloaded."""
+    """Connect, timeout, stall, 5xx, overloaded; `cause` says which."""
     ERROR_CLASS_MODEL_MISSING: _ErrorClass.ValueType  # 2
     """The model is not there."""
     ERROR_CLASS_MODEL_REFUSED: _ErrorClass.ValueType  # 3
@@ -294,7 +294,7 @@ class _ErrorClassEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorClass
     ERROR_CLASS_TRUNCATED: _ErrorClass.ValueType  # 4
     """The model's server dropped part of the prompt."""
     ERROR_CLASS_INVALID: _ErrorClass.ValueType  # 5
-    """The answer did not pass the schema or the checks."""
+    """The answer did not pass the schema or the checks, or repeated itself until it was stopped."""
     ERROR_CLASS_CANCELLED: _ErrorClass.ValueType  # 6
     """It was cancelled."""
     ERROR_CLASS_INTERNAL: _ErrorClass.ValueType  # 7
@@ -306,7 +306,7 @@ class ErrorClass(_ErrorClass, metaclass=_ErrorClassEnumTypeWrapper):
 ERROR_CLASS_UNSPECIFIED: ErrorClass.ValueType  # 0
 """It did not fail."""
 ERROR_CLASS_TRANSPORT: ErrorClass.ValueType  # 1
-"""Connect, timeout, stall, 5xx, overloaded."""
+"""Connect, timeout, stall, 5xx, overloaded; `cause` says which."""
 ERROR_CLASS_MODEL_MISSING: ErrorClass.ValueType  # 2
 """The model is not there."""
 ERROR_CLASS_MODEL_REFUSED: ErrorClass.ValueType  # 3
@@ -314,7 +314,7 @@ ERROR_CLASS_MODEL_REFUSED: ErrorClass.ValueType  # 3
 ERROR_CLASS_TRUNCATED: ErrorClass.ValueType  # 4
 """The model's server dropped part of the prompt."""
 ERROR_CLASS_INVALID: ErrorClass.ValueType  # 5
-"""The answer did not pass the schema or the checks."""
+"""The answer did not pass the schema or the checks, or repeated itself until it was stopped."""
 ERROR_CLASS_CANCELLED: ErrorClass.ValueType  # 6
 """It was cancelled."""
 ERROR_CLASS_INTERNAL: ErrorClass.ValueType  # 7
@@ -811,6 +811,8 @@ class Summarization(_message.Message):
     SUMMARY_ID_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     END_TIME_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    ASKED_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The pass's id."""
     trigger: Global___Trigger.ValueType
@@ -831,6 +833,10 @@ class Summarization(_message.Message):
     """Why it was skipped."""
     summary_id: _builtins.str
     """The record that it committed."""
+    cause: _builtins.str
+    """Why it failed, in words: the sidecar's own, with a host and figures, never any text of a message or an answer."""
+    asked: _builtins.bool
+    """Whether a model was asked at all before it failed."""
     @_builtins.property
     def covered(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.MessageRange]:
         """The messages that its record covers, as in SummaryRecord."""
@@ -859,10 +865,12 @@ class Summarization(_message.Message):
         summary_id: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
+        cause: _builtins.str = ...,
+        asked: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "covered", b"covered", "create_time", b"create_time", "depth", b"depth", "end_time", b"end_time", "error_class", b"error_class", "id", b"id", "retryable", b"retryable", "skip_reason", b"skip_reason", "state", b"state", "summary_id", b"summary_id", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "attempts", b"attempts", "cause", b"cause", "covered", b"covered", "create_time", b"create_time", "depth", b"depth", "end_time", b"end_time", "error_class", b"error_class", "id", b"id", "retryable", b"retryable", "skip_reason", b"skip_reason", "state", b"state", "summary_id", b"summary_id", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -47,7 +47,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_WINDOW_TOO_LARGE: _ErrorReason.ValueType  # 11
     """FAILED_PRECONDITION: the window does not fit into max_tokens; metadata has `tokens` and `limit`."""
     ERROR_REASON_SUMMARIZATION_FAILED: _ErrorReason.ValueType  # 12
-    """FAILED_PRECONDITION: the pass that a GetContext with abort_on_failure waited for has failed."""
+    """FAILED_PRECONDITION: the pass that a GetContext with abort_on_failure waited for has failed; metadata has
+    `summarization_id`, `error_class` and `cause`.
+    """
     ERROR_REASON_NOTHING_TO_SUMMARIZE: _ErrorReason.ValueType  # 13
     """FAILED_PRECONDITION: there is nothing that a forced pass could compress."""
     ERROR_REASON_DEPTH_LIMIT: _ErrorReason.ValueType  # 14
@@ -105,7 +107,9 @@ ERROR_REASON_REQUEST_ID_REUSED: ErrorReason.ValueType  # 10
 ERROR_REASON_WINDOW_TOO_LARGE: ErrorReason.ValueType  # 11
 """FAILED_PRECONDITION: the window does not fit into max_tokens; metadata has `tokens` and `limit`."""
 ERROR_REASON_SUMMARIZATION_FAILED: ErrorReason.ValueType  # 12
-"""FAILED_PRECONDITION: the pass that a GetContext with abort_on_failure waited for has failed."""
+"""FAILED_PRECONDITION: the pass that a GetContext with abort_on_failure waited for has failed; metadata has
+`summarization_id`, `error_class` and `cause`.
+"""
 ERROR_REASON_NOTHING_TO_SUMMARIZE: ErrorReason.ValueType  # 13
 """FAILED_PRECONDITION: there is nothing that a forced pass could compress."""
 ERROR_REASON_DEPTH_LIMIT: ErrorReason.ValueType  # 14

@@ -34,7 +34,7 @@ class _TokenSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TokenSour
     TOKEN_SOURCE_CALLER: _TokenSource.ValueType  # 1
     """The caller."""
     TOKEN_SOURCE_TOKENIZER: _TokenSource.ValueType  # 2
-    """The model's own tokenizer."""
+    """The model's own vocabulary; that of another model's only estimates."""
     TOKEN_SOURCE_ESTIMATE: _TokenSource.ValueType  # 3
     """An estimate, which the calibration factor corrects."""
 
@@ -46,7 +46,7 @@ TOKEN_SOURCE_UNSPECIFIED: TokenSource.ValueType  # 0
 TOKEN_SOURCE_CALLER: TokenSource.ValueType  # 1
 """The caller."""
 TOKEN_SOURCE_TOKENIZER: TokenSource.ValueType  # 2
-"""The model's own tokenizer."""
+"""The model's own vocabulary; that of another model's only estimates."""
 TOKEN_SOURCE_ESTIMATE: TokenSource.ValueType  # 3
 """An estimate, which the calibration factor corrects."""
 Global___TokenSource: _TypeAlias = TokenSource  # noqa: Y015
@@ -449,6 +449,8 @@ class SummarizationFailed(_message.Message):
     OUTPUT_HASH_FIELD_NUMBER: _builtins.int
     WAIT_MESSAGES_FIELD_NUMBER: _builtins.int
     WAIT_UNTIL_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    ASKED_FIELD_NUMBER: _builtins.int
     summarization_id: _builtins.str
     """The pass."""
     error_class: _conversation_pb2.ErrorClass.ValueType
@@ -460,9 +462,13 @@ class SummarizationFailed(_message.Message):
     output_bytes: _builtins.int
     """Length in bytes of a bad answer."""
     output_hash: _builtins.bytes
-    """Its salted hash."""
+    """Its hash under the log's own secret: equal answers of one log have equal hashes, and nobody else can test a guess."""
     wait_messages: _builtins.int
     """Messages that must come before the next pass ..."""
+    cause: _builtins.str
+    """Why in words, at most 200 characters: the sidecar's own, never a server's, a message's or an answer's."""
+    asked: _builtins.bool
+    """Whether a model was asked at all. False with an empty cause: an earlier version wrote the event, and did not say."""
     @_builtins.property
     def wait_until(self) -> _timestamp_pb2.Timestamp:
         """... or the time after which it may run anyway, whichever is first."""
@@ -478,10 +484,12 @@ class SummarizationFailed(_message.Message):
         output_hash: _builtins.bytes = ...,
         wait_messages: _builtins.int = ...,
         wait_until: _timestamp_pb2.Timestamp | None = ...,
+        cause: _builtins.str = ...,
+        asked: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["wait_until", b"wait_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "error_class", b"error_class", "output_bytes", b"output_bytes", "output_hash", b"output_hash", "retryable", b"retryable", "summarization_id", b"summarization_id", "wait_messages", b"wait_messages", "wait_until", b"wait_until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "attempts", b"attempts", "cause", b"cause", "error_class", b"error_class", "output_bytes", b"output_bytes", "output_hash", b"output_hash", "retryable", b"retryable", "summarization_id", b"summarization_id", "wait_messages", b"wait_messages", "wait_until", b"wait_until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

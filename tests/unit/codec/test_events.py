@@ -148,6 +148,8 @@ EVENTS = {
         wait_until_us=TIME_US,
         output_bytes=COUNT,
         output_hash=st.binary(max_size=8),
+        cause=st.text(max_size=8),
+        asked=st.booleans(),
     ),
     "SummarizationSkipped": st.builds(
         domain.SummarizationSkipped,

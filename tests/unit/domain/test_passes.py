@@ -140,12 +140,13 @@ def test_a_failed_pass_leaves_everything_as_it_was(error_class):
     after = (
         Given(state)
         .when(command, POLICY)
-        .then(SummarizationFailed("p", error_class, 3, False, 4, 9 + 30 * SECOND, 12, b"h"))
+        .then(SummarizationFailed("p", error_class, 3, False, 4, 9 + 30 * SECOND, 12, b"h", "stalled", True))
     )
 
     assert (after.window, after.live, after.pending) == (state.window, None, None)
     ended = after.passes[0]
     assert (ended.error_class, ended.attempts, ended.record_id, ended.skip_reason) == (error_class, 3, "", None)
+    assert (ended.cause, ended.asked) == ("stalled", True)
 
 
 def test_a_claim_is_counted():

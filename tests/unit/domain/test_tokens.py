@@ -30,7 +30,9 @@ class WordCounter:
     """One token a word: counts that a reader of these tests can check."""
 
     name = "words"
-    source = TokenSource.TOKENIZER
+
+    def source_for(self, model: str) -> TokenSource:
+        return TokenSource.TOKENIZER if model == "words-1" else TokenSource.ESTIMATE
 
     def count(self, text: str) -> int:
         return len(text.split())
@@ -48,19 +50,19 @@ def learned(reports: list[tuple[int, int]], *, start: float = 1.0) -> float:
 
 def test_a_plain_message_counts_its_content_and_its_frame() -> None:
     """Role and marks of the chat template are counted too."""
-    counted = message_tokens(Message("m", Role.USER, "three words here"), WORDS)
+    counted = message_tokens(Message("m", Role.USER, "three words here"), WORDS, model="words-1")
 
     assert counted == TokenCount(3 + MESSAGE_OVERHEAD_TOKENS, TokenSource.TOKENIZER)
 
 
 def test_an_empty_message_still_costs_its_frame() -> None:
     """No message is free."""
-    assert message_tokens(Message("m", Role.ASSISTANT), WORDS).tokens == MESSAGE_OVERHEAD_TOKENS
+    assert message_tokens(Message("m", Role.ASSISTANT), WORDS, model="words-1").tokens == MESSAGE_OVERHEAD_TOKENS
 
 
 def test_the_name_of_the_speaker_is_counted() -> None:
     """Names are rendered, so they are counted."""
-    named = message_tokens(Message("m", Role.USER, name="Ada Lovelace"), WORDS)
+    named = message_tokens(Message("m", Role.USER, name="Ada Lovelace"), WORDS, model="words-1")
 
     assert named.tokens == MESSAGE_OVERHEAD_TOKENS + NAME_OVERHEAD_TOKENS + 2
 
@@ -70,15 +72,17 @@ def test_tool_calls_and_results_count_what_is_rendered() -> None:
     call = Message("m", Role.ASSISTANT, tool_calls=(ToolCall("c1", "look up", '{"a": 1}'),))
     result = Message("m", Role.TOOL, "found it", tool_call_id="c1")
 
-    assert message_tokens(call, WORDS).tokens == MESSAGE_OVERHEAD_TOKENS + TOOL_CALL_OVERHEAD_TOKENS + 4
-    assert message_tokens(result, WORDS).tokens == MESSAGE_OVERHEAD_TOKENS + 3
+    assert (
+        message_tokens(call, WORDS, model="words-1").tokens == MESSAGE_OVERHEAD_TOKENS + TOOL_CALL_OVERHEAD_TOKENS + 4
+    )
+    assert message_tokens(result, WORDS, model="words-1").tokens == MESSAGE_OVERHEAD_TOKENS + 3
 
 
 def test_attachments_count_what_the_caller_says() -> None:
     """Only the caller knows what an image costs."""
     message = Message("m", Role.USER, attachments=(Attachment("a", token_count=85), Attachment("b", token_count=170)))
 
-    assert message_tokens(message, WORDS).tokens == MESSAGE_OVERHEAD_TOKENS + 255
+    assert message_tokens(message, WORDS, model="words-1").tokens == MESSAGE_OVERHEAD_TOKENS + 255
 
 
 @pytest.mark.parametrize("trusted", [0, 7, 9_000])
@@ -86,14 +90,16 @@ def test_the_count_of_the_caller_is_trusted_over_everything(trusted: int) -> Non
     """Whoever knows the model's own count need not pay for ours."""
     message = Message("m", Role.USER, "some text", name="Ada", token_count=trusted)
 
-    assert message_tokens(message, WORDS) == TokenCount(trusted, TokenSource.CALLER)
+    assert message_tokens(message, WORDS, model="words-1") == TokenCount(trusted, TokenSource.CALLER)
 
 
 def test_an_envelope_counts_as_its_result() -> None:
     """Signatures never reach a model, so they cost nothing."""
     envelope = json.dumps({"payload": {"result": "two words", "tool": "x"}, "sig": "a b c d e f"})
 
-    assert message_tokens(Message("m", Role.TOOL, envelope), WORDS).tokens == MESSAGE_OVERHEAD_TOKENS + 2
+    assert (
+        message_tokens(Message("m", Role.TOOL, envelope), WORDS, model="words-1").tokens == MESSAGE_OVERHEAD_TOKENS + 2
+    )
 
 
 @pytest.mark.parametrize("truth", [0.62, 0.8, 1.0, 1.17, 1.45, 1.9])

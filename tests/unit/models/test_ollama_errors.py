@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from service.models.model import ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
+from service.models.model import AnswerLooped, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
 from service.models.ollama_errors import (
     HostRefused,
     classify_status,
@@ -55,7 +55,7 @@ TEXTS = [
     (500, "error reading llama-server response: unexpected EOF", ModelUnavailable),
     (500, "error reading llm response: unexpected EOF", ModelUnavailable),
     (500, "no slots available after 10 retries", ModelUnavailable),
-    (500, "prediction aborted, token repeat limit reached", ModelUnavailable),
+    (500, "prediction aborted, token repeat limit reached", AnswerLooped),
     (503, "server busy, please try again.  maximum pending requests exceeded", ModelUnavailable),
     (503, '{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}', ModelUnavailable),
     (500, "something nobody has seen", ModelUnavailable),
@@ -102,7 +102,19 @@ def test_an_overflow_tells_the_true_figures():
 
     failure = classify_status("host:1", "x", 400, body, retry_after=None)
 
+    assert isinstance(failure, PromptTruncated)
+    assert (failure.prompt_tokens, failure.context) == (9_000, 4_096)
     assert "9000 prompt tokens, context 4096" in str(failure)
+
+
+def test_an_overflow_without_figures_has_none():
+    """The older engine says only that it does not fit."""
+    body = json.dumps({"error": "the input length exceeds the context length"}).encode()
+
+    failure = classify_status("host:1", "x", 400, body, retry_after=None)
+
+    assert isinstance(failure, PromptTruncated)
+    assert (failure.prompt_tokens, failure.context) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from service.models.model import (
     PromptTruncated,
     SummaryModel,
 )
-from service.models.ollama_errors import HostRefused
+from service.models.ollama_errors import FirstByteLate, HostRefused, HostUnreachable
 from service.models.ollama_settings import OllamaSettings
 from tests.support.ollama_behaviour import BEHAVIOURS, Behaviour, json_error
 from tests.support.ollama_catalogue import FakeModel
@@ -29,7 +29,7 @@ from tests.support.ollama_server import FakeOllama
 THINKER = FakeModel(name="qwen3:4b", capabilities=("completion", "thinking"), family="qwen3")
 
 FAILURES = {
-    "hang": ModelUnavailable,
+    "hang": FirstByteLate,
     "dead": ModelUnavailable,
     "stall": ModelUnavailable,
     "drip": ModelUnavailable,
@@ -88,6 +88,21 @@ async def test_a_fault_has_its_error(behaviour, error):
 
     assert type(failure.value) is error
     assert time.monotonic() - started < 5.0
+
+
+NOT_ASKED = {"dead", "unauthorized", "forbidden", "not-ollama", "redirect"}
+
+
+@pytest.mark.parametrize("behaviour", FAILURES)
+async def test_a_failure_says_whether_the_model_was_asked(behaviour):
+    """Once the prompt is on its way the model may have worked; where the host refuses before that it has not."""
+    settings = settings_for(behaviour)
+    async with FakeOllama(behaviour=BEHAVIOURS[behaviour]) as server, model_over(server, settings=settings) as model:
+        with pytest.raises(ModelError) as failure:
+            await ask(model)
+
+    assert failure.value.asked is (behaviour not in NOT_ASKED)
+    assert failure.value.call_made
 
 
 @pytest.mark.parametrize("behaviour", HARMLESS)
@@ -150,12 +165,13 @@ async def test_a_missing_model_is_missing():
 
 
 async def test_a_host_that_is_not_there_is_unavailable():
-    """Nothing listens: connection refused."""
+    """Nothing listens: connection refused, and the model was not asked."""
     async with FakeOllama() as server:
         pass
     async with model_over(server) as model:
-        with pytest.raises(ModelUnavailable):
+        with pytest.raises(HostUnreachable) as failure:
             await ask(model)
+        assert (failure.value.asked, failure.value.call_made) == (False, True)
         with pytest.raises(ModelUnavailable):
             await model.describe()
 
@@ -210,15 +226,6 @@ async def test_a_thinking_model_is_told_not_to_think():
             await ask(plain)
         told = [body.get("think") for body in server.asked()]
         assert told == [False if manner.knows_think else None, None], manner.version
-
-
-async def test_a_deadline_ends_a_call_whatever_the_server_does():
-    """Trickling answers pass the stall clock, not the deadline."""
-    slow = replace(BEHAVIOURS["trickle"], chunk_delay_s=0.1)
-    async with FakeOllama(behaviour=slow) as server, model_over(server) as model:
-        with pytest.raises(ModelUnavailable, match=r"0\.5 s were over"):
-            await ask(model, deadline_s=0.5)
-        await server.until(lambda fake: fake.left == 1)
 
 
 async def test_cancelling_closes_the_connection():

@@ -308,18 +308,3 @@ async def test_a_place_is_given_back_however_a_call_ends():
         server.behaviour = BEHAVIOURS["normal"]
 
         assert (await ask(model)).text
-
-
-async def test_waiting_in_line_ends_with_the_deadline():
-    """The caller's time counts from its call, not from its turn."""
-    settings = PATIENT
-    async with FakeOllama(behaviour=BEHAVIOURS["hang"]) as server, model_over(server, settings=settings) as model:
-        running = asyncio.create_task(ask(model))
-        await server.until(lambda fake: len(fake.asked()) == 1)
-
-        with pytest.raises(ModelUnavailable, match="were over"):
-            await ask(model, deadline_s=0.1)
-
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-    assert len(server.asked()) == 1

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.models.model import ModelRefused, ModelUnavailable, PromptTruncated
+from service.models.model import AnswerLooped, ModelRefused, ModelUnavailable, PromptTruncated
 from service.models.ollama_wire import Answer, LineSplitter, chat_body, check_prompt_was_whole, load_body
 from tests.support.ollama_model import record_request
 
@@ -119,27 +119,69 @@ def test_load_and_call_ask_for_the_same_runner():
 
 
 @pytest.mark.parametrize(
-    ("evaluated", "expected"),
+    ("evaluated", "words", "expected"),
     [
-        (1_000, 1_000),
-        (1_100, 1_000),
-        (620, 1_000),
-        (2_050, 2_100),
-        (2_050, 2_000),
-        (4_000, 3_900),
-        (20, 0),
+        (1_000, 700, 1_000),
+        (1_100, 700, 1_000),
+        (620, 600, 1_000),
+        (140, 80, 1_000),
+        (2_050, 1_500, 2_100),
+        (2_050, 1_500, 2_000),
+        (4_000, 2_900, 3_900),
+        (20, 0, 0),
     ],
 )
-def test_a_plausible_count_passes(evaluated, expected):
-    """Templates add tokens, estimates err: neither is a cut prompt."""
-    check_prompt_was_whole("host:1", evaluated=evaluated, expected=expected, num_ctx=4_096)
+def test_a_plausible_count_passes(evaluated, words, expected):
+    """Templates add tokens, estimates err, sevenfold for a page of `=`: neither is a cut prompt."""
+    check_prompt_was_whole("host:1", evaluated=evaluated, words=words, expected=expected, num_ctx=4_096)
 
 
 @pytest.mark.parametrize(
-    ("evaluated", "expected"),
-    [(590, 1_000), (2_050, 2_400), (2_050, 5_000), (2_051, 2_600), (4_096, 4_096), (4_096, 9_000)],
+    ("evaluated", "words", "expected", "context"),
+    [
+        (590, 700, 1_000, None),
+        (2_050, 1_700, 2_400, 4_096),
+        (2_050, 3_600, 5_000, 4_096),
+        (2_051, 20, 2_600, 4_096),
+        (4_096, 20, 4_096, 4_096),
+        (4_095, 20, 3_000, 4_096),
+        (4_096, 6_000, 9_000, 4_096),
+    ],
 )
-def test_a_count_that_betrays_a_cut_is_refused(evaluated, expected):
-    """Far below our count, at half the window plus two, or the whole window."""
-    with pytest.raises(PromptTruncated):
-        check_prompt_was_whole("host:1", evaluated=evaluated, expected=expected, num_ctx=4_096)
+def test_a_count_that_betrays_a_cut_is_refused(evaluated, words, expected, context):
+    """Fewer tokens than words, half the window plus two, or all of it; the window is told where it was filled."""
+    with pytest.raises(PromptTruncated) as cut:
+        check_prompt_was_whole("host:1", evaluated=evaluated, words=words, expected=expected, num_ctx=4_096)
+
+    assert cut.value.context == context
+
+
+@pytest.mark.parametrize("piece", ["again", " again", "\n", ""])
+def test_equal_pieces_at_the_end_of_an_answer_that_just_stops_are_a_loop(piece):
+    """Ollama ends a loop as it ends nothing else: without a final line and without an error."""
+    with pytest.raises(AnswerLooped) as loop:
+        answer_of(line('{"summary": "'), *[line(piece)] * 31)
+
+    assert (loop.value.error_class, loop.value.retryable, loop.value.asked) == ("INVALID", False, True)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [["again"] * 24, ["again"] * 31 + ["."], ["a", "b"] * 40, [f"word {n}" for n in range(60)]],
+    ids=["too few", "not at the end", "two in turn", "all different"],
+)
+def test_an_answer_that_stops_without_a_loop_broke_off(pieces):
+    """Only a run of equal pieces at the very end is a loop; what else just stops may be asked for again."""
+    with pytest.raises(ModelUnavailable):
+        answer_of(*map(line, pieces))
+
+
+def test_thoughts_are_no_loop_of_empty_pieces():
+    """A model that thinks says nothing meanwhile, in pieces that differ."""
+    with pytest.raises(ModelUnavailable):
+        answer_of(*(line("", message={"content": "", "thinking": f"step {n}"}) for n in range(60)))
+
+
+def test_a_loop_that_ended_as_an_answer_ends_is_an_answer():
+    """With a final line the text is there, and its checks judge it."""
+    assert answer_of(*[line("again")] * 40, final()).finish_reason == "stop"

@@ -60,7 +60,7 @@ async def test_an_unavailable_model_is_asked_once_more(time):
     completion = await ask(model, time, on_retry=told.append)
 
     assert completion.text == "answer"
-    assert told == [RetryDetails("scripted:default", 1, "TRANSPORT")]
+    assert [(retry.model, retry.attempt, str(retry.error)) for retry in told] == [("scripted:default", 1, "down")]
     assert 0.0 <= time.slept[0] <= 0.25
 
 

@@ -23,7 +23,7 @@ def o200k() -> EmbeddedCounter:
 def test_the_count_is_that_of_the_vocabulary(o200k: EmbeddedCounter) -> None:
     """Known counts of o200k."""
     assert [o200k.count(text) for text in ("", "hello world", "2031-03-07")] == [0, 2, 6]
-    assert (o200k.name, o200k.source) == ("bpe:o200k", TokenSource.TOKENIZER)
+    assert (o200k.name, o200k.source_for("gpt-4o")) == ("bpe:o200k", TokenSource.TOKENIZER)
 
 
 @given(st.lists(st.one_of(st.text(st.characters(), max_size=30), SPECIAL), max_size=12).map("".join))

@@ -27,7 +27,7 @@ def errors() -> dict[str, float]:
 
 def test_an_estimate_says_that_it_is_one() -> None:
     """The source of a count is visible."""
-    assert (ESTIMATE.name, ESTIMATE.source) == ("estimate", TokenSource.ESTIMATE)
+    assert (ESTIMATE.name, ESTIMATE.source_for("gpt-4o")) == ("estimate", TokenSource.ESTIMATE)
 
 
 def test_the_median_error_on_english_code_and_data_is_at_most_a_tenth() -> None:
