@@ -22,6 +22,7 @@ __all__ = [
     "is_promise",
     "is_question",
     "is_reversal",
+    "is_wish",
     "owner_of",
 ]
 
@@ -133,6 +134,12 @@ _COURTESY: Final = re.compile(
 _COURTESY_CHARS_MAX: Final = 160
 """A longer sentence says something beside."""
 
+_WISH: Final = re.compile(
+    r"\b(?:i|we)(?:'d| would)? (?:also |just |only |really )?"
+    r"(?:like|want(?:ed)?|need|wish|prefer|hope) (?:to|a|an|the|my|our)\b"
+    r"|\bich (?:möchte|will|brauche)\b|\bje (?:voudrais|veux)\b|\b(?:quiero|quisiera|necesito)\b|\bя хочу\b",
+    re.IGNORECASE,
+)
 _DUE: Final = re.compile(
     rf"\b(?:by|before|until|due|no later than|bis|avant|antes del?)(?: on| the)? "
     rf"((?:next |this |end of )?(?:{_DAY}|week|month|tomorrow|tonight|noon|today|eod"
@@ -224,6 +231,11 @@ def is_deferral(sentence: str) -> bool:
 def is_courtesy(sentence: str) -> bool:
     """Whether the sentence is only polite."""
     return len(sentence) <= _COURTESY_CHARS_MAX and _COURTESY.search(_plain(sentence)) is not None
+
+
+def is_wish(sentence: str) -> bool:
+    """Whether the speaker says what the speaker wants."""
+    return _WISH.search(_plain(sentence)) is not None
 
 
 def owner_of(sentence: str, speaker: str) -> str:

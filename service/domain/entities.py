@@ -41,7 +41,10 @@ _KIND_WEIGHTS: Final = {
 }
 """What is worth a place, and how much; times are missing because they are not."""
 
-_NAME_WEIGHT: Final = 0.5
+_SAID_WEIGHT: Final = 1.0
+"""What somebody said means more than what stands in a tool's result alone."""
+
+_NAME_WEIGHT: Final = 1.5
 _PART: Final = r"[A-Z\u00c0-\u00d6\u00d8-\u00de\u0410-\u042f][\w'\u2019-]{1,30}"
 _NAME: Final = re.compile(rf"(?<!\w){_PART}(?: (?:(?:of|of the|de|von|van) )?{_PART}){{0,3}}(?: (?:19|20)\d\d\b)?")
 """Words with a capital, together with the words that join them and a year."""
@@ -91,10 +94,10 @@ def ranked_entities(
 ) -> tuple[str, ...]:
     """At most `count_max` names, the most telling first.
 
-    `texts` are all texts, oldest first; `spoken` those of people and models, in which capitalized words are names;
-    `carried` the names of the previous record in their order.
+    `texts` are all texts, oldest first; `spoken` what people and models said in each, empty for tools, in which
+    capitalized words are names; `carried` the names of the previous record in their order.
     """
-    scores = _identifier_scores(texts)
+    scores = _identifier_scores(texts, spoken)
     for name, score in _name_scores(spoken).items():
         scores.setdefault(name, score)
     forms = fullest_forms((*carried, *scores))
@@ -118,10 +121,11 @@ def _in_one_form(scores: dict[str, float], forms: dict[str, str]) -> dict[str, f
     return best
 
 
-def _identifier_scores(texts: Sequence[str]) -> dict[str, float]:
+def _identifier_scores(texts: Sequence[str], spoken: Sequence[str]) -> dict[str, float]:
     counts: dict[str, int] = {}
     scores: dict[str, float] = {}
-    for position, text in enumerate(texts, start=1):
+    said: set[str] = set()
+    for position, (text, words) in enumerate(zip(texts, spoken, strict=True), start=1):
         recency = position / len(texts)
         for found in identifiers(text):
             weight = _KIND_WEIGHTS.get(found.kind)
@@ -130,8 +134,10 @@ def _identifier_scores(texts: Sequence[str]) -> dict[str, float]:
             if found.kind is IdentifierKind.NUMBER and len(found.text) < _NUMBER_CHARS_MIN:
                 continue
             counts[found.text] = counts.get(found.text, 0) + 1
+            if words:
+                said.add(found.text)
             scores[found.text] = weight + recency + min(counts[found.text], _REPEATS_MAX) / 2
-    return scores
+    return {name: score + _SAID_WEIGHT * (name in said) for name, score in scores.items()}
 
 
 def _name_scores(spoken: Sequence[str]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from service.domain.chat_markup import leftover_markup
 from service.domain.checks import echoes_instructions, is_placeholder
-from service.domain.cues import asks, is_courtesy
+from service.domain.cues import asks, is_courtesy, is_wish
 from service.domain.passages import Corpus, Passage
 from service.domain.salience import RANKED_MAX, centroid_scores, repetition, support_scores
 from service.domain.secrets import contains_secret
@@ -23,6 +23,9 @@ _REPEATED: Final = 0.7
 """From this overlap on, a passage says nothing new."""
 
 _REPETITION_WEIGHT: Final = 0.6
+
+_LEAD_BONUS: Final = 0.2
+_WISH_BONUS: Final = 0.2
 
 _QUOTES_MIN: Final = 3
 """What one source may give when the places are shared among all sources alike; a long one among few gives more."""
@@ -45,7 +48,7 @@ def ranked(corpus: Corpus) -> list[Scored]:
     central = centroid_scores([passage.terms for passage in distinct])
     last = max(1, len(corpus.speakers) - 1)
     rough = [
-        Scored(passage, passage.weight * (score + _place_bonus(passage.source / last) + _lead_bonus(passage.nth)))
+        Scored(passage, passage.weight * (score + _place_bonus(passage.source / last) + _own_bonus(passage)))
         for passage, score in zip(distinct, central, strict=True)
         if _tells(passage) and is_usable(passage.text) and is_usable(passage.line)
     ]
@@ -65,9 +68,10 @@ def _place_bonus(place: float) -> float:
     return 0.3 * max(1 - 8 * place, place**2)
 
 
-def _lead_bonus(nth: int) -> float:
-    """What opens a message says what the message is about."""
-    return 0.2 / (1 + nth)
+def _own_bonus(passage: Passage) -> float:
+    """What opens a message says what the message is about; what somebody wants is what the talk is for."""
+    wish = _WISH_BONUS if is_wish(passage.text) and not passage.by_model else 0.0
+    return _LEAD_BONUS / (1 + passage.nth) + wish
 
 
 def _tells(passage: Passage) -> bool:
@@ -92,7 +96,9 @@ def diverse(best: Sequence[Scored], corpus: Corpus, *, skipped: set[str]) -> lis
     """
     share = max(_QUOTES_MIN, _CHOSEN_MAX // max(1, len(corpus.speakers)))
     counts = Counter(passage.source for passage in corpus.passages)
-    left = {source: min(share, max(1, count // 2)) for source, count in counts.items()}
+    left = {
+        source: min(share if corpus.speakers[source] else count, max(1, count // 2)) for source, count in counts.items()
+    }
     telling = [scored for scored in best if _is_telling(scored.passage)] or best
     pool = [scored for scored in telling[:RANKED_MAX] if scored.passage.line not in skipped]
     repeated = [0.0] * len(pool)
