@@ -56,7 +56,7 @@ _ENDING: Final = re.compile(r"['\u2019](?:s|ll|m|d|ve|re|t)?$")
 _NAME_REPEATS_MIN: Final = 2
 """A single word; two words with a capital each are a name the first time."""
 
-_CAPITALS_SHARE_MAX: Final = 0.2
+_CAPITALS_SHARE_MAX: Final = 0.15
 """Where more of the words have a capital, the language gives it to every noun, and it tells no name."""
 
 _WORD: Final = re.compile(r"(?<![\w./@-])[^\W\d_]{2,40}(?:-[^\W\d_]{1,40})?(?![\w/@]|\.\w)")
@@ -142,18 +142,19 @@ def _identifier_scores(texts: Sequence[str], spoken: Sequence[str]) -> dict[str,
 
 def _name_scores(spoken: Sequence[str]) -> dict[str, float]:
     common = _common_words(spoken)
-    counts = Counter(
+    found = (
         _ENDING.sub("", match[0])
         for text in spoken
         for match in _NAME.finditer(text)
         if _MIDDLE.search(text[max(0, match.start() - 3) : match.start()])
     )
+    counts = Counter(name for name in found if _is_name(name, common))
     if counts.total() > _CAPITALS_SHARE_MAX * sum(len(_WORD.findall(text)) for text in spoken):
         return {}
     return {
         name: _NAME_WEIGHT + min(count, _REPEATS_MAX) / 2
         for name, count in counts.items()
-        if _is_name(name, common) and (count >= _NAME_REPEATS_MIN or " " in name)
+        if count >= _NAME_REPEATS_MIN or " " in name
     }
 
 

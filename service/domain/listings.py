@@ -84,7 +84,7 @@ def action_items(
     best: Sequence[Scored], corpus: Corpus, talk: Talk, *, carried: Sequence[ActionItem]
 ) -> list[ActionItem]:
     """Tasks that are not done yet, dated ones first; carried ones stay unless a new one says the same."""
-    recent = len(corpus.speakers) * _RECENT
+    recent = int(len(corpus.speakers) * _RECENT)
     likely = [p for p in (scored.passage for scored in best) if _is_told(p, talk) and is_action(p.text)][
         :_CANDIDATES_MAX
     ]
@@ -108,7 +108,7 @@ def action_items(
 
 def unresolved(best: Sequence[Scored], corpus: Corpus, talk: Talk, *, carried: Sequence[str]) -> list[str]:
     """Questions that nobody else answered, and what is called open late in the conversation and was not settled."""
-    recent = len(corpus.speakers) * _RECENT
+    recent = int(len(corpus.speakers) * _RECENT)
     told = [
         scored.passage for scored in best if _is_told(scored.passage, talk) and not is_courtesy(scored.passage.text)
     ]

@@ -1,7 +1,8 @@
-"""What a careful reader expects of ten real chats, as golden files: the extract must hold it, in one pass and in a chain.
+"""What a careful reader expects of ten real chats: the extract must hold it, in one pass and in a chain.
 
-A file names a chat of the shared data and, for each facet, what must stand in it and what must not; it quotes no more
-of the chat. `must_in_one_pass` may be crowded out when a chain goes on to other things. `participants` and `domain_entities` are compared whole, the rest as parts of a line in any case.
+A golden file names a chat of the shared data and, for each facet, what must stand in it and what must not; it quotes no
+more of the chat. `must_in_one_pass` may be crowded out when a chain goes on to other things. `participants` and
+`domain_entities` are compared whole, the rest as parts of a line in any case.
 """
 
 from __future__ import annotations
