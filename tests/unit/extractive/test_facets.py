@@ -32,7 +32,7 @@ def test_an_answered_question_is_no_key_point() -> None:
     """What was asked is in the answer."""
     messages = said(
         "Ana: Which port does the staging proxy of the warehouse listen on?",
-        "Ben: The staging proxy of the warehouse listens on port 8443 since the migration.",
+        "Ben: It is 8443 since the migration to the new rack in the basement.",
     )
 
     assert "Which port" not in told(extract_of(messages))
@@ -65,8 +65,8 @@ def test_a_question_that_was_put_off_and_answered_later_is_closed() -> None:
 def test_a_request_to_confirm_is_no_decision() -> None:
     """It settles nothing, even where it says what would follow."""
     messages = said(
-        "assistant: Please confirm the cabin class, and I'll go ahead with the booking of flight HAT271.",
-        "assistant: Once you confirm the payment, I will go with the cheapest fare.",
+        "Mara: Please confirm the cabin class, and we will go with the booking of flight HAT271.",
+        "Mara: Once you have the payment, I will go with the cheapest fare.",
     )
 
     assert extract_of(messages).context.decisions == ()
@@ -244,19 +244,22 @@ def test_no_remains_of_a_frame_reach_the_extract(content: str) -> None:
         "The crane at berth seven was repaired, but",
         "I suppose the northern gate of the yard will {disfmarker}",
         "Berth: seven",
-        "(Current directory: /srv/yard)",
+        "(Current directory: /srv/yard of the northern gate keeper)",
         "[File: /srv/yard/gate.py (18 lines total)]",
-        "295:        raise GateError(missing)",
+        '295:        raise GateError(f"the gate of the yard is missing {gate}")',
         "gate = Gate(yard.open())",
     ],
 )
 def test_half_sentences_labels_and_code_are_not_quoted(fragment: str) -> None:
     """They say too little, and perhaps the opposite."""
-    message = Message("m", Role.USER, f"The yard closes its gate at dusk.\n\n{fragment}\n\nCustoms wants the manifest.")
-    extracted = extract_of((message,), tokens_max=4_000)
+    messages = (
+        Message("m1", Role.USER, "The yard closes its gate at dusk."),
+        Message("m2", Role.USER, f"Thank you very much.\n\n{fragment}"),
+    )
+    extracted = extract_of(messages, tokens_max=4_000)
 
-    assert fragment.removesuffix(" {disfmarker}") not in told(extracted)
-    assert any(whole in told(extracted) for whole in ("The yard closes", "Customs wants"))
+    assert " ".join(fragment.split()).removesuffix(" {disfmarker}") not in told(extracted)
+    assert "The yard closes" in told(extracted)
 
 
 def test_a_sentence_broken_for_its_width_is_one_sentence() -> None:
@@ -268,7 +271,7 @@ def test_a_sentence_broken_for_its_width_is_one_sentence() -> None:
 
 def test_who_never_capitalizes_is_quoted_all_the_same() -> None:
     """A small letter opens the rest of a sentence only where the speaker writes capitals."""
-    messages = said("ana: the northern gate of the yard closes at dusk.", "ana: customs wants the manifest by noon.")
+    messages = said("ana: the northern gate of the yard closes at dusk.", "Ben: Customs wants the manifest by noon.")
 
     assert "ana: the northern gate of the yard closes at dusk." in told(extract_of(messages))
 
