@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from service.domain import listings
+from service.domain.answers import talk_of
 from service.domain.entities import ranked_entities
 from service.domain.message import Message
 from service.domain.passages import LEAD, Passage, gathered
@@ -66,29 +67,37 @@ def extract(
     """
     corpus = gathered(messages, previous=previous, merge=merge)
     best = ranked(corpus)
+    talk = talk_of(corpus)
     carried = previous.context if previous is not None else RecordContext()
     budget = int(tokens_max * (1 - _RENDERING_SHARE)) - _cost(LEAD, count_tokens)
 
-    def fitting(texts: Iterable[str], share: float) -> tuple[str, ...]:
-        return tuple(_fitting(texts, int(budget * share), count_tokens=count_tokens))
-
+    actions = listings.action_items(best, corpus, talk, carried=carried.action_items)
     kept = tuple(filter(is_usable, carried.domain_entities))
     names = ranked_entities(corpus.texts, carried=kept, spoken=corpus.spoken, count_max=DOMAIN_ENTITIES_MAX)
-    actions = listings.action_items(best, corpus, carried=carried.action_items)
-    tasks = fitting((action.task for action in actions), _ACTIONS_SHARE)
+    shared = _shared(
+        (listings.participants(corpus, carried.participants), _PARTICIPANTS_SHARE),
+        (listings.decisions(best, talk, carried=carried.decisions), _DECISIONS_SHARE),
+        (listings.unresolved(best, corpus, talk, carried=carried.unresolved), _UNRESOLVED_SHARE),
+        ([action.task for action in actions], _ACTIONS_SHARE),
+        tokens_max=budget,
+        count_tokens=count_tokens,
+    )
+    participants, decisions, unresolved, tasks = shared
     context = RecordContext(
-        participants=fitting(listings.participants(corpus, carried.participants), _PARTICIPANTS_SHARE),
-        decisions=fitting(listings.decisions(best, carried.decisions), _DECISIONS_SHARE),
+        participants=participants,
+        decisions=decisions,
         action_items=tuple(action for action in actions if action.task in tasks),
-        unresolved=fitting(listings.unresolved(best, corpus, carried=carried.unresolved), _UNRESOLVED_SHARE),
-        domain_entities=fitting(names, _ENTITIES_SHARE),
+        unresolved=unresolved,
+        domain_entities=tuple(_fitting(names, int(budget * _ENTITIES_SHARE), count_tokens=count_tokens)),
     )
     listed = {*context.decisions, *tasks, *context.unresolved}
     spent = (*listed, *context.participants, *context.domain_entities)
     left = max(0, budget - sum(_cost(text, count_tokens) for text in spent))
     chosen = diverse(best, corpus, skipped=listed)
-    told, rest = _divided(chosen, int(left * _SUMMARY_SHARE), count_tokens=count_tokens)
-    points, _ = _divided(rest, left - int(left * _SUMMARY_SHARE), count_tokens=count_tokens)
+    told, untold = _divided(chosen[: -(-len(chosen) // 2)], int(left * _SUMMARY_SHARE), count_tokens=count_tokens)
+    points, _ = _divided(
+        [*untold, *chosen[-(-len(chosen) // 2) :]], left - int(left * _SUMMARY_SHARE), count_tokens=count_tokens
+    )
     return Extract(
         summary=_summary(told or chosen[:1] or [scored.passage for scored in best[:1]]),
         key_points=_lines(points[:KEY_POINTS_MAX]),
@@ -103,6 +112,18 @@ def _summary(passages: Sequence[Passage]) -> str:
 def _lines(passages: Sequence[Passage]) -> tuple[str, ...]:
     """What the passages say, in the order of the conversation."""
     return tuple(passage.line for passage in sorted(passages, key=lambda passage: passage.place))
+
+
+def _shared(
+    *lists: tuple[Sequence[str], float], tokens_max: int, count_tokens: CountTokens
+) -> Iterator[tuple[str, ...]]:
+    """From each list the texts that fit into its share of `tokens_max` and what the lists before it left over."""
+    room = 0
+    for texts, share in lists:
+        room += int(tokens_max * share)
+        fitting = tuple(_fitting(texts, room, count_tokens=count_tokens))
+        room -= sum(_cost(text, count_tokens) for text in fitting)
+        yield fitting
 
 
 def _divided(

@@ -9,6 +9,7 @@ from typing import Final
 
 from service.domain.chat_markup import leftover_markup
 from service.domain.checks import echoes_instructions, is_placeholder
+from service.domain.cues import asks, is_courtesy, is_wish
 from service.domain.passages import Corpus, Passage
 from service.domain.salience import RANKED_MAX, centroid_scores, repetition, support_scores
 from service.domain.secrets import contains_secret
@@ -23,6 +24,12 @@ _REPEATED: Final = 0.7
 
 _REPETITION_WEIGHT: Final = 0.6
 
+_LEAD_BONUS: Final = 0.2
+_WISH_BONUS: Final = 0.2
+
+_QUOTES_MIN: Final = 3
+"""What one source may give when the places are shared among all sources alike; a long one among few gives more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scored:
@@ -33,12 +40,16 @@ class Scored:
 
 
 def ranked(corpus: Corpus) -> list[Scored]:
-    """Every passage that says something, the best first; the first RANKED_MAX by mutual support as well."""
-    central = centroid_scores([passage.terms for passage in corpus.passages])
+    """Every passage that says something, the best first; the first RANKED_MAX by mutual support as well.
+
+    Of equal ones only the last: what somebody repeats in every message is not what all is about.
+    """
+    distinct = tuple({passage.line: passage for passage in corpus.passages}.values())
+    central = centroid_scores([passage.terms for passage in distinct])
     last = max(1, len(corpus.speakers) - 1)
     rough = [
-        Scored(passage, passage.weight * (score + _place_bonus(passage.source / last)))
-        for passage, score in zip(corpus.passages, central, strict=True)
+        Scored(passage, passage.weight * (score + _place_bonus(passage.source / last) + _own_bonus(passage)))
+        for passage, score in zip(distinct, central, strict=True)
         if _tells(passage) and is_usable(passage.text) and is_usable(passage.line)
     ]
     rough.sort(key=lambda scored: -scored.score)
@@ -57,9 +68,19 @@ def _place_bonus(place: float) -> float:
     return 0.3 * max(1 - 8 * place, place**2)
 
 
+def _own_bonus(passage: Passage) -> float:
+    """What opens a message says what the message is about; what somebody wants is what the talk is for."""
+    wish = _WISH_BONUS if is_wish(passage.text) and not passage.by_model else 0.0
+    return _LEAD_BONUS / (1 + passage.nth) + wish
+
+
 def _tells(passage: Passage) -> bool:
     """Whether the sentence has more than one word of meaning, or a number."""
     return len(passage.terms) > 1 or any(map(str.isdigit, passage.text))
+
+
+def _is_telling(passage: Passage) -> bool:
+    return not (passage.fragment or asks(passage.text) or is_courtesy(passage.text))
 
 
 def is_usable(text: str) -> bool:
@@ -68,9 +89,18 @@ def is_usable(text: str) -> bool:
 
 
 def diverse(best: Sequence[Scored], corpus: Corpus, *, skipped: set[str]) -> list[Passage]:
-    """Passages by maximal marginal relevance; from each source at most half of its sentences, but always one."""
-    left = {source: max(1, count // 2) for source, count in Counter(p.source for p in corpus.passages).items()}
-    pool = [scored for scored in best[:RANKED_MAX] if scored.passage.line not in skipped]
+    """Passages by maximal marginal relevance; from each source at most half of its sentences, but always one.
+
+    Questions, courtesies and fragments only where there is nothing else: what was asked and answered is in the answer,
+    and what is open has its list.
+    """
+    share = max(_QUOTES_MIN, _CHOSEN_MAX // max(1, len(corpus.speakers)))
+    counts = Counter(passage.source for passage in corpus.passages)
+    left = {
+        source: min(share if corpus.speakers[source] else count, max(1, count // 2)) for source, count in counts.items()
+    }
+    telling = [scored for scored in best if _is_telling(scored.passage)] or best
+    pool = [scored for scored in telling[:RANKED_MAX] if scored.passage.line not in skipped]
     repeated = [0.0] * len(pool)
     chosen: list[Passage] = []
     while pool and len(chosen) < _CHOSEN_MAX:

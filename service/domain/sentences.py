@@ -1,7 +1,7 @@
 """Text into sentences of any script, and sentences into lines of a bounded length; linear in the text.
 
-Code blocks hold no sentences, and what ends in a colon only announces one. A text without punctuation is cut at white
-space, so no sentence is unbounded.
+Code blocks, listings of code and lines in brackets hold no sentences, and what ends in a colon only announces one. A
+text without punctuation is cut at white space, so no sentence is unbounded.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["CLIP_CHARS_MAX", "clipped", "sentences"]
+__all__ = ["CLIP_CHARS_MAX", "clipped", "is_broken", "is_label", "sentences"]
 
-CLIP_CHARS_MAX: Final = 240
+CLIP_CHARS_MAX: Final = 300
 
 _SENTENCE_CHARS_MAX: Final = 400
 _SENTENCE_CHARS_MIN: Final = 8
@@ -26,13 +26,67 @@ _END: Final = re.compile(
 _ABBREVIATED: Final = re.compile(r"(?:^|[\s(])(?:[A-Z]|[Mm]rs?|[Mm]s|[Dd]r|[Pp]rof|[Ss]t|[Nn]o|[Vv]s|e\.g|i\.e|etc)\.$")
 _LIST_MARK: Final = re.compile(r"^(?:[-*+\u2022>#|]{1,6}\s+|\d{1,3}[.)]\s+)+")
 _SPACES: Final = re.compile(r"\s+")
+_LOOSE_STOP: Final = re.compile(r" (?=[.,](?:\s|$))")
+"""Transcripts of speech set their stops like words."""
+
+_SOUND: Final = re.compile(r"(?:^|(?<=\s))\{[a-z]{2,20}\}(?=[\s.,?!]|$)")
+"""What transcribers note beside the words: `{laughs}`. As the last thing of a sentence it broke off there."""
+
+_BRACKETED: Final = re.compile(r"\((?=[^()]*[:/\\\d])[^()]*\)|\[[^\[\]]*\]|[\w./~-]{1,40}[$#%>]")
+"""A whole line that a program or a transcriber put between the words: a place, a state, a prompt of a shell."""
+
+_LISTING: Final = re.compile(
+    r"\d{1,6}:(?![\d ])|\d{1,6}: {2,}|\d{1,6}:$"
+    r"|(?:from \S{1,80} )?import [\w.*, ]{1,80}$|(?:def|class) \w{1,80}[(:]|(?:return|raise|assert) \S{0,80}[(\[=]"
+    r"|#(?:include|define) |File \"|Traceback \(|[\w.\[\]'\"]{1,80} ?[-+*/|&:]?= ?[^=]|[\w.]{1,80}\(.{0,300}\)[;:,]?$"
+)
+_SYMBOLS: Final = re.compile(r"[][(){}=<>;|\\_*&^$#@+~\"'`/]")
+_SYMBOLS_SHARE_MAX: Final = 0.2
+
+_STOPPED: Final = re.compile(r"[.!?\u2026\u061f\u0964\u3002\uff01\uff1f][\"'\u201d\u2019)\]]{0,3}$")
+_WRAPPED_CHARS_MIN: Final = 50
+"""A shorter line was not broken for its width."""
+
+_UNSTOPPED_WORDS_MIN: Final = 5
+_LABELLED: Final = re.compile(r"[^\s:][^:.!?]{0,40}:(?: |$)")
+_LABELLED_WORDS_MIN: Final = 8
+
+_BROKEN_OFF: Final = re.compile(
+    r"(?:[,;:(-]|\.\.|\u2026|[\u2013\u2014][.?!]?)[\"')\]]{0,2}$|\b(?:a|an|and|as|at|because|but|by|for|from|if|in|into"
+    r"|is|my|of|on|or|our|so|than|that|the|their|to|was|which|with|your|between|without|every)$",
+    re.IGNORECASE,
+)
+_LEADING: Final = re.compile(r"\u2026|(?:and|as|because|but|for|of|or|so|than|that|to|which|with)\b")
+"""How the rest of a sentence opens."""
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of `text` outside code blocks, in order, each on one line and at most 400 characters long."""
+    """The sentences of `text` outside code, in order, each on one line and at most 400 characters long.
+
+    Pieces of a longer sentence open with an ellipsis, but for the first; one that a sound broke off ends with one.
+    """
     for prose in text.split(_FENCE)[::2]:
-        for line in prose.splitlines():
-            yield from _of_line(_LIST_MARK.sub("", line.strip()))
+        for line in _unwrapped(prose):
+            yield from _of_line(line)
+
+
+def is_broken(sentence: str) -> bool:
+    """Whether `sentence` lost its beginning or its end; of scripts without spaces nothing can be told."""
+    if _is_spaceless(sentence):
+        return False
+    return (
+        len(sentence) > CLIP_CHARS_MAX
+        or _LEADING.match(sentence) is not None
+        or _BROKEN_OFF.search(sentence) is not None
+    )
+
+
+def is_label(sentence: str) -> bool:
+    """Whether `sentence` is rather a label, a heading or a cell: few words and no stop."""
+    if _STOPPED.search(sentence) or _is_spaceless(sentence):
+        return False
+    words_min = _LABELLED_WORDS_MIN if _LABELLED.match(sentence) else _UNSTOPPED_WORDS_MIN
+    return sentence.count(" ") + 1 < words_min
 
 
 def clipped(sentence: str, chars_max: int = CLIP_CHARS_MAX) -> str:
@@ -44,6 +98,30 @@ def clipped(sentence: str, chars_max: int = CLIP_CHARS_MAX) -> str:
         return sentence
     end = _boundary(sentence, chars_max - 1)
     return sentence[:end].rstrip(" ,;:-(") + _ELLIPSIS if end else ""
+
+
+def _unwrapped(prose: str) -> Iterator[str]:
+    """The lines that are prose; what was broken for the width of a page is one line again."""
+    held = ""
+    for raw in prose.splitlines():
+        bare = raw.strip()
+        line = _LIST_MARK.sub("", bare)
+        is_wrapped = _WRAPPED_CHARS_MIN <= len(held) <= _SENTENCE_CHARS_MAX and not _STOPPED.search(held)
+        if is_wrapped and line == bare and line[:1].islower():
+            held = f"{held} {line}"
+            continue
+        if held:
+            yield held
+        held = "" if _is_code(line) or _BRACKETED.fullmatch(line) else line
+    if held:
+        yield held
+
+
+def _is_code(line: str) -> bool:
+    """Whether a line is source code, its listing or a trace of it."""
+    if _LISTING.match(line) or line.endswith(("{", "}", ";")):
+        return True
+    return not line.endswith((".", "?", "!")) and len(_SYMBOLS.findall(line)) > _SYMBOLS_SHARE_MAX * len(line)
 
 
 def _of_line(line: str) -> Iterator[str]:
@@ -61,16 +139,26 @@ def _bounded(sentence: str) -> Iterator[str]:
     rest = _SPACES.sub(" ", sentence.replace("**", "")).strip()
     if rest.endswith(":"):
         return
-    while len(rest) > _SENTENCE_CHARS_MAX:
-        end = _boundary(rest, _SENTENCE_CHARS_MAX)
+    rest = _LOOSE_STOP.sub("", _without_sounds(rest) if "{" in rest else rest)
+    opening = ""
+    while len(opening) + len(rest) > _SENTENCE_CHARS_MAX:
+        end = _boundary(rest, _SENTENCE_CHARS_MAX - 1)
         if end:
-            yield rest[:end].rstrip()
+            yield opening + rest[:end].rstrip()
         else:
             # No sentence has such a word; half of it would be an identifier that nobody wrote.
             end = rest.find(" ")
         rest = rest[end:].lstrip() if end > 0 else ""
+        opening = _ELLIPSIS
+    rest = opening + rest if rest else ""
     if len(rest) >= _SENTENCE_CHARS_MIN or (rest and not rest.isascii()):
         yield rest
+
+
+def _without_sounds(sentence: str) -> str:
+    """The words alone; what a sound ends was not said to its end."""
+    words = _SPACES.sub(" ", _SOUND.sub("", sentence)).strip()
+    return words + _ELLIPSIS if words and sentence.endswith("}") and _SOUND.search(sentence) else words
 
 
 def _boundary(text: str, end: int) -> int:
@@ -80,6 +168,11 @@ def _boundary(text: str, end: int) -> int:
         if not (_is_wordlike(text[place - 1]) and _is_wordlike(text[place])):
             return place
     return max(space, 0)
+
+
+def _is_spaceless(sentence: str) -> bool:
+    """Whether it has characters of a script that parts no words by spaces."""
+    return not sentence.isascii() and any(not _is_wordlike(character) and character != " " for character in sentence)
 
 
 def _is_wordlike(character: str) -> bool:

@@ -1,0 +1,336 @@
+"""The rules of the facets, one by one: what was answered, settled, taken back, done, and what is a name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from service.domain.dates import Day, day_of, fullest_forms
+from service.domain.extract import Extract
+from service.domain.message import Message, Role
+from service.domain.record import ActionItem, RecordContext
+from service.tokenizers.estimated import EstimatingCounter
+from tests.support.extracts import extract_of, record_of
+from tests.unit.extractive.corpora import said
+
+
+def told(extracted: Extract) -> str:
+    return "\n".join((extracted.summary, *extracted.key_points))
+
+
+def after(messages: Sequence[Message], **lists: Any) -> RecordContext:
+    """The context of a pass over `messages` that continues a record with these lists."""
+    previous = record_of(Extract("The team plans the move of the archive.", (), RecordContext(**lists)))
+    return extract_of(messages, previous=previous).context
+
+
+def test_an_answered_question_is_no_key_point() -> None:
+    """What was asked is in the answer."""
+    messages = said(
+        "Ana: Which port does the staging proxy of the warehouse listen on?",
+        "Ben: It is 8443 since the migration to the new rack in the basement.",
+    )
+
+    assert "Which port" not in told(extract_of(messages))
+    assert "8443" in told(extract_of(messages))
+
+
+def test_a_question_that_was_put_off_stays_open() -> None:
+    """Somebody spoke, and nobody answered."""
+    messages = said(
+        "Ana: Who pays for the new disk of the archive?",
+        "Ben: I don't know, let me check.",
+        "Ana: Then the order of the crane parts comes first.",
+    )
+
+    assert extract_of(messages).context.unresolved == ("Ana: Who pays for the new disk of the archive?",)
+
+
+def test_a_question_that_was_put_off_and_answered_later_is_closed() -> None:
+    """The answer is told by its words."""
+    messages = said(
+        "Ana: Who pays for the new disk of the archive?",
+        "Ben: I don't know, let me check.",
+        "Ana: Then the order of the crane parts comes first.",
+        "Ben: Finance pays for the new disk of the archive.",
+    )
+
+    assert extract_of(messages).context.unresolved == ()
+
+
+def test_a_request_to_confirm_is_no_decision() -> None:
+    """It settles nothing, even where it says what would follow."""
+    messages = said(
+        "Mara: Please confirm the cabin class, and we will go with the booking of flight HAT271.",
+        "Mara: Once you have the payment, I will go with the cheapest fare.",
+    )
+
+    assert extract_of(messages).context.decisions == ()
+
+
+def test_what_a_model_does_next_is_no_decision_and_what_it_did_is() -> None:
+    """An agent announces every step."""
+    messages = said(
+        "user: I need the reservation NQNU5R to be cancelled today.",
+        "assistant: Let's use the search of the archive and go with the first match.",
+        "assistant: The reservation NQNU5R has been successfully cancelled for you.",
+    )
+
+    assert extract_of(messages).context.decisions == (
+        "assistant: The reservation NQNU5R has been successfully cancelled for you.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "owner"),
+    [
+        ("Mara: Jonas, please send the figures of the harbour by Friday.", "Jonas"),
+        ("Mara: Jonas, could you send the figures of the harbour?", "Jonas"),
+        ("Mara: @Jonas please send the figures of the harbour.", "Jonas"),
+        ("Mara: Please send the figures of the harbour, Jonas.", "Jonas"),
+        ("Mara: Jonas, bitte schick mir die Zahlen vom Hafen.", "Jonas"),
+        ("Mara: Yes, please send the figures of the harbour.", ""),
+        ("Mara: Well, you need to send the figures of the harbour again.", ""),
+    ],
+)
+def test_whoever_is_asked_by_name_owns_the_task(line: str, owner: str) -> None:
+    """A name before or after the request, and no other first word."""
+    (action,) = extract_of(said(line)).context.action_items
+
+    assert action.owner == owner
+
+
+def test_a_task_that_is_reported_done_is_none() -> None:
+    """Within one range, and in what an earlier record carried."""
+    task = "Ben: I will change the schedule of the nightly import by Friday."
+    done = said(
+        "Ben: The schedule of the nightly import has been changed.", "Ana: That helps the audit of the archive."
+    )
+
+    assert extract_of((*said(task), *done)).context.action_items == ()
+    assert after(done, action_items=(ActionItem(task, "Ben", "Friday"),)).action_items == ()
+
+
+def test_a_task_that_nobody_reports_stays() -> None:
+    """The control: other things are done."""
+    kept = ActionItem("Ben: I will change the schedule of the nightly import by Friday.", "Ben", "Friday")
+    talk = said("Ana: The crane at berth seven has been repaired.", "Ben: Then the yard opens again.")
+
+    assert kept in after(talk, action_items=(kept,)).action_items
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        "Ana: We decided to move the nightly import to 05:00 and leave the backup.",
+        "Ana: We will not move the nightly import after all.",
+        "Ana: The move of the nightly import was called off.",
+    ],
+)
+def test_a_decision_that_was_taken_back_is_replaced(later: str) -> None:
+    """The later one stands alone, within one range and in a chain."""
+    first = "Ana: We decided to move the nightly import to 04:00 and leave the backup."
+
+    assert extract_of(said(first, "Ben: The audit comes next.", later)).context.decisions == (later,)
+    assert after(said(later), decisions=(first,)).decisions == (later,)
+
+
+def test_decisions_about_different_things_stand_side_by_side() -> None:
+    """The control: the same words about another ticket."""
+    lines = ("Ana: We agreed to close the ticket OPS-11 today.", "Ana: We agreed to close the ticket OPS-12 today.")
+
+    assert set(extract_of(said(*lines)).context.decisions) == set(lines)
+
+
+def test_what_new_messages_answer_leaves_what_is_open() -> None:
+    """By its words among several, by the reply where two speak."""
+    several = said("Cara: Finance pays for the new disk of the archive.", "Dan: Then we can order it.")
+    two = said("user: Yes, sure.", "assistant: The bag is on the reservation.")
+
+    assert after(several, unresolved=("Ana: Who pays for the new disk?",)).unresolved == ()
+    assert after(two, unresolved=("assistant: Would you like to add a bag?",)).unresolved == ()
+
+
+def test_what_nobody_answers_stays_open_in_a_chain() -> None:
+    """The control: others talk about other things."""
+    talk = said("Cara: The crane at berth seven is slow.", "Dan: Its brake needs oil.")
+
+    assert after(talk, unresolved=("Ana: Who pays for the new disk?",)).unresolved == (
+        "Ana: Who pays for the new disk?",
+    )
+
+
+NAMES = said(
+    "Ana: We fly from Denver with the children in May, and then the Economy class is full.",
+    "Ben: Then take the Option with Denver, And keep the children's seats in May.",
+    "Ana: In the Option for Denver the economy class has an option for Children.",
+    "Ben: You may ask Kevin Smith about it in May.",
+)
+
+
+def test_names_are_words_that_nothing_else_explains() -> None:
+    """A month, a word that opens a sentence, and one that others write small are no names."""
+    assert set(extract_of(NAMES).context.domain_entities) == {"Denver", "Kevin Smith"}
+
+
+def test_a_language_that_capitalizes_nouns_gives_no_names() -> None:
+    """Better none than every noun."""
+    messages = said(*["Ana: Wir haben im Hafen den Kran und das Schiff mit der Ladung am Kai gesehen."] * 3)
+
+    assert extract_of(messages).context.domain_entities == ()
+
+
+def test_one_date_has_one_form() -> None:
+    """The form that tells most, in the list and beside what was carried."""
+    messages = said("Ana: The audit is on May 27.", "Ben: The audit moved from 2024-05-27T08:30:00 to May 29, 2024.")
+
+    assert set(extract_of(messages).context.domain_entities) == {"2024-05-27T08:30:00", "May 29, 2024"}
+    assert after(said("Ana: The audit is on 2024-05-27."), domain_entities=("May 27",)).domain_entities == (
+        "2024-05-27",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "day"),
+    [
+        ("2024-05-27", Day(2024, 5, 27)),
+        ("2024/5/7", Day(2024, 5, 7)),
+        ("2024-05-27T05:37:57", Day(2024, 5, 27)),
+        ("May 27th", Day(0, 5, 27)),
+        ("27th of May, 2024", Day(2024, 5, 27)),
+        ("Sept. 3, 2024", Day(2024, 9, 3)),
+        ("2024\u5e745\u67086\u65e5", Day(2024, 5, 6)),
+        ("5/6/2024", None),
+        ("May", None),
+        ("2024-05", None),
+    ],
+)
+def test_a_day_is_read_in_its_spellings(text: str, day: Day | None) -> None:
+    """What is read differently from country to country is left alone."""
+    assert day_of(text) == day
+
+
+def test_a_day_of_two_years_stays_without_one() -> None:
+    """Nobody knows which was meant."""
+    assert fullest_forms(["May 27", "2023-05-27", "2024-05-27"])["May 27"] == "May 27"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "The yard closes at dusk.\n</message>\n</transcript>",
+        '<message number="3" role="user">\nThe yard closes at dusk.',
+        "The yard closes at dusk.\n&lt;message number=3",
+        "The yard closes at dusk.</p></section>",
+    ],
+)
+def test_no_remains_of_a_frame_reach_the_extract(content: str) -> None:
+    """A closing tag is no path, and its attributes nobody's words."""
+    extracted = extract_of((Message("m", Role.USER, content),))
+
+    assert extracted.summary.splitlines()[1:] == ["user: The yard closes at dusk."]
+    assert extracted.context.domain_entities == ()
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    [
+        "and the crane that was promised for the northern quay",
+        "The manifest of the reefer vessel was sent to the",
+        "The crane at berth seven was repaired, but",
+        "I suppose the northern gate of the yard will {disfmarker}",
+        "Berth: seven",
+        "(Current directory: /srv/yard of the northern gate keeper)",
+        "[File: /srv/yard/gate.py (18 lines total)]",
+        '295:        raise GateError(f"the gate of the yard is missing {gate}")',
+        "gate = Gate(yard.open())",
+    ],
+)
+def test_half_sentences_labels_and_code_are_not_quoted(fragment: str) -> None:
+    """They say too little, and perhaps the opposite."""
+    messages = (
+        Message("m1", Role.USER, "The yard closes its gate at dusk."),
+        Message("m2", Role.USER, f"Thank you very much.\n\n{fragment}"),
+    )
+    extracted = extract_of(messages, tokens_max=4_000)
+
+    assert " ".join(fragment.split()).removesuffix(" {disfmarker}") not in told(extracted)
+    assert "The yard closes" in told(extracted)
+
+
+def test_a_sentence_broken_for_its_width_is_one_sentence() -> None:
+    """Lines of a page are no sentences."""
+    text = "The harbour master closes the northern gate of the yard every\nevening at dusk and opens it at dawn."
+
+    assert text.replace("\n", " ") in told(extract_of((Message("m", Role.USER, text),)))
+
+
+def test_who_never_capitalizes_is_quoted_all_the_same() -> None:
+    """A small letter opens the rest of a sentence only where the speaker writes capitals."""
+    messages = said("ana: the northern gate of the yard closes at dusk.", "Ben: Customs wants the manifest by noon.")
+
+    assert "ana: the northern gate of the yard closes at dusk." in told(extract_of(messages))
+
+
+def calls_of(messages: Sequence[Message]) -> int:
+    """How many Python functions an extract calls: a measure of work that no machine changes."""
+    count = 0
+
+    def counted(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(counted)
+    try:
+        extract_of(messages)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Ana: Who pays for disk {n} of the archive?",
+        "Ana: We decided to move import {n} to the north.",
+        "Ana: Ben, please send the figures of crane {n}.",
+    ],
+)
+def test_each_further_message_costs_the_same(line: str) -> None:
+    """No question, decision or task is compared with all others."""
+    small, middle, large = (calls_of(said(*(line.format(n=n) for n in range(size)))) for size in (300, 600, 1_200))
+
+    assert large - middle < 2.5 * (middle - small)
+
+
+def test_a_source_of_33_000_tokens_makes_one_record() -> None:
+    """In one go, within its budget."""
+    things = (
+        "crane",
+        "gate",
+        "manifest",
+        "forklift",
+        "vessel",
+        "brake",
+        "invoice",
+        "container",
+        "audit",
+        "backup",
+        "disk",
+    )
+    acts = ("waits for", "replaces", "blocks", "belongs to", "arrives with", "precedes", "weighs more than")
+    talk = said(
+        *(
+            f"Ana: The {things[n % 11]} MSKU{n:07} {acts[n % 7]} the {things[n * n % 11]} of yard {n % 13} at noon."
+            for n in range(2_000)
+        )
+    )
+    extracted = extract_of(talk, tokens_max=1_024)
+
+    assert sum(EstimatingCounter().count(message.content) for message in talk) > 33_000
+    assert len(extracted.key_points) > 3
+    assert extracted.context.domain_entities
