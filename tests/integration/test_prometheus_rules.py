@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from observability.metrics import MetricLabels, Metrics
+from tests.support.patience import PATIENCE_S
 
 OBSERVABILITY = Path(__file__).parents[2] / "observability"
 RULES = OBSERVABILITY / "rules" / "abridged.yml"
@@ -30,7 +31,7 @@ def promtool(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[st
     path = shutil.which("promtool")
     if path is None:
         pytest.skip("promtool is not installed (Debian: apt-get install prometheus)")
-    return subprocess.run([path, *arguments], input=stdin, capture_output=True, text=True, timeout=50)
+    return subprocess.run([path, *arguments], input=stdin, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def live() -> Metrics:
