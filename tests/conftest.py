@@ -9,6 +9,8 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
+from tests.support.shared_data import keep_named_folder
+
 _FOREIGN_SETTINGS = ("ABRIDGED_", "OLLAMA_", "OTEL_")
 _FOREIGN_VARIABLES = ("SUMMARY_MODEL", "LLM_MODEL", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 # Nobody listens on the discard port, so a sidecar that a test starts without naming a model's host finds none.
@@ -23,6 +25,7 @@ class ReachedOut(RuntimeError):
 
 
 def pytest_configure() -> None:
+    keep_named_folder()
     for variable in list(os.environ):
         if variable.startswith(_FOREIGN_SETTINGS) or variable.upper() in _FOREIGN_VARIABLES:
             del os.environ[variable]

@@ -1,16 +1,12 @@
-"""Conversations for the extractive summarizer: written here, and real ones where their folder is given."""
+"""Conversations for the extractive summarizer: written here, and the real ones that are shared."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from service.domain.message import Message, Role, ToolCall
+from tests.support.shared_data import FILES, shared_chats
 
 __all__ = ["PLANNING", "real_conversations", "said"]
 
@@ -40,15 +36,10 @@ PLANNING = said(
 
 
 def real_conversations() -> Iterator[tuple[str, tuple[Message, ...]]]:
-    """Conversations of the folder that CONVERSATIONS_DIR names; skips the test where it names none."""
-    folder = Path(os.environ.get("CONVERSATIONS_DIR", "/nonexistent"))
-    files = sorted(folder.glob("*.jsonl"))
-    if not files:
-        pytest.skip("CONVERSATIONS_DIR names no folder with conversations")
-    for file in files:
-        for line in file.read_text(encoding="utf-8").splitlines():
-            conversation = json.loads(line)
-            yield conversation["conversation_id"], tuple(_loaded(entry) for entry in conversation["messages"])
+    """Every chat of the shared files, by its id; skips the test where they are not there."""
+    for name in FILES:
+        for chat in shared_chats(name):
+            yield chat["conversation_id"], tuple(_loaded(entry) for entry in chat["messages"])
 
 
 def _loaded(entry: dict[str, Any]) -> Message:

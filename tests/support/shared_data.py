@@ -1,0 +1,48 @@
+"""Where the real conversations are that tests, benchmarks and trials share: `../shared/data` beside the repository.
+
+The environment variable ABRIDGED_SHARED_DATA names another folder. The repository holds no copy of them, so a test that
+uses them skips where the default folder is absent; a folder that was named and is not there fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+__all__ = ["FILES", "keep_named_folder", "shared_chats", "shared_file"]
+
+FILES = ("airline_tool_chats.jsonl", "coding_agent_chats.jsonl", "meetings.jsonl")
+
+_NAMED = "ABRIDGED_SHARED_DATA"
+_KEPT = "TESTS_SHARED_DATA"
+"""The same for the processes of one test run: the product refuses a variable of its own prefix that is no setting."""
+
+_BESIDE = Path(__file__).parents[3] / "shared" / "data"
+
+
+def keep_named_folder() -> None:
+    """Take over what ABRIDGED_SHARED_DATA says, before the test run removes it from its environment."""
+    if named := os.environ.pop(_NAMED, ""):
+        os.environ[_KEPT] = named
+
+
+def shared_file(name: str) -> Path:
+    """One of FILES. Skips the test where nobody named a folder and none lies beside the repository."""
+    named = os.environ.get(_KEPT, "")
+    folder = Path(named) if named else _BESIDE
+    if not named and not folder.is_dir():
+        pytest.skip(f"needs the shared conversations, at ../shared/data or where {_NAMED} says")
+    path = folder / name
+    assert path.is_file(), f"{_NAMED} or ../shared/data holds no {name}"
+    return path
+
+
+def shared_chats(name: str) -> Iterator[dict[str, Any]]:
+    """The chats of a file: `conversation_id` and `messages`."""
+    for line in shared_file(name).read_text(encoding="utf-8").splitlines():
+        yield json.loads(line)
