@@ -42,7 +42,6 @@ BROAD_EXCEPTS: dict[str, str] = {
 """Supervision boundaries. Cleaning up and raising again is no such handler."""
 SLEEPING_TESTS: dict[str, str] = {
     "tests/integration/test_http.py": "a client that drips its request",
-    "tests/integration/test_prometheus.py": "a real Prometheus scrapes when it likes",
 }
 UNIMPORTED_MODULES: dict[str, str] = {
     "service.cli.main": "the console script",
