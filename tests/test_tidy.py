@@ -20,6 +20,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.support.time_assertions import short_waits, time_assertions
+
 ROOT = Path(__file__).parent.parent
 PRODUCT = ("service/", "eventlog/", "observability/")
 
@@ -40,7 +42,6 @@ BROAD_EXCEPTS: dict[str, str] = {
 """Supervision boundaries. Cleaning up and raising again is no such handler."""
 SLEEPING_TESTS: dict[str, str] = {
     "tests/integration/test_http.py": "a client that drips its request",
-    "tests/integration/test_prometheus.py": "a real Prometheus scrapes when it likes",
 }
 UNIMPORTED_MODULES: dict[str, str] = {
     "service.cli.main": "the console script",
@@ -263,6 +264,16 @@ def test_tests_neither_mock_nor_patch_nor_sleep():
 def _sleeps(called: str, call: ast.Call) -> bool:
     yields = bool(call.args) and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0
     return called in {"time.sleep", "asyncio.sleep", "sleep"} and not yields
+
+
+def test_no_test_depends_on_the_speed_of_the_machine():
+    """No measured time is held against a number, and no wait fails after a few seconds."""
+    tests = [name for name in python_files() if name.startswith("tests/")]
+    asserting = [f"{name}:{line}" for name in tests for line in time_assertions(tree(name))]
+    hurrying = [f"{name}:{line}" for name in tests for line in short_waits(tree(name))]
+
+    assert asserting == [], "count the work, or compare two sizes with tests/support/growth.py"
+    assert hurrying == [], "wait for PATIENCE_S of tests/support/patience.py"
 
 
 def test_test_names_are_sentences_with_a_guarantee():

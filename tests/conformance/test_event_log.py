@@ -29,6 +29,7 @@ from eventlog.log import (
     exactly,
 )
 from tests.support.event_logs import BACKENDS, DURABLE, OTHER, A, B, Trial, append, event, event_id, trial
+from tests.support.patience import PATIENCE_S
 
 
 @pytest.fixture(params=BACKENDS, ids=str)
@@ -688,7 +689,7 @@ def test_a_mailbox_gets_every_outcome_with_its_ticket_in_order(at: Trial):
     for number in range(50):
         at.log.post(append(event(number)), number, mailbox)
 
-    assert mailbox.complete.wait(10)
+    assert mailbox.complete.wait(PATIENCE_S)
     assert [ticket for delivery in mailbox.deliveries for ticket in delivery] == list(range(50))
 
 
@@ -697,7 +698,7 @@ def test_a_closed_log_refuses_appends(at: Trial):
     at.append(event(1))
     at.log.close()
 
-    assert isinstance(at.log.submit(append(event(2))).exception(10), LogClosed)
+    assert isinstance(at.log.submit(append(event(2))).exception(PATIENCE_S), LogClosed)
 
 
 def test_a_closed_log_refuses_reads(at: Trial):

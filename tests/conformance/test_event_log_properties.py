@@ -15,6 +15,7 @@ from eventlog.errors import EventIdConflict, KnownEvents, RequestKeyConflict, Wr
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import ANY, EXISTS, NO_STREAM, Append, AppendResult, RequestKey, exactly
 from tests.support.event_logs import BACKENDS, OTHER, A, B, append, event, trial
+from tests.support.patience import PATIENCE_S
 
 QUICK = settings(
     max_examples=40,
@@ -79,7 +80,7 @@ class _Model:
 
 
 def _outcome(future) -> object:
-    error = future.exception(20)
+    error = future.exception(PATIENCE_S)
     if error is not None:
         return type(error)
     result: AppendResult = future.result()

@@ -11,6 +11,7 @@ from eventlog.errors import WrongExpectedVersion
 from eventlog.event import NewEvent, StreamId
 from eventlog.log import PAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, SCAN_EVENTS_MAX, EventFilter, Page, exactly
 from tests.support.event_logs import BACKENDS, OTHER, A, B, Trial, append, event, event_id, trial
+from tests.support.patience import PATIENCE_S
 
 
 @pytest.fixture(params=BACKENDS, ids=str)
@@ -182,7 +183,7 @@ def test_a_listener_hears_each_commit_with_a_head_that_can_be_read(at: Trial):
     for number in range(20):
         at.append(event(number))
 
-    assert enough.wait(10)
+    assert enough.wait(PATIENCE_S)
     assert [count for _, count in heard] == [1] * len(heard)
     assert [head for head, _ in heard] == sorted({head for head, _ in heard})
 
@@ -198,7 +199,7 @@ def test_a_stopped_listener_hears_nothing_more(at: Trial):
 
     at.append(event(1))
 
-    assert done.wait(10)
+    assert done.wait(PATIENCE_S)
     assert heard == []
 
 
@@ -293,7 +294,7 @@ def test_a_listener_hears_nothing_of_what_wrote_nothing(at: Trial):
         at.append(event(2), expected=exactly(9))
     at.append(event(2))
 
-    assert done.wait(10)
+    assert done.wait(PATIENCE_S)
     assert heard == [1, 2]
 
 

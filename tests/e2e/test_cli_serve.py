@@ -10,7 +10,7 @@ import sqlite3
 import pytest
 
 from eventlog.sqlite_file import wal_reset_warning
-from tests.support.command import abridged, abridged_process, fake_ollama, served
+from tests.support.command import PATIENCE_S, abridged, abridged_process, fake_ollama, served
 
 NOBODY = "127.0.0.1:9"
 
@@ -20,7 +20,7 @@ def test_a_served_sidecar_ends_in_order_when_it_is_told_to(tmp_path):
     with served(tmp_path) as sidecar:
         abridged("append", "c", "before", "--address", sidecar.address)
         sidecar.process.send_signal(signal.SIGTERM)
-        assert sidecar.process.wait(timeout=20) == 0
+        assert sidecar.process.wait(timeout=PATIENCE_S) == 0
 
     with served(tmp_path) as sidecar:
         assert "user: before" in abridged("context", "c", "--address", sidecar.address).out

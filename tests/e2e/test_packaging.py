@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from service.config import load
+from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"abridged", "buf", "eventlog", "observability", "service"}
@@ -24,7 +25,7 @@ PACKAGES = {"abridged", "buf", "eventlog", "observability", "service"}
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=50)
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=PATIENCE_S)
     (built,) = folder.glob("*.whl")
     return built
 
@@ -100,7 +101,7 @@ def test_the_shipped_command_runs_without_the_sources(unpacked, tmp_path):
         env=environ,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE_S,
     )
     assert ran.returncode == 0, ran.stderr
     assert "serve" in ran.stdout

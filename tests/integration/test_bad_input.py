@@ -217,17 +217,22 @@ async def test_what_even_the_transport_refuses_leaves_the_sidecar_well(tmp_path)
 
 async def test_too_many_calls_are_refused_and_told_when_to_come_back(tmp_path):
     """The calls that are served go on."""
+    gate = asyncio.Event()
     async with (
-        FakeOllama(responder=hanging()) as ollama,
+        FakeOllama(responder=gated(gate)) as ollama,
         sidecar(tmp_path, on_ollama(ollama) | {"server.concurrent_rpcs_max": 3}) as s,
     ):
         await s.chat().talk(14)
-        waiting = [
-            asyncio.ensure_future(s.info.WaitIdle(info.WaitIdleRequest(timeout=duration(0.5)))) for _ in range(8)
-        ]
-        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        await ollama.until(lambda o: bool(o.asked()))
+        waiting = {asyncio.ensure_future(s.info.WaitIdle(info.WaitIdleRequest())) for _ in range(8)}
+        ended: set[asyncio.Future[Any]] = set()
+        while len(ended) < 5:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            ended |= done
+        gate.set()
 
-        refusals = [refusal_of(o) for o in outcomes if isinstance(o, grpc.aio.AioRpcError)]
+        assert [(await served).idle for served in waiting] == [True] * 3
+        refusals = [refusal_of(e) for call in ended if isinstance(e := call.exception(), grpc.aio.AioRpcError)]
         assert len(refusals) == 5
         assert {(r.code, r.reason) for r in refusals} == {("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS")}
         assert all(r.retry_s for r in refusals)
@@ -407,18 +412,20 @@ _CLASSES = {
     "silent-cut": conversation.ERROR_CLASS_TRUNCATED,
     "thinking-only": conversation.ERROR_CLASS_MODEL_REFUSED,
 }
+_ENDED_BY_A_CLOCK = {"drip", "hang", "stall"}
 
 
 @pytest.mark.parametrize("behaviour", sorted(_CLASSES))
 async def test_a_model_that_misbehaves_fails_its_pass_and_nothing_else(tmp_path, behaviour):
     """By its class; the messages are untouched and appends go on."""
     async with FakeOllama(behaviour=BEHAVIOURS[behaviour]) as ollama:
-        settings = on_ollama(ollama) | {
-            "ollama.connect_timeout_s": 0.3,
-            "ollama.first_byte_timeout_s": 0.3,
-            "ollama.stall_timeout_s": 0.3,
-            "summarizer.deadline_s": 1.5,
-        }
+        settings = on_ollama(ollama)
+        if behaviour in _ENDED_BY_A_CLOCK:
+            settings |= {
+                "ollama.first_byte_timeout_s": 0.3,
+                "ollama.stall_timeout_s": 0.3,
+                "summarizer.deadline_s": 1.5,
+            }
         async with sidecar(tmp_path, settings) as s:
             chat = s.chat()
             appended = await chat.talk(14)

@@ -16,8 +16,10 @@ from service.api.wire import WAIT_WITHOUT_DEADLINE_S, patience_s
 from service.client import SidecarClient
 from tests.support.answers import gated
 from tests.support.ollama_server import FakeOllama
-from tests.support.refusal import refused
+from tests.support.refusal import refusal_of, refused
 from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, call, on_ollama, said, script, sidecar, tool_result
+
+ATTEMPTS_MAX = 50
 
 
 async def compacted(s: Sidecar) -> Chat:
@@ -207,9 +209,14 @@ async def test_min_version_that_never_comes_ends_with_the_deadline(tmp_path):
         await s.chat().append(said(1))
         request = api.GetContextRequest(conversation_id="c1", min_version=2)
 
-        async with refused("DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED") as refusal:
-            await s.conversations.GetContext(request, timeout=0.4)
+        # The answer comes a moment before the deadline; a busy client may be later than that, and asks again.
+        for _ in range(ATTEMPTS_MAX):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await s.conversations.GetContext(request, timeout=0.4)
+            if (refusal := refusal_of(caught.value)).reason:
+                break
 
+        assert (refusal.code, refusal.reason) == ("DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED")
         assert refusal.metadata == {"wanted": "2", "actual": "1"}
 
 

@@ -22,8 +22,10 @@ from service.api.http import (
     health_routes,
     metrics_route,
 )
+from tests.support.patience import PATIENCE_S
 
-PATIENCE_S = 0.3
+SHORT_S = 0.3
+"""The port's patience where a test wants to see its end."""
 
 
 async def fine() -> str:
@@ -58,7 +60,7 @@ async def send(port: int, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(request)
-        return await asyncio.wait_for(reader.read(), 10)
+        return await asyncio.wait_for(reader.read(), PATIENCE_S)
     finally:
         writer.transport.abort()
 
@@ -66,7 +68,7 @@ async def send(port: int, request: bytes) -> bytes:
 async def hung_up(reader: asyncio.StreamReader) -> bool:
     """Whether the server closed without an answer, by an orderly end or a reset."""
     try:
-        return await asyncio.wait_for(reader.read(), 5) == b""
+        return await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
     except ConnectionError:
         return True
 
@@ -251,16 +253,16 @@ async def test_a_body_that_nobody_reads_does_not_cost_the_answer() -> None:
 
 async def test_a_head_that_drips_is_cut_off_in_time() -> None:
     """A slow-loris peer is answered 408 when its time is up, however often it sends a byte."""
-    async with serving() as port:
+    async with serving(patience_s=SHORT_S) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
 
         async def drip() -> None:
             while True:
                 writer.write(b"G")
-                await asyncio.sleep(PATIENCE_S / 20)
+                await asyncio.sleep(SHORT_S / 20)
 
         dripping = asyncio.create_task(drip())
-        raw = await asyncio.wait_for(reader.read(), 5)
+        raw = await asyncio.wait_for(reader.read(), PATIENCE_S)
         dripping.cancel()
         writer.transport.abort()
 
@@ -269,12 +271,12 @@ async def test_a_head_that_drips_is_cut_off_in_time() -> None:
 
 async def test_a_house_full_of_dawdlers_still_answers_a_probe() -> None:
     """When every place is taken by unfinished requests, the slowest gives up its place to the next caller."""
-    async with serving(patience_s=60) as port:
+    async with serving(patience_s=PATIENCE_S * 10) as port:
         dawdlers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX)]
         for _, writer in dawdlers:
             writer.write(b"GET /livez HTTP/1.1\r\n")
 
-        status, _, _ = await asyncio.wait_for(get(port, "/livez"), 5)
+        status, _, _ = await asyncio.wait_for(get(port, "/livez"), PATIENCE_S)
 
         first, last = dawdlers[0], dawdlers[-1]
         assert status == 200
@@ -295,11 +297,11 @@ async def test_a_peer_that_does_not_take_its_answer_is_dropped_in_time() -> None
         served_by.put_nowait(task)
         return HttpResponse(HTTPStatus.OK, bytes(64 * 1024 * 1024))
 
-    async with serving(more={"/endless": endless}) as port:
+    async with serving(more={"/endless": endless}, patience_s=SHORT_S) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /endless HTTP/1.0\r\n\r\n")
 
-        _, still_open = await asyncio.wait({await served_by.get()}, timeout=10 * PATIENCE_S)
+        _, still_open = await asyncio.wait({await served_by.get()}, timeout=PATIENCE_S)
 
         assert not still_open
         writer.transport.abort()
@@ -318,7 +320,7 @@ async def test_a_house_full_of_running_requests_turns_the_next_caller_away() -> 
     async with serving(more={"/slow": slow}) as port:
         running = [asyncio.create_task(get(port, "/slow")) for _ in range(CONNECTIONS_MAX)]
         for _ in running:
-            await asyncio.wait_for(arrivals.get(), 5)
+            await asyncio.wait_for(arrivals.get(), PATIENCE_S)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
 
         assert await hung_up(reader)
@@ -358,11 +360,11 @@ async def test_a_route_that_breaks_answers_without_saying_why() -> None:
 
 async def test_closing_drops_open_connections_and_frees_the_port() -> None:
     """close() ends although a peer holds its connection open, and may be called twice."""
-    server = HttpServer("127.0.0.1", 0, routes={}, patience_s=60)
+    server = HttpServer("127.0.0.1", 0, routes={}, patience_s=PATIENCE_S * 10)
     port = await server.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
 
-    await asyncio.wait_for(server.close(), 5)
+    await asyncio.wait_for(server.close(), PATIENCE_S)
     await server.close()
 
     assert await hung_up(reader)

@@ -183,11 +183,11 @@ async def test_a_fallback_record_is_remade_when_a_model_is_back(tmp_path):
 
     async with FakeOllama(responder=saying(record())) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
         chat = s.chat()
-        watch = s.conversations.WatchConversation(
-            api.WatchConversationRequest(conversation_id="c1", after_version=(await chat.state()).event_version),
-            timeout=PROBE_FIRST_S / 2,
-        )
+        before = (await chat.state()).event_version
         await s.chat("c2").talk(14, wait_s=PATIENCE_S)
+        watch = s.conversations.WatchConversation(
+            api.WatchConversationRequest(conversation_id="c1", after_version=before), timeout=PROBE_FIRST_S / 2
+        )
         async for item in watch:
             if item.event.type == "SummarizationCompleted":
                 break
@@ -252,7 +252,7 @@ async def test_a_stop_lets_a_running_pass_finish_within_its_grace(tmp_path):
 
     async with (
         FakeOllama(responder=gated(gate)) as ollama,
-        sidecar(tmp_path, on_ollama(ollama) | {"server.shutdown_grace_s": 5.0}) as s,
+        sidecar(tmp_path, on_ollama(ollama) | {"server.shutdown_grace_s": PATIENCE_S}) as s,
     ):
         await s.chat().talk(14)
         await ollama.until(lambda o: bool(o.asked()))
@@ -260,6 +260,7 @@ async def test_a_stop_lets_a_running_pass_finish_within_its_grace(tmp_path):
         await health.read()
         stopping = asyncio.ensure_future(s.stop())
         assert (await health.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        health.cancel()
         gate.set()
         await stopping
 

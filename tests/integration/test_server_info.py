@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
+import grpc
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_health.v1 import health_pb2
@@ -16,6 +18,7 @@ from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import refused
 from tests.support.sidecar import PATIENCE_S, duration, on_ollama, sidecar
 
+ATTEMPTS_MAX = 50
 SERVICES = {
     "abridged.v1.ConversationService",
     "abridged.v1.EventLogService",
@@ -65,7 +68,12 @@ async def test_wait_idle_gives_up_with_its_timeout_and_says_how_many_wait(tmp_pa
 
         asked = await s.info.WaitIdle(info.WaitIdleRequest(timeout=duration(0)))
         waited = await s.info.WaitIdle(info.WaitIdleRequest(timeout=duration(0.1)))
-        bounded = await s.info.WaitIdle(info.WaitIdleRequest(), timeout=0.3)
+        bounded = None
+        # The answer comes a moment before the deadline; a busy client may be later than that, and asks again.
+        for _ in range(ATTEMPTS_MAX):
+            with suppress(grpc.aio.AioRpcError):
+                bounded = await s.info.WaitIdle(info.WaitIdleRequest(), timeout=0.3)
+                break
 
         assert asked == waited == bounded == info.WaitIdleResponse(idle=False, pending=1)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from service.cli.main import main
+from tests.support.patience import PATIENCE_S
 
 __all__ = [
     "PATIENCE_S",
@@ -34,7 +35,6 @@ __all__ = [
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "from service.cli.main import main; main(prog_name='abridged')"
-PATIENCE_S = 40.0
 READ_BYTES = 65_536
 LINES_BEFORE_READY_MAX = 100
 
@@ -116,9 +116,9 @@ class Terminal:
 
     def read_until(self, text: str) -> str:
         """The screen when it has `text`."""
-        until = time.monotonic() + PATIENCE_S
         while text not in self.screen:
-            assert time.monotonic() < until, self.screen
+            readable, _, _ = select.select([self._leader], [], [], PATIENCE_S)
+            assert readable, self.screen
             self.screen += os.read(self._leader, READ_BYTES).decode("utf-8", "replace")
         return self.screen
 

@@ -15,19 +15,18 @@ from typing import TypeVar
 
 import grpc
 
+from tests.support.patience import PATIENCE_S
+
 __all__ = ["CALL_S", "CHANNEL_OPTIONS", "SidecarProcess", "until_answered"]
 
 T = TypeVar("T")
 
-CALL_S = 20.0
+CALL_S = PATIENCE_S
 """Longer than a restart takes, so that a call which waits for one does not give up before it."""
 
 TRIES_MAX = 1_000
 _RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
 """What a killed server looks like. Anything else is an answer that it should not have given."""
-
-EXIT_S = 10.0
-"""What a stopping sidecar may take: its own limit is 5 s."""
 
 CHANNEL_OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
@@ -102,14 +101,14 @@ class SidecarProcess:
         process = self._running()
         assert process.poll() is None, self.errors()
         process.kill()
-        await asyncio.to_thread(process.wait, EXIT_S)
+        await asyncio.to_thread(process.wait, PATIENCE_S)
         self._process = None
 
     async def stop(self) -> int:
         """SIGTERM; answers the exit code."""
         process = self._running()
         process.send_signal(signal.SIGTERM)
-        code = await asyncio.to_thread(process.wait, EXIT_S)
+        code = await asyncio.to_thread(process.wait, PATIENCE_S)
         self._process = None
         return code
 
@@ -117,7 +116,7 @@ class SidecarProcess:
         """End whatever still runs, at the end of a test that failed."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(EXIT_S)
+            self._process.wait(PATIENCE_S)
 
     def errors(self) -> str:
         """The end of what the processes wrote to standard error."""

@@ -19,10 +19,11 @@ from service.models.ollama_settings import OllamaSettings
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_responder import count_tokens
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 
 __all__ = ["PATIENT", "QUICK", "RECORD_SCHEMA", "model_over", "record_request"]
 
-PATIENT = OllamaSettings(first_byte_s=20.0, stall_s=20.0, probe_s=20.0, num_ctx=2_048)
+PATIENT = OllamaSettings(first_byte_s=PATIENCE_S, stall_s=PATIENCE_S, probe_s=PATIENCE_S, num_ctx=2_048)
 """Clocks that a loaded test machine does not reach."""
 
 QUICK = replace(PATIENT, first_byte_s=0.3, stall_s=0.3)

@@ -32,10 +32,10 @@ from tests.support.ollama_responder import (
     schema_answer,
     spoken,
 )
+from tests.support.patience import PATIENCE_S
 
 __all__ = ["FakeOllama"]
 
-PATIENCE_S = 20.0
 SILENT_ERRORS = (ConnectionError, asyncio.CancelledError)
 
 

@@ -35,6 +35,7 @@ from observability.logs import LogSettings, configure_logs
 from service.bootstrap import Running, serve, volume_free_bytes
 from service.config import load
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 
 __all__ = [
     "PATIENCE_S",
@@ -50,9 +51,6 @@ __all__ = [
     "sidecar",
     "tool_result",
 ]
-
-PATIENCE_S = 20.0
-"""The longest that a test waits for anything that should come at once."""
 
 _OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0), ("grpc.enable_retries", 0))
 

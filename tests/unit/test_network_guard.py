@@ -8,6 +8,8 @@ import socket
 
 import pytest
 
+from tests.support.patience import PATIENCE_S
+
 # Reserved for documentation: no machine has it.
 _ELSEWHERE = ("192.0.2.1", 80)
 
@@ -26,7 +28,10 @@ async def test_asyncio_is_held_by_the_guard_too():
 
 def test_loopback_is_reachable():
     """Fakes and sidecars listen there."""
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), timeout=5):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname(), timeout=PATIENCE_S),
+    ):
         pass
 
 

@@ -35,9 +35,9 @@ from service.summarizer.reactor import Reactor, ReactorLimits
 from service.summarizer.report import Telemetry
 from service.summarizer.surroundings import Surroundings
 from service.tokenizers.estimated import EstimatingCounter
+from tests.support.patience import PATIENCE_S
 
 A, B = StreamId("default", "a"), StreamId("default", "b")
-PATIENCE_S = 10.0
 AN_HOUR_S = 3_600.0
 ROLES = (Role.USER, Role.ASSISTANT)
 

@@ -25,7 +25,7 @@ from service.summarizer.summary_pass import PassInput, PassSettings, SummaryPass
 from service.summarizer.surroundings import Surroundings
 from service.tokenizers.estimated import EstimatingCounter
 
-MESSAGES = 1_200
+MESSAGES = 600
 LONG = "The importer reads table orders_{0} at 10.0.{1}.7 on host db-{0:02d}; Maria saw error E{0} on 2026-03-12. " * 10
 
 
@@ -51,7 +51,7 @@ class _WatchedCounter(EstimatingCounter):
 
 
 def work(*, input_tokens_max: int) -> PassInput:
-    """More than a megabyte of transcript."""
+    """More than half a megabyte of transcript."""
     messages = tuple(
         MessageAppended(n, Message(f"m{n}", Role.USER, LONG.format(n, n % 250)), 300, TokenSource.ESTIMATE, "estimate")
         for n in range(1, MESSAGES + 1)
@@ -117,7 +117,7 @@ async def test_a_long_source_is_not_counted_on_the_event_loop(part_tokens):
 
 @pytest.mark.parametrize("part_tokens", [10_000_000, 100_000])
 async def test_the_event_loop_turns_while_a_long_source_is_summarized(part_tokens):
-    """Appends of other conversations do not wait until a megabyte is written out and looked through."""
+    """Appends of other conversations do not wait until half a megabyte is written out and looked through."""
     loop = asyncio.get_running_loop()
     turns = [time.thread_time()]
     ticking: list[asyncio.Handle] = []

@@ -17,6 +17,7 @@ from service.models.ollama_settings import OllamaSettings
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 
 MESSAGES = [{"role": "user", "content": "Which shard is slow?"}]
 
@@ -102,7 +103,7 @@ async def test_the_inventory_has_version_models_and_what_is_missing():
             parse_address(server.url),
             ["qwen2.5:3b", "never-pulled:7b"],
             token="",
-            timeout_s=2.0,
+            timeout_s=PATIENCE_S,
             clock=time.monotonic,
         )
 

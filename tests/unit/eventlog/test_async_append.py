@@ -12,6 +12,7 @@ from eventlog.log import NO_STREAM
 from eventlog.memory import MemoryEventLog
 from eventlog.sqlite import SqliteEventLog
 from tests.support.event_logs import A, Clock, append, event
+from tests.support.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -91,7 +92,8 @@ async def test_what_a_listener_raises_changes_no_outcome(log):
 
     appender = AsyncAppender(log)
     results = await asyncio.wait_for(
-        asyncio.gather(*(appender.append(append(event(n)), on_disk=None if n % 2 else broken) for n in range(20))), 10
+        asyncio.gather(*(appender.append(append(event(n)), on_disk=None if n % 2 else broken) for n in range(20))),
+        PATIENCE_S,
     )
 
     assert [result.first_position for result in results] == list(range(1, 21))

@@ -17,6 +17,7 @@ from eventlog.group_commit import (
 )
 from eventlog.log import Append, AppendResult
 from tests.support.event_logs import append, event
+from tests.support.patience import PATIENCE_S
 
 DONE = AppendResult(1, 1, 1)
 
@@ -33,7 +34,7 @@ class _Box:
 
     def wait_for(self, count: int) -> None:
         with self._came:
-            assert self._came.wait_for(lambda: len(self.tickets) >= count, 10)
+            assert self._came.wait_for(lambda: len(self.tickets) >= count, PATIENCE_S)
 
     @property
     def tickets(self) -> list[object]:
@@ -60,7 +61,7 @@ class _Writer:
     def commit(self, appends: Sequence[Append]) -> list[AppendResult]:
         self.groups.append(len(appends))
         self.entered.set()
-        assert self.gate.wait(10)
+        assert self.gate.wait(PATIENCE_S)
         if self.error is not None:
             raise self.error
         return [DONE] * len(appends)
@@ -77,7 +78,7 @@ def writer():
 def _hold(writer: _Writer, box: _Box) -> None:
     """Post one append and wait until it is being committed."""
     writer.queue.post(append(event(0)), 1, "first", box)
-    assert writer.entered.wait(10)
+    assert writer.entered.wait(PATIENCE_S)
 
 
 def test_what_comes_during_a_commit_is_the_next_group(writer: _Writer):
@@ -202,7 +203,7 @@ def test_closing_answers_what_was_accepted(writer: _Writer):
 
     closer.start()
     writer.gate.set()
-    closer.join(10)
+    closer.join(PATIENCE_S)
 
     assert box.outcomes == [DONE, DONE]
 
@@ -241,7 +242,7 @@ def test_a_quiet_queue_tells_once():
         idle_after_s=0.001,
     )
 
-    assert told.wait(10)
+    assert told.wait(PATIENCE_S)
     queue.post(append(event(1)), 1, 1, box)
     queue.close()
 

@@ -28,6 +28,7 @@ from eventlog.sqlite import SqliteEventLog
 from eventlog.sqlite_engine import reader_engine, writer_engine
 from eventlog.sqlite_writer import STREAMS_KEPT_MAX, WAL_BYTES_MAX
 from tests.support.event_logs import A, B, Clock, append, event
+from tests.support.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -209,7 +210,7 @@ def test_more_streams_than_are_remembered_go_on_where_they_were(log):
 
 
 def _use_in_child(log: SqliteEventLog, answers) -> None:
-    answers.put(type(log.submit(append(event(1))).exception(5)))
+    answers.put(type(log.submit(append(event(1))).exception(PATIENCE_S)))
     try:
         log.head()
     except LogClosed as error:
@@ -227,7 +228,7 @@ def test_a_forked_child_is_refused(log, path):
     child = context.Process(target=_use_in_child, args=(log, answers))
 
     child.start()
-    child.join(20)
+    child.join(PATIENCE_S)
 
     assert child.exitcode == 0
     assert [answers.get(), answers.get()] == [LogForked, LogForked]
@@ -272,7 +273,7 @@ def test_a_failing_disk_stops_the_log_and_says_so_once(path):
     queued = threading.Event()
 
     def hook(connection, committed) -> None:
-        assert queued.wait(10)
+        assert queued.wait(PATIENCE_S)
         if broken:
             broken.clear()
             error = sqlite3.OperationalError("disk I/O error")
@@ -284,8 +285,8 @@ def test_a_failing_disk_stops_the_log_and_says_so_once(path):
 
     futures = [log.submit(append(event(number))) for number in range(2_000)]
     queued.set()
-    outcomes = {type(future.exception(20)) for future in futures}
-    later = log.submit(append(event(9_999))).exception(20)
+    outcomes = {type(future.exception(PATIENCE_S)) for future in futures}
+    later = log.submit(append(event(9_999))).exception(PATIENCE_S)
 
     assert (outcomes, type(later)) == ({LogFailed}, LogFailed)
     assert [type(error) for error in heard] == [LogFailed]
@@ -305,7 +306,7 @@ def test_a_bug_in_the_writer_answers_everybody_and_stops_the_log(path):
 
     futures = [log.submit(append(event(number))) for number in range(20)]
 
-    assert {type(future.exception(10)) for future in futures} == {LogFailed}
+    assert {type(future.exception(PATIENCE_S)) for future in futures} == {LogFailed}
     assert [type(error) for error in heard] == [ZeroDivisionError]
     log.close()
 

@@ -26,6 +26,7 @@ from eventlog.subscription import (
     subscribe,
 )
 from tests.support.event_logs import OTHER, A, B, Clock, append, event
+from tests.support.patience import PATIENCE_S
 
 TIMING = Timing(poll_s=2.0, heartbeat_s=5.0)
 
@@ -260,7 +261,7 @@ async def test_a_commit_wakes_every_reader(executor):
     for number in range(50):
         await asyncio.to_thread(log.submit, append(event(number)))
 
-    assert await asyncio.wait_for(asyncio.gather(*readers), 20) == [list(range(1, 51))] * 5
+    assert await asyncio.wait_for(asyncio.gather(*readers), PATIENCE_S) == [list(range(1, 51))] * 5
     wake_up.close()
 
 
@@ -273,7 +274,7 @@ async def test_a_wait_ends_at_once_when_a_commit_came_since_the_mark():
     log.submit(append(event(1))).result()
     await asyncio.sleep(0)
 
-    await asyncio.wait_for(wake_up.wait(mark, timeout_s=3_600.0), 10)
+    await asyncio.wait_for(wake_up.wait(mark, timeout_s=3_600.0), PATIENCE_S)
     assert wake_up.mark() != mark
 
 
@@ -281,7 +282,7 @@ async def test_a_wait_without_a_commit_ends_with_its_timer():
     """A wake-up that never comes costs its timeout."""
     wake_up = CommitWakeUp(MemoryEventLog(clock_us=Clock()))
 
-    await asyncio.wait_for(wake_up.wait(wake_up.mark(), timeout_s=0.01), 10)
+    await asyncio.wait_for(wake_up.wait(wake_up.mark(), timeout_s=0.01), PATIENCE_S)
 
 
 def test_a_commit_after_the_loop_has_ended_wakes_nobody():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,6 +22,7 @@ from service.domain.record import (
 )
 from service.domain.sentences import CLIP_CHARS_MAX
 from service.tokenizers.estimated import EstimatingCounter
+from tests.support.growth import grows_linearly
 from tests.unit.extractive.corpora import PLANNING, real_conversations, said
 
 COUNT = EstimatingCounter().count
@@ -337,18 +338,20 @@ def test_real_conversations_pass_every_check_over_three_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    "messages",
+    "material",
     [
-        [Message("m", Role.USER, "The harbour crane 17 lifted container MSKU4711 at noon. " * 18_000)],
-        [Message("m", Role.USER, "a" * 1_000_000)],
-        [Message("m", Role.TOOL, '{"a":12345,' * 90_000)],
-        [Message(f"m{n}", Role.USER, f"Line {n}: crane {n % 40} waits for berth {n % 7}.") for n in range(5_000)],
+        lambda size: [
+            Message("m", Role.USER, "The harbour crane 17 lifted container MSKU4711 at noon. " * (size // 56))
+        ],
+        lambda size: [Message("m", Role.USER, "a" * size)],
+        lambda size: [Message("m", Role.TOOL, '{"a":12345,' * (size // 11))],
+        lambda size: [
+            Message(f"m{n}", Role.USER, f"Line {n}: crane {n % 40} waits for berth {n % 7}.")
+            for n in range(size // 200)
+        ],
     ],
-    ids=["one-megabyte", "one-word", "one-tool-result", "five-thousand-messages"],
-)  # fmt: skip
-def test_large_material_takes_bounded_time(messages: list[Message]) -> None:
-    """About a second of one core a megabyte; the bound leaves room for slow machines."""
-    begun = time.process_time()
-    extract_of(messages)
-
-    assert time.process_time() - begun < 4.0
+    ids=["one-text", "one-word", "one-tool-result", "thousands-of-messages"],
+)
+def test_the_work_grows_with_the_material_and_no_faster(material: Callable[[int], list[Message]]) -> None:
+    """In one message or in thousands."""
+    assert grows_linearly(extract_of, material, size=400_000)

@@ -11,6 +11,7 @@ import pytest
 from service.domain.message import Message, Role
 from service.models.extractive import EXTRACTIVE_MODEL, ExtractiveModel
 from service.models.model import CompletionRequest, Material, ModelUnavailable
+from tests.support.patience import PATIENCE_S
 from tests.unit.extractive.corpora import PLANNING
 
 KEYS = [
@@ -35,7 +36,7 @@ def ignored(_chars: int) -> None:
 
 async def test_the_answer_is_json_with_exactly_the_agreed_keys() -> None:
     """The parser of drafts takes it as it takes any model's."""
-    completion = await model().complete(request_for(PLANNING), deadline_s=30, on_progress=ignored)
+    completion = await model().complete(request_for(PLANNING), deadline_s=PATIENCE_S, on_progress=ignored)
     answer = json.loads(completion.text)
 
     assert list(answer) == KEYS
@@ -48,7 +49,7 @@ async def test_the_answer_is_json_with_exactly_the_agreed_keys() -> None:
 async def test_progress_tells_the_length_and_no_text() -> None:
     """Watchers see that something came."""
     told: list[int] = []
-    completion = await model().complete(request_for(PLANNING), deadline_s=30, on_progress=told.append)
+    completion = await model().complete(request_for(PLANNING), deadline_s=PATIENCE_S, on_progress=told.append)
 
     assert told == [len(completion.text)]
 
@@ -56,7 +57,7 @@ async def test_progress_tells_the_length_and_no_text() -> None:
 async def test_the_event_loop_goes_on_during_a_large_extract() -> None:
     """Other conversations are served meanwhile."""
     large = [Message("m", Role.USER, "The harbour crane 17 lifted container MSKU4711 at noon. " * 9_000)]
-    work = asyncio.create_task(model().complete(request_for(large), deadline_s=60, on_progress=ignored))
+    work = asyncio.create_task(model().complete(request_for(large), deadline_s=PATIENCE_S, on_progress=ignored))
     turns = 0
     while not work.done():
         await asyncio.sleep(0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from dataclasses import replace
 
 import pytest
@@ -25,6 +24,7 @@ from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_manner import MANNERS
 from tests.support.ollama_model import PATIENT, QUICK, RECORD_SCHEMA, model_over, record_request
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 
 THINKER = FakeModel(name="qwen3:4b", capabilities=("completion", "thinking"), family="qwen3")
 
@@ -54,6 +54,7 @@ FAILURES = {
     "redirect": HostRefused,
     "silent-cut": PromptTruncated,
 }
+AN_HOUR_S = 3_600.0
 ENDED_BY_A_CLOCK = {"hang", "stall", "drip"}
 HARMLESS = ("normal", "slow-headers", "trickle", "split", "packed", "sorted-keys", "no-count", "lingering")
 PASSED_ON = ("marker",)
@@ -65,7 +66,7 @@ def settings_for(behaviour) -> OllamaSettings:
     return QUICK if behaviour in ENDED_BY_A_CLOCK else PATIENT
 
 
-async def ask(model: SummaryModel, *, deadline_s=5.0, **fields) -> Completion:
+async def ask(model: SummaryModel, *, deadline_s=PATIENCE_S, **fields) -> Completion:
     return await model.complete(record_request(**fields), deadline_s=deadline_s, on_progress=lambda _chars: None)
 
 
@@ -76,18 +77,16 @@ def test_every_behaviour_is_expected_somewhere_here():
 
 @pytest.mark.parametrize(("behaviour", "error"), FAILURES.items())
 async def test_a_fault_has_its_error(behaviour, error):
-    """Each fault ends in one error type, and soon."""
-    started = time.monotonic()
+    """Each fault ends in one error type, by itself and not by the caller's deadline."""
     settings = settings_for(behaviour)
     async with (
         FakeOllama(behaviour=BEHAVIOURS[behaviour]) as server,
         model_over(server, settings=settings) as model,
     ):
         with pytest.raises(ModelError) as failure:
-            await ask(model)
+            await ask(model, deadline_s=AN_HOUR_S)
 
     assert type(failure.value) is error
-    assert time.monotonic() - started < 5.0
 
 
 NOT_ASKED = {"dead", "unauthorized", "forbidden", "not-ollama", "redirect"}
@@ -243,12 +242,10 @@ async def test_cancelling_closes_the_connection():
 
 async def test_the_stall_clock_ends_where_the_first_byte_clock_began():
     """A first byte slower than the stall limit is no stall, and a stall is not given the first byte's patience."""
-    settings = replace(QUICK, first_byte_s=20.0, stall_s=0.2)
-    slow = Behaviour(headers_delay_s=0.3)
+    settings = replace(PATIENT, first_byte_s=AN_HOUR_S, stall_s=1.0)
+    slow = Behaviour(headers_delay_s=1.5)
     async with FakeOllama(behaviour=slow) as server, model_over(server, settings=settings) as model:
         assert (await ask(model)).finish_reason == "stop"
         server.behaviour = BEHAVIOURS["stall"]
-        started = time.monotonic()
         with pytest.raises(ModelUnavailable, match="stalled"):
-            await ask(model)
-        assert time.monotonic() - started < 10.0
+            await ask(model, deadline_s=AN_HOUR_S)

@@ -19,9 +19,10 @@ from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_model import PATIENT, QUICK, model_over, record_request
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 
 
-async def ask(model: SummaryModel, *, deadline_s=5.0, on_progress=lambda _chars: None) -> Completion:
+async def ask(model: SummaryModel, *, deadline_s=PATIENCE_S, on_progress=lambda _chars: None) -> Completion:
     return await model.complete(record_request(), deadline_s=deadline_s, on_progress=on_progress)
 
 
@@ -54,12 +55,16 @@ async def test_among_equal_hosts_the_least_busy_is_asked():
     assert (len(first.asked()), len(second.asked())) == (1, 1)
 
 
+ENDED_BY_A_CLOCK = {"hang", "dead"}
+
+
 @pytest.mark.parametrize("fault", ["busy", "abort-at-once", "hang", "unauthorized", "not-ollama", "dead"])
 async def test_a_host_that_fails_before_the_first_byte_is_passed_over(fault):
     """The next host answers."""
     async with FakeOllama(behaviour=BEHAVIOURS[fault]) as bad, FakeOllama(loaded=False) as good:
         bad.resident[FakeModel().name] = PATIENT.num_ctx
-        async with model_over(bad, good, settings=replace(QUICK, probe_s=0.3)) as model:
+        clocks = replace(PATIENT, first_byte_s=2.0, probe_s=2.0) if fault in ENDED_BY_A_CLOCK else PATIENT
+        async with model_over(bad, good, settings=clocks) as model:
             completion = await ask(model)
 
     assert completion.text
@@ -235,7 +240,7 @@ class There:
 
 async def ask():
     async with model_over(There()) as model:
-        await model.complete(record_request(), deadline_s=20.0, on_progress=lambda chars: None)
+        await model.complete(record_request(), deadline_s=120.0, on_progress=lambda chars: None)
 
 asyncio.run(ask())
 """
@@ -283,7 +288,7 @@ async def test_a_full_line_refuses_at_once():
     ):
         running = asyncio.create_task(ask(model))
         await server.until(lambda fake: len(fake.asked()) == 1)
-        further = {asyncio.create_task(ask(model, deadline_s=60.0)) for _ in range(4)}
+        further = {asyncio.create_task(ask(model)) for _ in range(4)}
 
         refused: list[asyncio.Task[Completion]] = []
         while len(refused) < 3:

@@ -12,17 +12,20 @@ from service.models.ollama_errors import HostRefused
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_manner import Manner
-from tests.support.ollama_model import PATIENT, QUICK, model_over, record_request
+from tests.support.ollama_model import PATIENT, model_over, record_request
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 
 
-async def ask(model: SummaryModel, *, deadline_s=5.0, **fields) -> Completion:
+async def ask(model: SummaryModel, *, deadline_s=PATIENCE_S, **fields) -> Completion:
     return await model.complete(record_request(**fields), deadline_s=deadline_s, on_progress=lambda _chars: None)
 
 
 async def test_a_call_that_gives_up_leaves_the_load_running():
     """The first call times out while the model loads; the next one finds it loaded, after a single load."""
-    async with FakeOllama(loaded=False) as server, model_over(server, settings=QUICK) as model:
+    # Short enough to wait for, long enough for the second call to be answered by a busy machine.
+    clocks = replace(PATIENT, first_byte_s=2.0)
+    async with FakeOllama(loaded=False) as server, model_over(server, settings=clocks) as model:
         server.load_gate.clear()
         with pytest.raises(ModelUnavailable, match="still loading"):
             await ask(model)

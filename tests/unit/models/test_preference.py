@@ -10,6 +10,7 @@ from service.models.model import Completion, ModelMissing, ModelRefused, ModelUn
 from service.models.preference import PreferredModel
 from service.models.scripted import ScriptedModel
 from tests.support.ollama_model import record_request
+from tests.support.patience import PATIENCE_S
 
 
 def scripted(name, *steps, context_length=8_192) -> ScriptedModel:
@@ -17,7 +18,7 @@ def scripted(name, *steps, context_length=8_192) -> ScriptedModel:
 
 
 async def ask(model: SummaryModel) -> Completion:
-    return await model.complete(record_request(), deadline_s=5.0, on_progress=lambda _chars: None)
+    return await model.complete(record_request(), deadline_s=PATIENCE_S, on_progress=lambda _chars: None)
 
 
 async def test_a_missing_model_moves_on_to_the_next():

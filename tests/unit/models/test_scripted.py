@@ -21,10 +21,11 @@ from service.models.model import (
 )
 from service.models.scripted import ScriptedModel, ScriptError, load_script
 from tests.support.ollama_model import RECORD_SCHEMA, record_request
+from tests.support.patience import PATIENCE_S
 
 
 async def ask(model: SummaryModel, **fields) -> Completion:
-    return await model.complete(record_request(**fields), deadline_s=5.0, on_progress=lambda _chars: None)
+    return await model.complete(record_request(**fields), deadline_s=PATIENCE_S, on_progress=lambda _chars: None)
 
 
 async def test_steps_follow_each_other_and_the_last_repeats():

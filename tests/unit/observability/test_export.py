@@ -7,13 +7,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from time import monotonic
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from observability.facts import RpcEnded, RpcStarted
-from observability.tracing import SHUTDOWN_S, TracingSettings, open_tracing
+from observability.tracing import TracingSettings, open_tracing
 
 APPEND = "abridged.v1.ConversationService/AppendMessages"
 
@@ -63,15 +62,15 @@ def test_closing_sends_what_is_waiting(caplog: pytest.LogCaptureFixture) -> None
     assert (told["service.name"], told["service.version"]) == ("abridged", "1.2.3")
 
 
-def test_a_collector_that_hangs_delays_the_exit_by_its_limit_only() -> None:
-    """close() returns within its limit although the collector accepts and never answers."""
+def test_a_collector_that_hangs_does_not_hold_up_the_exit() -> None:
+    """close() returns while the collector, which accepts and never answers, is still being waited for."""
     with socket.create_server(("127.0.0.1", 0)) as hanging:
         endpoint = f"http://127.0.0.1:{hanging.getsockname()[1]}/v1/traces"
         tracing = open_tracing(TracingSettings(traces_endpoint=endpoint))
         with tracing.span(RpcStarted(APPEND)):
             pass
 
-        before = monotonic()
         tracing.close()
 
-        assert monotonic() - before < SHUTDOWN_S + 1
+        # Whoever had waited for the collector would have waited for this thread.
+        assert "tracing-close" in {thread.name for thread in threading.enumerate()}
