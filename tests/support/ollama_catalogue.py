@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,17 +17,27 @@ VOCABULARY = 2_000
 
 @dataclass(frozen=True, slots=True)
 class FakeModel:
-    """A model on the fake's disk."""
+    """A model on the fake's disk.
+
+    Two names of one `blob` are one model with one digest. `token_ratio` is how many tokens the model's own tokenizer
+    makes of one of ours: 3 is about what Hindi costs.
+    """
 
     name: str = "qwen2.5:3b"
     context_length: int = 32_768
     capabilities: tuple[str, ...] = ("completion", "tools")
     family: str = "qwen2"
+    blob: str = ""
+    token_ratio: float = 1.0
 
     @property
     def digest(self) -> str:
         """A hash of everything that makes the model."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()
+        return hashlib.sha256((self.blob or repr(self)).encode()).hexdigest()
+
+    def tokens(self, ours: int) -> int:
+        """How many tokens of the model's own are so many of the fake's."""
+        return math.ceil(ours * self.token_ratio)
 
     @property
     def thinks(self) -> bool:
@@ -75,6 +86,8 @@ class FakeModel:
             "modelfile": f"FROM {self.name}\n",
             "parameters": "temperature                    0.7",
             "template": "{{ .Prompt }}",
+            "system": "You are a helpful assistant.",
+            "license": "Apache License, Version 2.0",
             "details": self.details(),
             "model_info": {
                 "general.architecture": self.family,
@@ -84,6 +97,7 @@ class FakeModel:
                 "tokenizer.ggml.merges": tokens,
                 "tokenizer.ggml.tokens": tokens,
             },
+            "tensors": [{"name": "token_embd.weight", "type": "Q6_K", "shape": [2_048, VOCABULARY]}],
             "modified_at": TIME,
         }
         if manner.lists_capabilities:

@@ -45,6 +45,8 @@ FAILURES = {
     "rate-limit": ModelUnavailable,
     "bad-gateway": ModelUnavailable,
     "crash": ModelUnavailable,
+    "crash-chunked": ModelUnavailable,
+    "token-loop": ModelUnavailable,
     "thinking-only": ModelRefused,
     "bad-schema": ModelRefused,
     "bad-option": ModelRefused,
