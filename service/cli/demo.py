@@ -59,9 +59,9 @@ def demo(invocation: Invocation) -> None:
         found = configuration(invocation, forced)
         check_prerequisites(found)
         settings = found.settings
-        summarizer = asyncio.run(_summarizer(settings))
-        settings = configuration(invocation, forced | summarizer).settings
         try:
+            summarizer = asyncio.run(_summarizer(settings))
+            settings = configuration(invocation, forced | summarizer).settings
             with explained():
                 run(_play(settings))
         except asyncio.CancelledError as error:
@@ -90,6 +90,7 @@ def _forced(folder: Path) -> dict[str, Any]:
 
 async def _summarizer(settings: Settings) -> dict[str, Any]:
     """The settings that choose who summarizes; says who it is, how fast, and how to have another."""
+    _end_on_sigterm()
     first = settings.summarizer.models[0]
     if not first.startswith("ollama:"):
         say(f"Summaries by {first}, as the settings say.")
@@ -100,14 +101,16 @@ async def _summarizer(settings: Settings) -> dict[str, Any]:
     token = group.api_key.get_secret_value() if group.api_key else ""
     found = await inventory_of(address, [model], token=token, timeout_s=group.connect_timeout_s, clock=time.monotonic)
     if found.has_all:
-        say(f"Ollama {found.version} answers at {found.host}; a small question to {model} shall tell its speed ...")
+        limit_s = group.first_byte_timeout_s
+        say(f"Ollama {found.version} answers at {found.host}.")
+        say(f"Asking {model} a small question to learn its speed, for at most {limit_s:g} s ...")
         try:
             speed = await speed_of(
                 address, found.models[0], ollama_settings(group), clock=time.monotonic, nonce=uuid.uuid4().hex
             )
         except ModelError as error:
-            return _extractive(f"A small question to {model} was not answered: {error}.", UNANSWERED)
-        say(f"So summaries by {model}: it {_told(speed, settings)}.")
+            return _extractive(f"{model} did not answer: {error}.", UNANSWERED)
+        say(f"Summaries by {model}, which {_told(speed, settings)}.")
         return {}
     problem = found.problem or found.models[0].problem
     is_missing = not found.problem and found.models[0].is_missing
@@ -127,12 +130,16 @@ def _told(speed: ModelSpeed, settings: Settings) -> str:
     return ";\n".join(line for line in lines if line)
 
 
+def _end_on_sigterm() -> None:
+    """Have SIGTERM cancel the running task, so that it ends in order: the temporary folder must not stay."""
+    task = asyncio.current_task()
+    assert task is not None, "this runs as a task"
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
 async def _play(settings: Settings) -> None:
-    """Play, and stay where somebody watches. SIGTERM ends it in order too: the temporary folder must not stay."""
-    loop = asyncio.get_running_loop()
-    playing = asyncio.current_task()
-    assert playing is not None, "this runs as a task"
-    loop.add_signal_handler(signal.SIGTERM, playing.cancel)
+    """Play, and stay where somebody watches."""
+    _end_on_sigterm()
     # Loads everything that serves.
     from service.cli.demo_show import show
     from service.cli.own_sidecar import own_sidecar
@@ -152,6 +159,7 @@ async def _play(settings: Settings) -> None:
         )
         if interactive:
             stop = asyncio.Event()
+            loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, stop.set)
             say("\nThe sidecar stays until Ctrl-C.")

@@ -113,7 +113,7 @@ def test_it_asks_ollama_where_it_is_reachable():
         ran = abridged_process("demo", environ={"OLLAMA_HOST": url})
 
     assert ran.code == 0
-    assert "summaries by qwen2.5:3b" in ran.out
+    assert "Summaries by qwen2.5:3b" in ran.out
     assert (record_of(ran)["model"], record_of(ran)["provenance"]) == ("ollama:qwen2.5:3b", "MODEL")
 
 
@@ -139,7 +139,7 @@ def test_a_model_that_does_not_work_is_found_out_before_the_passes():
         ran = abridged_process("demo", environ={"OLLAMA_HOST": url})
 
     assert ran.code == 0
-    assert "A small question to qwen2.5:3b was not answered" in ran.out
+    assert "qwen2.5:3b did not answer: " in ran.out
     assert record_of(ran)["provenance"] == "EXTRACTIVE"
 
 
@@ -166,7 +166,7 @@ def test_a_host_that_reads_each_prompt_for_minutes_makes_every_record():
     assert record_of(ran)["attempts"] == 1
     assert re.search(r"success ratio 1\.00 of \d finished passes", ran.out)
     assert re.search(r"~ pass \w+ is \d+ s old, and the model is at work", ran.out)
-    assert re.search(r"it reads [\d.,]+ tokens/s, writes [\d.,]+ tokens/s; a pass of [\d,]+ tokens waits", ran.out)
+    assert re.search(r"which reads [\d.,]+ tokens/s, writes [\d.,]+ tokens/s; a pass of [\d,]+ tokens waits", ran.out)
 
 
 def test_a_host_that_is_none_is_refused_as_serve_refuses_it():
@@ -203,4 +203,18 @@ def test_when_it_is_ended_midway_nothing_is_left_behind_either(folder):
 
     assert code == 1
     assert "Traceback" not in terminal.screen
+    assert list(folder.iterdir()) == []
+
+
+def test_when_it_is_ended_while_a_model_is_asked_nothing_is_left_behind(folder):
+    """SIGTERM before there is a sidecar."""
+    with (
+        fake_ollama("--behaviour", "hang") as url,
+        on_terminal("demo", environ={"TMPDIR": str(folder), "OLLAMA_HOST": url}) as terminal,
+    ):
+        terminal.read_until("a small question")
+        terminal.process.send_signal(signal.SIGTERM)
+        code = terminal.process.wait(timeout=PATIENCE_S)
+
+    assert code == 1
     assert list(folder.iterdir()) == []
