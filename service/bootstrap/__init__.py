@@ -20,7 +20,9 @@ from service.api.readiness import model_check
 from service.bootstrap.core import open_core
 from service.bootstrap.edge import Running, assembled
 from service.event_loop import loop_factory
-from service.models.model import SummaryModel
+from service.models.model import ModelMissing, SummaryModel
+from service.models.ollama_address import parse_address
+from service.models.ollama_inventory import inventory_of, missing_remedy
 from service.settings import Settings, TelemetrySettings
 
 __all__ = ["Running", "logging_as_set", "run", "serve", "settle_memory", "volume_free_bytes"]
@@ -84,7 +86,7 @@ async def serve(
         running = await sidecar.start()
         ready(running)
         _log.info("sidecar.ready", addresses=list(running.grpc_addresses), http_address=running.http_address)
-        looking = asyncio.create_task(_look_for(core.summarizer))
+        looking = asyncio.create_task(_look_for(core.summarizer, settings))
         resources.callback(looking.cancel)
         await stop.wait()
         _log.info("sidecar.stopping")
@@ -94,11 +96,27 @@ async def serve(
         raise LogFailed(f"the log failed while serving ({kind}); the next start recovers it") from broken[0]
 
 
-async def _look_for(model: SummaryModel) -> None:
+async def _look_for(model: SummaryModel, settings: Settings) -> None:
     """Say once when the model is away: else whoever started a sidecar without one learns it from the first pass."""
     reason = await model_check(model)()
     if reason:
-        _log.warning("model.unavailable", model=model.name, error_class=reason, hint=WITHOUT_MODEL)
+        missing = reason == ModelMissing.error_class
+        hint = await _remedy(settings) if missing else WITHOUT_MODEL
+        _log.warning("model.unavailable", model=model.name, error_class=reason, hint=hint)
+
+
+async def _remedy(settings: Settings) -> str:
+    """What to do where no host has any of the models."""
+    group = settings.ollama
+    models = [model.removeprefix("ollama:") for model in settings.summarizer.models if model.startswith("ollama:")]
+    found = await inventory_of(
+        parse_address(group.hosts[0], allow_insecure=group.allow_insecure_hosts),
+        models[:1],
+        token=group.api_key.get_secret_value() if group.api_key else "",
+        timeout_s=group.connect_timeout_s,
+        clock=time.monotonic,
+    )
+    return f"appends go on, passes wait for it: {missing_remedy(models[0], found.others)}"
 
 
 async def _until_signalled(settings: Settings, environ: Mapping[str, str]) -> None:

@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 import time
+import uuid
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,19 +18,30 @@ from service.cli.chat_file import Fault, FileChat, read_chats
 from service.cli.options import Invocation, settings_options
 from service.cli.prerequisites import check_prerequisites
 from service.cli.sidecar import configuration, run
+from service.cli.speed import advice, longest_prompt, speed_line
 from service.cli.startup import explained
 from service.cli.terminal import is_interactive, program_name, say
 from service.config import environment
+from service.models.model import ModelError
 from service.models.ollama_address import parse_address
-from service.models.ollama_inventory import inventory_of
+from service.models.ollama_inventory import inventory_of, missing_remedy
+from service.models.ollama_speed import ModelSpeed, speed_of
+from service.providers import ollama_settings
 from service.settings import Settings
 
 __all__ = ["demo"]
 
 EXTRACTIVE = "extractive:default"
-PROBE_S = 1.0
+CONTEXT_LENGTH = 4_096
+"""Of the chat model that the conversation is kept for."""
+
+WITHOUT_HOST = "start Ollama with `ollama serve`, or say where it is with OLLAMA_HOST"
+UNANSWERED = "see what `ollama ps` and the host's log say, then try again"
 PAUSE_S = 0.06
 """Between two messages, where somebody watches: slow enough to see the ratio climb."""
+
+TOLD_SHARE = 0.05
+"""Of the longest wait for a first byte: how often a wait is told that nothing else tells of; 15 s of 300."""
 
 
 @click.command(short_help="See the main job end to end.")
@@ -38,18 +50,18 @@ PAUSE_S = 0.06
 def demo(invocation: Invocation) -> None:
     """Start a sidecar on a temporary log, play a conversation through it, and show what became of it.
 
-    A model of Ollama makes the records when it is reachable, else the extractive summarizer. On a terminal the sidecar
-    stays for you to try, until Ctrl-C.
+    A model of Ollama makes the records when it is there and answers a small question, else the extractive summarizer.
+    A slow model is waited for as long as the settings allow. On a terminal the sidecar stays for you to try, until
+    Ctrl-C.
     """
     with tempfile.TemporaryDirectory(prefix="abridged-demo-") as folder:
         forced = _forced(Path(folder))
         found = configuration(invocation, forced)
         check_prerequisites(found)
         settings = found.settings
-        summarizer, says = asyncio.run(_summarizer(settings))
-        settings = configuration(invocation, forced | summarizer).settings
-        say(says)
         try:
+            summarizer = asyncio.run(_summarizer(settings))
+            settings = configuration(invocation, forced | summarizer).settings
             with explained():
                 run(_play(settings))
         except asyncio.CancelledError as error:
@@ -76,29 +88,58 @@ def _forced(folder: Path) -> dict[str, Any]:
     }
 
 
-async def _summarizer(settings: Settings) -> tuple[dict[str, Any], str]:
-    """The settings that choose who summarizes, and the sentence that says so."""
+async def _summarizer(settings: Settings) -> dict[str, Any]:
+    """The settings that choose who summarizes; says who it is, how fast, and how to have another."""
+    _end_on_sigterm()
     first = settings.summarizer.models[0]
     if not first.startswith("ollama:"):
-        return {}, f"Summaries by {first}, as the settings say."
+        say(f"Summaries by {first}, as the settings say.")
+        return {}
     model = first.removeprefix("ollama:")
     group = settings.ollama
     address = parse_address(group.hosts[0], allow_insecure=group.allow_insecure_hosts)
     token = group.api_key.get_secret_value() if group.api_key else ""
-    found = await inventory_of(address, [model], token=token, timeout_s=PROBE_S, clock=time.monotonic)
+    found = await inventory_of(address, [model], token=token, timeout_s=group.connect_timeout_s, clock=time.monotonic)
     if found.has_all:
-        return {}, f"Ollama {found.version} answers at {found.host}; summaries by {model}."
+        limit_s = group.first_byte_timeout_s
+        say(f"Ollama {found.version} answers at {found.host}.")
+        say(f"Asking {model} a small question to learn its speed, for at most {limit_s:g} s ...")
+        try:
+            speed = await speed_of(
+                address, found.models[0], ollama_settings(group), clock=time.monotonic, nonce=uuid.uuid4().hex
+            )
+        except ModelError as error:
+            return _extractive(f"{model} did not answer: {error}.", UNANSWERED)
+        say(f"Summaries by {model}, which {_told(speed, settings)}.")
+        return {}
     problem = found.problem or found.models[0].problem
-    says = f"Ollama {problem}.\nSo no model is asked: summaries by {EXTRACTIVE}, which needs none."
-    return {"summarizer.models": [EXTRACTIVE]}, says
+    is_missing = not found.problem and found.models[0].is_missing
+    return _extractive(f"Ollama {problem}.", missing_remedy(model, found.others) if is_missing else WITHOUT_HOST)
+
+
+def _extractive(says: str, remedy: str) -> dict[str, Any]:
+    say(says)
+    say(f"So no model is asked: summaries by {EXTRACTIVE}, which needs none.")
+    say(f"For summaries by a model: {remedy}.")
+    return {"summarizer.models": [EXTRACTIVE]}
+
+
+def _told(speed: ModelSpeed, settings: Settings) -> str:
+    tokens = longest_prompt(settings, source_tokens_max=CONTEXT_LENGTH)
+    lines = (speed_line(speed, settings, prompt_tokens=tokens), advice(speed, settings, prompt_tokens=tokens))
+    return ";\n".join(line for line in lines if line)
+
+
+def _end_on_sigterm() -> None:
+    """Have SIGTERM cancel the running task, so that it ends in order: the temporary folder must not stay."""
+    task = asyncio.current_task()
+    assert task is not None, "this runs as a task"
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 async def _play(settings: Settings) -> None:
-    """Play, and stay where somebody watches. SIGTERM ends it in order too: the temporary folder must not stay."""
-    loop = asyncio.get_running_loop()
-    playing = asyncio.current_task()
-    assert playing is not None, "this runs as a task"
-    loop.add_signal_handler(signal.SIGTERM, playing.cancel)
+    """Play, and stay where somebody watches."""
+    _end_on_sigterm()
     # Loads everything that serves.
     from service.cli.demo_show import show
     from service.cli.own_sidecar import own_sidecar
@@ -110,12 +151,15 @@ async def _play(settings: Settings) -> None:
         await show(
             sidecar,
             bundled_conversation(),
+            context_length=CONTEXT_LENGTH,
+            told_every_s=settings.ollama.first_byte_timeout_s * TOLD_SHARE,
             started_s=time.monotonic() - started,
             pause_s=PAUSE_S if interactive else 0.0,
             program=program if interactive else "",
         )
         if interactive:
             stop = asyncio.Event()
+            loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, stop.set)
             say("\nThe sidecar stays until Ctrl-C.")

@@ -11,37 +11,47 @@ from rich.text import Text
 from service.bootstrap import Running
 from service.cli.chat_file import FileChat
 from service.cli.context import context_lines, message_text
-from service.cli.figures import bar, pass_line, record_line
+from service.cli.figures import bar, pass_line, record_line, short
 from service.cli.http_port import get
 from service.cli.plain_json import as_json, word
 from service.cli.terminal import width
 from service.cli.watch import event_text, progress_text
-from service.client import AppendMessagesResponse, ConversationSettings, SidecarClient, WatchConversationResponse
+from service.client import AppendMessagesResponse, ConversationSettings, Event, SidecarClient, WatchConversationResponse
+from service.codec.events import decode
+from service.domain.events import SummarizationCompleted, SummarizationFailed, SummarizationSkipped
 from service.domain.message import Message
 
 __all__ = ["show", "success_figures"]
 
-CONTEXT_LENGTH = 4_096
-PASS_WAIT_S = 300.0
 NEAR_FULL = 0.8
 SHOWN_EVERY = 4
 PROGRESS_EVERY_S = 1.0
 HTTP_S = 5.0
-_ENDED = ("SummarizationCompleted", "SummarizationFailed", "SummarizationSkipped")
 
 
-async def show(sidecar: Running, chat: FileChat, *, started_s: float, pause_s: float, program: str) -> None:
+async def show(
+    sidecar: Running,
+    chat: FileChat,
+    *,
+    context_length: int,
+    told_every_s: float,
+    started_s: float,
+    pause_s: float,
+    program: str,
+) -> None:
     """Play `chat` through the sidecar and print everything; raises SidecarError.
 
-    `program` starts the commands that are printed for trying; it is empty where the sidecar does not stay for them.
+    Waits for each pass until it has ended, whenever that is: the sidecar's own clocks see to it. A wait that nothing
+    else tells of is told every `told_every_s`. `program` starts the commands that are printed for trying; it is empty
+    where the sidecar does not stay for them.
     """
     console = Console(highlight=False, soft_wrap=True, width=width())
     address = sidecar.grpc_addresses[0]
     console.print(f"Sidecar ready after {started_s:.2f} s: gRPC {address}, HTTP {sidecar.http_address}.")
     async with SidecarClient(address) as client:
-        stage = _Stage(client, chat.conversation_id, console)
-        console.rule(f"{len(chat.messages)} messages into a context of {CONTEXT_LENGTH:,} tokens")
-        await stage.play(chat, pause_s=pause_s)
+        stage = _Stage(client, chat.conversation_id, console, told_every_s=told_every_s)
+        console.rule(f"{len(chat.messages)} messages into a context of {context_length:,} tokens")
+        await stage.play(chat, context_length=context_length, pause_s=pause_s)
         await stage.show_record()
         await stage.show_context()
     status, text = await asyncio.to_thread(get, sidecar.http_address, "/metrics", timeout_s=HTTP_S)
@@ -55,16 +65,18 @@ async def show(sidecar: Running, chat: FileChat, *, started_s: float, pause_s: f
 class _Stage:
     """One conversation, and the console that it is shown on."""
 
-    def __init__(self, client: SidecarClient, conversation: str, console: Console) -> None:
+    def __init__(self, client: SidecarClient, conversation: str, console: Console, *, told_every_s: float) -> None:
         self._client = client
         self._conversation = conversation
         self._console = console
+        self._told_every_s = told_every_s
         self._told_at_s = 0.0
-        self._ended = asyncio.Event()
+        self._ended: set[str] = set()
+        self._heard = asyncio.Event()
 
-    async def play(self, chat: FileChat, *, pause_s: float) -> None:
+    async def play(self, chat: FileChat, *, context_length: int, pause_s: float) -> None:
         """Append message by message, and wait for each pass as a chat would before its next prompt."""
-        settings = ConversationSettings(context_length=CONTEXT_LENGTH, title="INC-2291")
+        settings = ConversationSettings(context_length=context_length, title="INC-2291")
         watching: asyncio.Task[None] | None = None
         try:
             for number, message in enumerate(chat.messages, start=1):
@@ -74,7 +86,7 @@ class _Stage:
                 if triggered or number % SHOWN_EVERY == 0 or number == len(chat.messages):
                     self._tell_message(answer, message)
                 if triggered:
-                    await self._wait_for_pass(answer)
+                    await self._show_pass(answer, watching)
                 await asyncio.sleep(pause_s)
         finally:
             if watching is not None:
@@ -112,23 +124,43 @@ class _Stage:
         )
         self._console.print(line)
 
-    async def _wait_for_pass(self, answer: AppendMessagesResponse) -> None:
+    async def _show_pass(self, answer: AppendMessagesResponse, watching: asyncio.Task[None]) -> None:
         self._console.print(Text(f"     trigger: {pass_line(answer.summarization)}", style="bold"))
-        context = await self._client.context(self._conversation, wait_s=PASS_WAIT_S)
-        # The watcher tells what happened; it may be a moment behind the answer.
-        await asyncio.wait_for(self._ended.wait(), PASS_WAIT_S)
-        self._ended.clear()
+        pending = answer.summarization.id
+        while pending:
+            await self._end_of(pending, watching)
+            context = await self._client.context(self._conversation)
+            # A pass that was not enough is followed by another.
+            pending = context.pending_summarization_id
         newest = await self._client.summaries(self._conversation)
         if newest and newest[0].id == context.summary_id:
             self._console.print(Text(f"     {record_line(newest[0])}", style="bold"))
         self._console.print(Text(f"     ratio is {context.usage.ratio:.2f} now"))
 
+    async def _end_of(self, pass_id: str, watching: asyncio.Task[None]) -> None:
+        """Wait until the watcher hears of the pass's end, with a line now and then; raises what ends the watcher."""
+        began_s = self._told_at_s = time.monotonic()
+        while pass_id not in self._ended:
+            self._heard.clear()
+            hearing = asyncio.create_task(self._heard.wait())
+            await asyncio.wait({hearing, watching}, timeout=self._told_every_s, return_when=asyncio.FIRST_COMPLETED)
+            hearing.cancel()
+            if watching.done():
+                watching.result()
+                raise AssertionError("the sidecar of this process ends its streams with an error or not at all")
+            now_s = time.monotonic()
+            if now_s - self._told_at_s >= self._told_every_s:
+                self._told_at_s = now_s
+                says = f"pass {short(pass_id)} is {now_s - began_s:.0f} s old, and the model is at work"
+                self._console.print(Text(f"     ~ {says}", style="dim"))
+
     async def _watch(self) -> None:
         async for item in self._client.watch(self._conversation):
             if line := self._pass_line(item):
                 self._console.print(Text(f"     ~ {line}", style="dim"))
-            if item.HasField("event") and item.event.type in _ENDED:
-                self._ended.set()
+            if item.HasField("event") and (ended := _pass_ended_by(item.event)):
+                self._ended.add(ended)
+                self._heard.set()
 
     def _pass_line(self, item: WatchConversationResponse) -> str:
         if item.HasField("event"):
@@ -141,6 +173,17 @@ class _Stage:
                 return ""
             self._told_at_s = now_s
         return progress_text(item.progress)
+
+
+def _pass_ended_by(event: Event) -> str:
+    """The pass that an event ends, if it ends one."""
+    match decode(event.type, event.schema_version, event.payload):
+        case SummarizationCompleted(pass_id=pass_id) | SummarizationFailed(pass_id=pass_id):
+            return pass_id
+        case SummarizationSkipped(pass_id=pass_id):
+            return pass_id
+        case _:
+            return ""
 
 
 def success_figures(exposition: str) -> list[str]:

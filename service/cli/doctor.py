@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 import stat
 import time
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,18 +20,23 @@ from service.cli.http_port import HttpPortError, get, reachable
 from service.cli.options import Invocation, sidecar_options
 from service.cli.prerequisites import log_path_problem
 from service.cli.sidecar import client_for, configuration, failure_at
+from service.cli.speed import advice, longest_prompt, speed_line
 from service.cli.terminal import say
 from service.client import GetServerInfoResponse, Patience, SidecarError
 from service.config import Configuration
-from service.models.ollama_address import AddressError, parse_address
-from service.models.ollama_inventory import HostInventory, inventory_of
-from service.settings import ClientSettings, LogSettings, OllamaSettings, Settings, is_local_address
+from service.models.model import ModelError
+from service.models.ollama_address import AddressError, OllamaAddress, parse_address
+from service.models.ollama_inventory import HostInventory, ModelEntry, inventory_of, missing_remedy
+from service.models.ollama_speed import speed_of
+from service.providers import ollama_settings
+from service.settings import ClientSettings, LogSettings, Settings, is_local_address
 
 __all__ = ["doctor"]
 
 TIMEOUT_S = 3.0
 OK, SKIP, WARN, FAIL = "ok", "skip", "warn", "FAIL"
 ANOTHERS_LOG = "log: that of the sidecar at client.address may not be log.path of these settings"
+UNANSWERED = "it loads, or works for others, or is too slow: see `ollama ps` and the host's own log, then try again"
 WITHOUT_MODEL = "set summarizer.models=extractive:default, which needs none"
 
 
@@ -45,22 +51,26 @@ class _Finding:
 @click.option(
     "--live", is_flag=True, help="Only whether the sidecar of these settings lives, for container health checks."
 )
+@click.option(
+    "--speed/--no-speed", default=True, help="Ask each model a small question; a slow one takes minutes to answer it."
+)
 @sidecar_options
 @click.pass_obj
-def doctor(invocation: Invocation, *, live: bool) -> None:
+def doctor(invocation: Invocation, *, live: bool, speed: bool) -> None:
     """Check the sidecar of these settings and what it depends on.
 
     The sidecar is the one at server.listen, asked with a token of server.tokens, unless --address or client.address
     names another; then the log of these settings is left out, since it may not be that sidecar's. The hosts of Ollama
-    are always those of these settings. Exit code 1 when sidecar, settings or log are broken; a model that is away only
-    delays passes.
+    are always those of these settings. Each model that is there is asked a small question: it tells how fast the model
+    is, and so whether the settings give a pass enough time. Exit code 1 when sidecar, settings or log are broken; a
+    model that is away only delays passes.
     """
     found = configuration(invocation)
     settings, client = found.settings, _asked(found)
     if live:
         _live(settings, client)
         return
-    findings = asyncio.run(_examined(settings, client, is_own=_is_own(found)))
+    findings = asyncio.run(_examined(settings, client, is_own=_is_own(found), asks=speed))
     for finding in findings:
         say(f"{finding.verdict:<4}  {finding.what}")
         if finding.hint:
@@ -104,10 +114,10 @@ def _live(settings: Settings, client: ClientSettings) -> None:
     say("live")
 
 
-async def _examined(settings: Settings, client: ClientSettings, *, is_own: bool) -> list[_Finding]:
+async def _examined(settings: Settings, client: ClientSettings, *, is_own: bool, asks: bool) -> list[_Finding]:
     sidecar, info = await _sidecar(client)
     models = tuple(info.summarizer_models) if info is not None else settings.summarizer.models
-    findings = [sidecar, *await _ollama(settings.ollama, models)]
+    findings = [sidecar, *await _ollama(settings, models, asks=asks)]
     if settings.log.backend == "sqlite":
         findings += _log(settings.log) if is_own else [_Finding(SKIP, ANOTHERS_LOG)]
     return findings
@@ -128,20 +138,23 @@ async def _sidecar(settings: ClientSettings) -> tuple[_Finding, GetServerInfoRes
     return _Finding(OK, f"{what}, serving"), info
 
 
-async def _ollama(settings: OllamaSettings, models: Sequence[str]) -> list[_Finding]:
+async def _ollama(settings: Settings, models: Sequence[str], *, asks: bool) -> list[_Finding]:
     names = [model.removeprefix("ollama:") for model in models if model.startswith("ollama:")]
     if not names:
         return [_Finding(OK, f"Ollama is not asked: summarizer.models is {', '.join(models)}")]
     findings: list[_Finding] = []
-    token = settings.api_key.get_secret_value() if settings.api_key else ""
-    for text in settings.hosts:
+    group = settings.ollama
+    token = group.api_key.get_secret_value() if group.api_key else ""
+    for text in group.hosts:
         try:
-            address = parse_address(text, allow_insecure=settings.allow_insecure_hosts)
+            address = parse_address(text, allow_insecure=group.allow_insecure_hosts)
         except AddressError as error:
             findings.append(_Finding(FAIL, f"ollama.hosts: {error}", "see docs/configuration.md"))
             continue
         inventory = await inventory_of(address, names, token=token, timeout_s=TIMEOUT_S, clock=time.monotonic)
-        findings += _host_findings(inventory, settings.num_ctx)
+        findings += _host_findings(inventory, group.num_ctx)
+        if asks and not inventory.problem:
+            findings += [await _speed(address, model, settings) for model in inventory.models if not model.problem]
     return findings
 
 
@@ -153,14 +166,29 @@ def _host_findings(inventory: HostInventory, num_ctx: int) -> Iterator[_Finding]
     yield _Finding(OK, f"Ollama {inventory.host}: version {inventory.version or 'not said'}")
     for model in inventory.models:
         if model.problem:
-            hint = f"passes wait for it: fetch it with `ollama pull {model.name}`, or {WITHOUT_MODEL}"
-            yield _Finding(WARN, f"model {model.name}: {model.problem}", hint if model.is_missing else "")
+            hint = f"passes wait for it: {missing_remedy(model.name, inventory.others)}" if model.is_missing else ""
+            yield _Finding(WARN, f"model {model.name}: {model.problem}", hint)
         elif model.context_length is not None and model.context_length < num_ctx:
             what = f"model {model.name}: context length {model.context_length:,}, below ollama.num_ctx {num_ctx:,}"
             yield _Finding(WARN, what, "calls use the smaller one; longer sources are split")
         else:
             length = f"{model.context_length:,}" if model.context_length is not None else "not said"
             yield _Finding(OK, f"model {model.name}: context length {length}, called with {num_ctx:,}")
+
+
+async def _speed(address: OllamaAddress, model: ModelEntry, settings: Settings) -> _Finding:
+    limit_s = settings.ollama.first_byte_timeout_s
+    say(f"asking {model.name} a small question, for at most {limit_s:g} s; --no-speed leaves it out", is_error=True)
+    try:
+        speed = await speed_of(
+            address, model, ollama_settings(settings.ollama), clock=time.monotonic, nonce=uuid.uuid4().hex
+        )
+    except ModelError as error:
+        return _Finding(WARN, f"model {model.name}: a small question was not answered: {error}", UNANSWERED)
+    tokens = longest_prompt(settings, source_tokens_max=settings.policy.max_input_tokens)
+    hint = advice(speed, settings, prompt_tokens=tokens)
+    what = f"model {model.name}: {speed_line(speed, settings, prompt_tokens=tokens)}"
+    return _Finding(WARN if hint else OK, what, hint)
 
 
 def _log(settings: LogSettings) -> Iterable[_Finding]:

@@ -171,8 +171,10 @@ class OllamaModel:
     async def _residence(self, host: OllamaHost, deadline: Deadline) -> Residence:
         if host.breaker.refusal_s() is not None:
             return Residence(False)
+        known = self._facts.get(host.label)
+        digest = known.description.digest if known is not None else ""
         try:
-            return residence_of(await host.get("/api/ps", deadline), self._model)
+            return residence_of(await host.get("/api/ps", deadline), self._model, digest)
         except ModelError:
             # Only a matter of preference: what is wrong with the host shows when it is asked for an answer.
             return Residence(False)

@@ -22,6 +22,7 @@ __all__ = [
     "Residence",
     "canonical_name",
     "digest_of",
+    "names_of",
     "parse_version",
     "read_description",
     "residence_of",
@@ -55,16 +56,18 @@ def canonical_name(name: str) -> str:
 
 def digest_of(tags: dict[str, Any], model: str) -> str:
     """The model's digest out of /api/tags, without its algorithm; empty when it is not listed."""
-    for entry in _entries(tags, model):
-        found = _DIGEST.fullmatch(str(entry.get("digest", "")))
-        if found is not None:
-            return found[1]
-    return ""
+    return next((digest for entry in _entries(tags, model) if (digest := _digest(entry))), "")
 
 
-def residence_of(loaded: dict[str, Any], model: str) -> Residence:
-    """Whether /api/ps lists the model."""
-    for entry in _entries(loaded, model):
+def names_of(tags: dict[str, Any]) -> tuple[str, ...]:
+    """The names that /api/tags lists, in its order, the newest first."""
+    names = (entry.get("name") or entry.get("model") for entry in _models(tags))
+    return tuple(name for name in names if isinstance(name, str) and name)
+
+
+def residence_of(loaded: dict[str, Any], model: str, digest: str = "") -> Residence:
+    """Whether /api/ps lists the model, by name or by digest: of two names of one blob it has the first alone."""
+    for entry in (*_entries(loaded, model), *_entries_of_digest(loaded, digest)):
         num_ctx = entry.get("context_length")
         return Residence(True, num_ctx if isinstance(num_ctx, int) and num_ctx > 0 else None)
     return Residence(False)
@@ -157,13 +160,26 @@ def _write_private(path: Path, content: bytes) -> None:
 
 def _entries(answer: dict[str, Any], model: str) -> list[dict[str, Any]]:
     wanted = canonical_name(model)
-    models = answer.get("models")
     return [
         entry
-        for entry in (models if isinstance(models, list) else [])
-        if isinstance(entry, dict)
-        and wanted in {canonical_name(str(entry.get(key))) for key in ("name", "model") if entry.get(key)}
+        for entry in _models(answer)
+        if wanted in {canonical_name(str(entry.get(key))) for key in ("name", "model") if entry.get(key)}
     ]
+
+
+def _entries_of_digest(answer: dict[str, Any], digest: str) -> list[dict[str, Any]]:
+    return [entry for entry in _models(answer) if digest and _digest(entry) == digest]
+
+
+def _models(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    models = answer.get("models")
+    return [entry for entry in (models if isinstance(models, list) else []) if isinstance(entry, dict)]
+
+
+def _digest(entry: dict[str, Any]) -> str:
+    """A listed model's digest without its algorithm; empty when it is none."""
+    found = _DIGEST.fullmatch(str(entry.get("digest", "")))
+    return found[1] if found is not None else ""
 
 
 def _context_length(info: dict[str, Any]) -> int | None:

@@ -211,6 +211,38 @@ def test_a_model_that_is_away_is_a_warning(tmp_path):
     assert "ollama pull" not in away.out
     assert "warn  model never-pulled:7b" in missing.out
     assert "ollama pull never-pulled:7b" in missing.out
+    assert "summarizer.models=ollama:qwen2.5:3b" in missing.out
+
+
+def test_the_doctor_tells_how_fast_a_model_is_and_what_that_means(tmp_path):
+    """The longest prompt of a pass against the time that the settings give it, and which setting to change."""
+    given = ("--set", "client.deadline_s=5", "--set", f"log.path={tmp_path / 'a.db'}")
+    with (
+        fake_ollama("--prefill-tokens-per-s", "1000", "--tokens-per-s", "800") as url,
+        served(tmp_path, "summarizer.models=ollama:qwen2.5:3b", f"ollama.hosts={url}") as sidecar,
+    ):
+        options = (*given, "--address", sidecar.address, "--set", f"ollama.hosts={url}")
+        fits = abridged("doctor", *options)
+        slow = abridged("doctor", *options, "--set", "ollama.first_byte_timeout_s=4")
+        silent = abridged("doctor", *options, "--no-speed")
+
+    assert (fits.code, slow.code, silent.code) == (0, 0, 0)
+    pace = r"reads 1,0\d\d tokens/s, writes \d+ tokens/s; a pass of 5,888 tokens waits about 6 s"
+    assert re.search(rf"ok    model qwen2.5:3b: {pace}, ollama.first_byte_timeout_s is \d+: enough", fits.out)
+    assert re.search(rf"warn  model qwen2.5:3b: {pace}, ollama.first_byte_timeout_s is 4: too little", slow.out)
+    assert "set ollama.first_byte_timeout_s=10, or policy.max_input_tokens=2" in slow.out
+    assert "--no-speed leaves it out" in fits.err
+    assert "reads" not in silent.out
+    assert silent.err == ""
+
+
+def test_the_doctor_says_when_a_model_that_is_there_does_not_work():
+    """A crash of its runner is a warning with where to look."""
+    with fake_ollama("--behaviour", "crash") as url:
+        ran = abridged("doctor", "--set", f"server.listen={NOBODY}", "--set", f"ollama.hosts={url}")
+
+    assert "warn  model qwen2.5:3b: a small question was not answered" in ran.out
+    assert "ollama ps" in ran.out
 
 
 def test_the_doctor_asks_the_sidecar_of_its_settings(tmp_path):

@@ -8,6 +8,7 @@ import signal
 
 import pytest
 
+from service.settings import Settings
 from tests.support.command import PATIENCE_S, Ran, abridged, abridged_process, fake_ollama, on_terminal
 
 
@@ -112,7 +113,7 @@ def test_it_asks_ollama_where_it_is_reachable():
         ran = abridged_process("demo", environ={"OLLAMA_HOST": url})
 
     assert ran.code == 0
-    assert "summaries by qwen2.5:3b" in ran.out
+    assert "Summaries by qwen2.5:3b" in ran.out
     assert (record_of(ran)["model"], record_of(ran)["provenance"]) == ("ollama:qwen2.5:3b", "MODEL")
 
 
@@ -124,6 +125,48 @@ def test_a_model_that_is_not_pulled_is_not_waited_for():
     assert ran.code == 0
     assert "no model 'qwen2.5:3b' there" in ran.out
     assert record_of(ran)["provenance"] == "EXTRACTIVE"
+    for remedy in (
+        "`ollama pull qwen2.5:3b`",
+        "`--set summarizer.models=ollama:another:1b`",
+        "`--set summarizer.models=extractive:default`",
+    ):
+        assert remedy in ran.out
+
+
+def test_a_model_that_does_not_work_is_found_out_before_the_passes():
+    """It is there, but its runner crashes: the small question says so, and the records are made without it."""
+    with fake_ollama("--behaviour", "crash") as url:
+        ran = abridged_process("demo", environ={"OLLAMA_HOST": url})
+
+    assert ran.code == 0
+    assert "qwen2.5:3b did not answer: " in ran.out
+    assert record_of(ran)["provenance"] == "EXTRACTIVE"
+
+
+SCALE = 0.02
+
+
+def test_a_host_that_reads_each_prompt_for_minutes_makes_every_record():
+    """Two thirds of the longest wait for a first byte, 200 s of 300, and 8 tokens a second: everything fifty times
+    as fast, the sidecar's clocks too. The wait is told, and nothing gives up."""
+    defaults = Settings()
+    first_byte_s, deadline_s = defaults.ollama.first_byte_timeout_s, defaults.summarizer.deadline_s
+    host = ("--version", "0.24.0", "--prefill-s", str(first_byte_s * 2 / 3), "--tokens-per-s", "8")
+    clocks = {
+        "ollama.first_byte_timeout_s": first_byte_s * SCALE,
+        "ollama.stall_timeout_s": defaults.ollama.stall_timeout_s,
+        "summarizer.deadline_s": deadline_s * SCALE,
+    }
+    options = [part for name, seconds in clocks.items() for part in ("--set", f"{name}={seconds}")]
+    with fake_ollama(*host, "--time-scale", str(SCALE)) as url:
+        ran = abridged_process("demo", *options, environ={"OLLAMA_HOST": url})
+
+    assert ran.code == 0, ran.err
+    assert record_of(ran)["provenance"] == "MODEL"
+    assert record_of(ran)["attempts"] == 1
+    assert re.search(r"success ratio 1\.00 of \d finished passes", ran.out)
+    assert re.search(r"~ pass \w+ is \d+ s old, and the model is at work", ran.out)
+    assert re.search(r"which reads [\d.,]+ tokens/s, writes [\d.,]+ tokens/s; a pass of [\d,]+ tokens waits", ran.out)
 
 
 def test_a_host_that_is_none_is_refused_as_serve_refuses_it():
@@ -160,4 +203,18 @@ def test_when_it_is_ended_midway_nothing_is_left_behind_either(folder):
 
     assert code == 1
     assert "Traceback" not in terminal.screen
+    assert list(folder.iterdir()) == []
+
+
+def test_when_it_is_ended_while_a_model_is_asked_nothing_is_left_behind(folder):
+    """SIGTERM before there is a sidecar."""
+    with (
+        fake_ollama("--behaviour", "hang") as url,
+        on_terminal("demo", environ={"TMPDIR": str(folder), "OLLAMA_HOST": url}) as terminal,
+    ):
+        terminal.read_until("a small question")
+        terminal.process.send_signal(signal.SIGTERM)
+        code = terminal.process.wait(timeout=PATIENCE_S)
+
+    assert code == 1
     assert list(folder.iterdir()) == []

@@ -220,6 +220,9 @@ async def test_a_model_that_is_away_at_the_start_is_one_warning(tmp_path, model,
     assert [(line["event"], line["error_class"]) for line in warnings] == [("model.unavailable", r) for r in reasons]
     assert details == {"model": reasons[0] if reasons else "ok"}
     assert [line["model"] for line in warnings] == [model] * len(reasons)
+    if reasons == ["MODEL_MISSING"]:
+        for remedy in ("ollama pull never-pulled", "models=ollama:qwen2.5:3b", "models=extractive:default"):
+            assert remedy in warnings[0]["hint"]
 
 
 async def test_a_model_host_that_says_nothing_delays_neither_start_nor_stop(tmp_path):

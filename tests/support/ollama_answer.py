@@ -14,10 +14,34 @@ from tests.support.ollama_catalogue import TIME
 from tests.support.ollama_http import HttpReply, HttpRequest
 from tests.support.ollama_responder import Piece
 
-__all__ = ["AnswerShape", "OllamaAnswer"]
+__all__ = ["AnswerShape", "OllamaAnswer", "Run"]
 
 ENDLESS_CHUNKS_MAX = 1_000_000
+LOOP_BEGINS_AFTER = 3
 DRIP_S = 0.01
+QUICK_S = 0.01
+"""What a server without a pace says that a step took: zeros are left out of answers."""
+REPEAT_ERROR = "token repeat limit reached"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the runner made of the prompt, and what bounds the answer.
+
+    `tokens_max` is num_predict; `room` is what the window has left, None where the server shifts it and goes on.
+    """
+
+    prompt_tokens: int
+    tokens_max: int
+    prefill_s: float = 0.0
+    token_s: float = 0.0
+    room: int | None = None
+    repeats_max: int | None = None
+    tells_repeat_limit: bool = False
+
+
+class _TokenLoop(Exception):
+    """The answer repeated a token too often, and the server says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +57,8 @@ class AnswerShape:
         """The form that answers this request."""
         return cls(request.json.get("model", ""), request.path == "/api/chat", bool(request.json.get("raw")))
 
-    def line(self, piece: Piece, *, counted: bool) -> dict[str, Any]:
-        """One object; the counts come with the last one, unless the server does not tell them."""
+    def line(self, piece: Piece, run: Run | None = None) -> dict[str, Any]:
+        """One object; counts and durations of `run` come with the last one."""
         line: dict[str, Any] = {"model": self.model, "created_at": TIME}
         if self.chat:
             message = {"role": "assistant", "content": piece.content}
@@ -47,33 +71,51 @@ class AnswerShape:
         line["done_reason"] = piece.done_reason
         if not self.chat and not self.raw:
             line["context"] = [1, 2, 3]
-        if piece.done_reason in {"stop", "length"}:
-            line |= {"total_duration": 40_000_000, "load_duration": 1_000_000}
-            line |= {"prompt_eval_count": piece.prompt_tokens} if counted else {}
-            line |= {"prompt_eval_duration": 10_000_000, "eval_count": piece.output_tokens, "eval_duration": 20_000_000}
-        return line
+        return line | (_metrics(piece, run) if run is not None else {})
+
+
+def _metrics(piece: Piece, run: Run) -> dict[str, Any]:
+    """Counts and nanoseconds; what is zero is left out, as is the duration of an answer of one token."""
+    generation_s = (run.token_s or QUICK_S) * (piece.output_tokens - 1)
+    figures = {
+        "total_duration": _ns((run.prefill_s or QUICK_S) + generation_s),
+        "load_duration": 1_000_000,
+        "prompt_eval_count": piece.prompt_tokens,
+        "prompt_eval_duration": _ns(run.prefill_s or QUICK_S),
+        "eval_count": piece.output_tokens,
+        "eval_duration": _ns(generation_s),
+    }
+    return {name: figure for name, figure in figures.items() if figure > 0}
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)
 
 
 class OllamaAnswer:
     """Sends one answer, with the faults of `behaviour`."""
 
-    def __init__(self, shape: AnswerShape, reply: HttpReply, behaviour: Behaviour, *, prompt_tokens: int) -> None:
+    def __init__(self, shape: AnswerShape, reply: HttpReply, behaviour: Behaviour, run: Run) -> None:
         self._shape = shape
         self._reply = reply
         self._behaviour = behaviour
-        self._prompt_tokens = prompt_tokens
+        self._run = run
 
     async def send_whole(self, pieces: AsyncIterator[Piece]) -> None:
         """One JSON object: `stream` was false."""
         content, thinking, count, last = "", "", 0, Piece()
-        async for piece in _deviating(pieces, self._behaviour):
-            if count == self._behaviour.error_after:
-                await self._reply.json(500, {"error": self._behaviour.error_text})
-                return
-            content += piece.content
-            thinking += piece.thinking
-            last = piece
-            count += 1
+        try:
+            async for piece in self._generated(pieces):
+                if count == self._behaviour.error_after:
+                    await self._reply.json(500, {"error": self._behaviour.error_text})
+                    return
+                content += piece.content
+                thinking += piece.thinking
+                last = piece
+                count += 1
+        except _TokenLoop:
+            await self._reply.json(500, {"error": REPEAT_ERROR})
+            return
         ends = self._behaviour.eof_after is None
         joined = replace(last, content=content, thinking=thinking, done_reason=last.done_reason if ends else "")
         await self._reply.json(200, self._line(joined, count - 1))
@@ -83,17 +125,20 @@ class OllamaAnswer:
         self._reply.piece_bytes = self._behaviour.piece_bytes
         packet = b""
         count = 0
-        async for piece in _deviating(pieces, self._behaviour):
-            if count == 0:
-                await self._reply.start(200, "application/x-ndjson")
-            if await self._breaks_off(count):
-                return
-            packet += json.dumps(self._line(piece, count)).encode() + b"\n"
-            count += 1
-            if count % self._behaviour.lines_per_packet == 0 or piece.done_reason:
-                await self._reply.write(packet)
-                packet = b""
-            await asyncio.sleep(self._behaviour.chunk_delay_s)
+        try:
+            async for piece in self._generated(pieces):
+                if count == 0:
+                    await self._reply.start(200, "application/x-ndjson")
+                if await self._breaks_off(count):
+                    return
+                packet += json.dumps(self._line(piece, count)).encode() + b"\n"
+                count += 1
+                if count % self._behaviour.lines_per_packet == 0 or piece.done_reason:
+                    await self._reply.write(packet)
+                    packet = b""
+                await asyncio.sleep(self._behaviour.chunk_delay_s)
+        except _TokenLoop:
+            await self._reply.write(json.dumps({"error": REPEAT_ERROR}).encode() + b"\n")
         if self._behaviour.lingers:
             await asyncio.Event().wait()
         await self._reply.finish()
@@ -102,10 +147,31 @@ class OllamaAnswer:
         counted = replace(
             piece,
             done_reason="" if self._behaviour.never_done else piece.done_reason,
-            prompt_tokens=piece.prompt_tokens or self._prompt_tokens,
+            prompt_tokens=(piece.prompt_tokens or self._run.prompt_tokens) if self._behaviour.tells_prompt_count else 0,
             output_tokens=piece.output_tokens or count,
         )
-        return self._shape.line(counted, counted=self._behaviour.tells_prompt_count)
+        return self._shape.line(counted, self._run)
+
+    async def _generated(self, pieces: AsyncIterator[Piece]) -> AsyncIterator[Piece]:
+        """The pieces at the server's pace, as far as it lets them go on. Raises _TokenLoop."""
+        count, repeated, before = 0, 0, ""
+        async for piece in _deviating(pieces, self._behaviour, self._run):
+            if piece.done_reason:
+                yield piece
+                continue
+            if count == self._run.room:
+                yield Piece(done_reason="length")
+                return
+            said = (piece.content or piece.thinking).strip()
+            repeated = repeated + 1 if said == before else 0
+            before = said
+            if self._run.repeats_max is not None and repeated > self._run.repeats_max:
+                if self._run.tells_repeat_limit:
+                    raise _TokenLoop
+                return
+            count += 1
+            await asyncio.sleep(self._run.token_s)
+            yield piece
 
     async def _breaks_off(self, count: int) -> bool:
         """Whether the answer ends wrongly at this chunk, having done so."""
@@ -131,11 +197,15 @@ class OllamaAnswer:
         return True
 
 
-async def _deviating(pieces: AsyncIterator[Piece], behaviour: Behaviour) -> AsyncIterator[Piece]:
+async def _deviating(pieces: AsyncIterator[Piece], behaviour: Behaviour, run: Run) -> AsyncIterator[Piece]:
     """The answer's pieces with the faults that lie in its text."""
     if behaviour.endless:
-        for _ in range(ENDLESS_CHUNKS_MAX):
-            yield Piece(content="again " * 100)
+        for number in range(ENDLESS_CHUNKS_MAX):
+            yield Piece(content=f"again {number} " * 100)
+    if behaviour.loop_token:
+        async for piece in _looping(pieces, behaviour.loop_token, tokens_max=run.tokens_max):
+            yield piece
+        return
     told: list[Piece] = [piece async for piece in pieces] if behaviour.sorted_keys else []
     if told:
         text = json.dumps(json.loads("".join(piece.content for piece in told)), sort_keys=True)
@@ -150,3 +220,16 @@ async def _deviating(pieces: AsyncIterator[Piece], behaviour: Behaviour) -> Asyn
             yield piece
         else:
             yield piece
+
+
+async def _looping(pieces: AsyncIterator[Piece], token: str, *, tokens_max: int) -> AsyncIterator[Piece]:
+    """The answer's first words, then one token until num_predict."""
+    count = 0
+    async for piece in pieces:
+        if count == LOOP_BEGINS_AFTER or piece.done_reason:
+            break
+        yield piece
+        count += 1
+    for _ in range(tokens_max - count):
+        yield Piece(content=token)
+    yield Piece(done_reason="length")

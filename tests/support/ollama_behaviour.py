@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from tests.support.ollama_manner import CRASH_TEXT
 
 __all__ = ["BEHAVIOURS", "NORMAL", "Behaviour", "Refusal", "json_error"]
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A reply with a status of its own."""
+    """A reply with a status of its own. A `chunked` one has no length, as errors of a streamed request have none."""
 
     status: int
     body: bytes = b""
     content_type: str = "application/json; charset=utf-8"
     headers: Mapping[str, str] = field(default_factory=dict)
+    chunked: bool = False
 
 
 def json_error(status: int, text: str, headers: Mapping[str, str] | None = None) -> Refusal:
@@ -29,7 +32,7 @@ class Behaviour:
     """Deviations of /api/chat and /api/generate; counts are of streamed chunks.
 
     `requests` limits them to the first so many requests for inference; `everywhere` extends `refusal` and `hang` to
-    every path.
+    every path. `loop_token` follows the answer's first words without end.
     """
 
     requests: int | None = None
@@ -54,6 +57,7 @@ class Behaviour:
     silent_cut: bool = False
     tells_prompt_count: bool = True
     endless: bool = False
+    loop_token: str = ""
     lingers: bool = False
 
 
@@ -83,6 +87,7 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
     "silent-cut": Behaviour(silent_cut=True),
     "no-count": Behaviour(tells_prompt_count=False),
     "endless": Behaviour(endless=True),
+    "token-loop": Behaviour(loop_token=" again"),
     "lingering": Behaviour(lingers=True),
     "busy": Behaviour(refusal=json_error(503, "server busy, please try again.  maximum pending requests exceeded")),
     "busy-once": Behaviour(
@@ -92,13 +97,8 @@ BEHAVIOURS: Mapping[str, Behaviour] = {
     "bad-gateway": Behaviour(refusal=Refusal(502, b"<html>bad gateway</html>", "text/html")),
     "bad-schema": Behaviour(refusal=json_error(400, _NESTED)),
     "bad-option": Behaviour(refusal=json_error(500, 'option "num_ctx" must be of type integer')),
-    "crash": Behaviour(
-        refusal=json_error(
-            500,
-            "model runner has unexpectedly stopped, this may be due to resource limitations or an internal error, "
-            "check ollama server logs for details",
-        )
-    ),
+    "crash": Behaviour(refusal=json_error(500, CRASH_TEXT)),
+    "crash-chunked": Behaviour(refusal=replace(json_error(500, CRASH_TEXT), chunked=True)),
     "unauthorized": Behaviour(refusal=json_error(401, "unauthorized"), everywhere=True),
     "forbidden": Behaviour(refusal=Refusal(403, b"", ""), everywhere=True),
     "not-ollama": Behaviour(refusal=Refusal(404, b"404 page not found", "text/plain"), everywhere=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,19 +17,29 @@ VOCABULARY = 2_000
 
 @dataclass(frozen=True, slots=True)
 class FakeModel:
-    """A model on the fake's disk."""
+    """A model on the fake's disk.
+
+    Two names of one `blob` are one model with one digest. `token_ratio` is how many tokens the model's own tokenizer
+    makes of one of ours: 3 is about what Hindi costs.
+    """
 
     name: str = "qwen2.5:3b"
     context_length: int = 32_768
     capabilities: tuple[str, ...] = ("completion", "tools")
     family: str = "qwen2"
     expires_at: str = TIME
+    blob: str = ""
+    token_ratio: float = 1.0
 
     @property
     def digest(self) -> str:
         """A hash of everything that makes the model."""
         made_of = (self.name, self.context_length, self.capabilities, self.family)
-        return hashlib.sha256(repr(made_of).encode()).hexdigest()
+        return hashlib.sha256((self.blob or repr(made_of)).encode()).hexdigest()
+
+    def tokens(self, ours: int) -> int:
+        """How many tokens of the model's own are so many of the fake's."""
+        return math.ceil(ours * self.token_ratio)
 
     @property
     def thinks(self) -> bool:
@@ -77,6 +88,8 @@ class FakeModel:
             "modelfile": f"FROM {self.name}\n",
             "parameters": "temperature                    0.7",
             "template": "{{ .Prompt }}",
+            "system": "You are a helpful assistant.",
+            "license": "Apache License, Version 2.0",
             "details": self.details(),
             "model_info": {
                 "general.architecture": self.family,
@@ -86,6 +99,7 @@ class FakeModel:
                 "tokenizer.ggml.merges": tokens,
                 "tokenizer.ggml.tokens": tokens,
             },
+            "tensors": [{"name": "token_embd.weight", "type": "Q6_K", "shape": [2_048, VOCABULARY]}],
             "modified_at": TIME,
         }
         if manner.lists_capabilities:

@@ -47,9 +47,9 @@ class HttpReply:
         """A whole JSON reply."""
         await self.full(status, json.dumps(value).encode(), "application/json; charset=utf-8", headers)
 
-    async def start(self, status: int, content_type: str) -> None:
+    async def start(self, status: int, content_type: str, headers: Mapping[str, str] | None = None) -> None:
         """The head of a chunked reply."""
-        await self._send(self._head(status, content_type, {"transfer-encoding": "chunked"}))
+        await self._send(self._head(status, content_type, {"transfer-encoding": "chunked", **(headers or {})}))
 
     async def write(self, data: bytes) -> None:
         """One chunk of the body."""

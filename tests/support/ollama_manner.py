@@ -8,7 +8,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-__all__ = ["MANNERS", "NEWEST", "Manner"]
+__all__ = ["CRASH_TEXT", "MANNERS", "NEWEST", "Manner"]
+
+CRASH_TEXT = (
+    "model runner has unexpectedly stopped, this may be due to resource limitations or an internal error, "
+    "check ollama server logs for details"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,38 @@ class Manner:
         """The window when nobody asks for one, on a machine without a GPU."""
         return 4096 if self.number >= (0, 6, 7) else 2048
 
+    @property
+    def reloads_on_shift(self) -> bool:
+        """Another `shift` loads the model anew, as another `num_ctx` always does (0.30.0)."""
+        return self.has_llama_server
+
+    @property
+    def finishes_left_prefill(self) -> bool:
+        """A prompt is evaluated to its end though its client has gone (measured at 0.24.0; llama-server stops)."""
+        return not self.has_llama_server
+
+    @property
+    def counts_cached(self) -> bool:
+        """`prompt_eval_count` counts what the prompt cache held; 0.30.0 alone did not."""
+        return self.number != (0, 30, 0)
+
+    @property
+    def repeats_max(self) -> int | None:
+        """Equal tokens in a row that end an answer when there is one more: 30 since 0.20, 100 since 0.34."""
+        if self.number < (0, 20, 0):
+            return None
+        return 100 if self.tells_repeat_limit else 30
+
+    @property
+    def tells_repeat_limit(self) -> bool:
+        """That end is an error, not the mere end of the stream (late in 2026; 0.34.0 stands for the release)."""
+        return self.number >= (0, 34, 0)
+
+    @property
+    def repetitions_refused(self) -> int:
+        """The `maxLength` from which a schema makes no grammar: 2,000 in llama.cpp, 16,000 measured before it."""
+        return 2_000 if self.has_llama_server else 16_000
+
     def kept_tokens(self, num_ctx: int) -> int:
         """How many tokens a silent cut leaves: half the window and two since 0.30, the whole window before."""
         return num_ctx // 2 + 2 if self.has_llama_server else num_ctx
@@ -78,6 +115,18 @@ class Manner:
             }
         )
 
+    def schema_error(self, schema: object) -> tuple[int, str]:
+        """Status and text for a schema with a type that does not exist."""
+        if not self.has_llama_server:
+            return 500, "invalid JSON schema in format"
+        return 400, _nested(f"JSON schema conversion failed:\nUnrecognized schema: {json.dumps(schema)}")
+
+    def repetition_error(self) -> tuple[int, str]:
+        """Status and text for a schema with too long a repetition: before 0.30 the runner dies of it."""
+        if not self.has_llama_server:
+            return 500, CRASH_TEXT
+        return 400, _nested("failed to parse grammar")
+
     def terminated_error(self) -> str:
         """The error text when the process that runs the model dies while it loads."""
         child = "llama-server" if self.has_llama_server else "llama runner"
@@ -90,8 +139,13 @@ class Manner:
         return f'model "{model}" not found, try pulling it first'
 
     def hidden_array(self) -> list[object] | None:
-        """What /api/show puts in place of a long array unless `verbose` is set."""
-        return None if self.has_llama_server else []
+        """What /api/show puts in place of a long array unless `verbose` is set: null, measured at 0.24.0."""
+        return None if self.number >= (0, 24, 0) else []
+
+
+def _nested(message: str) -> str:
+    """An error of llama-server's own, as Ollama passes it on inside its error string."""
+    return json.dumps({"error": {"code": 400, "message": message, "type": "invalid_request_error"}})
 
 
 NEWEST = Manner("0.33.0")

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-__all__ = ["Ask", "AskRefused", "Piece", "Responder", "count_tokens", "schema_answer", "spoken"]
+__all__ = ["Ask", "AskRefused", "Piece", "Responder", "count_tokens", "prompt_of", "schema_answer", "spoken"]
 
 TEMPLATE_TOKENS = 8
 """Tokens that a chat template puts around each message."""
@@ -68,9 +68,23 @@ class AskRefused(Exception):
 Responder = Callable[[Ask], AsyncIterator[Piece]]
 
 
-def count_tokens(text: str) -> int:
+def tokens_of(text: str) -> list[str]:
     """The fake's tokenizer: words and punctuation marks."""
-    return len(_TOKEN.findall(text))
+    return _TOKEN.findall(text)
+
+
+def count_tokens(text: str) -> int:
+    """How many tokens a text has."""
+    return len(tokens_of(text))
+
+
+def prompt_of(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The tokens of a chat in the order of their evaluation, those of the chat template among them."""
+    prompt: list[str] = []
+    for message in messages:
+        prompt += [f"<{message.get('role', 'user')}>"] * TEMPLATE_TOKENS
+        prompt += tokens_of(str(message.get("content", "")))
+    return prompt
 
 
 def spoken(answer: Callable[[Ask], str]) -> Responder:

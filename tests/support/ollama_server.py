@@ -1,7 +1,7 @@
 """A fake Ollama that speaks the real wire over real HTTP, in the manner of a chosen version, with chosen faults.
 
 In a test:      async with FakeOllama(behaviour=BEHAVIOURS["stall"]) as server: ... server.url ...
-As a process:   python -m tests.support.ollama_server --port 11434 --behaviour hang --version 0.24.0
+As a process:   python -m tests.support.ollama_server --port 11434 --prefill-s 200 --tokens-per-s 8 (README.md)
 
 Invariants: one model request is worked on at a time for each of `parallel` slots; a client that leaves while its
 model loads aborts that load; inference answers 200 only with the first chunk, as Ollama does.
@@ -11,27 +11,30 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from tests.support.ollama_answer import AnswerShape, OllamaAnswer
-from tests.support.ollama_behaviour import BEHAVIOURS, NORMAL, Behaviour
+from tests.support.ollama_behaviour import BEHAVIOURS, NORMAL, Behaviour, Refusal
 from tests.support.ollama_catalogue import FakeModel
+from tests.support.ollama_checks import body_refusal, host_refusal, request_refusal
 from tests.support.ollama_http import HttpReply, HttpRequest, HttpServer
-from tests.support.ollama_manner import NEWEST, Manner
+from tests.support.ollama_inference import ask_of, kept_tokens, refusal_of, run_of
+from tests.support.ollama_manner import CRASH_TEXT, NEWEST, Manner
+from tests.support.ollama_pace import AT_ONCE, Pace
 from tests.support.ollama_responder import (
-    TEMPLATE_TOKENS,
-    Ask,
     AskRefused,
     Piece,
     Responder,
     count_tokens,
+    prompt_of,
     schema_answer,
     spoken,
 )
+from tests.support.ollama_runner import Runner, Slot
 from tests.support.patience import PATIENCE_S
 
 __all__ = ["FakeOllama"]
@@ -56,6 +59,7 @@ class FakeOllama:
         loaded: bool = True,
         load_s: float = 0.0,
         parallel: int = 1,
+        pace: Pace = AT_ONCE,
     ) -> None:
         self.models = list(models)
         self.manner = manner
@@ -72,11 +76,10 @@ class FakeOllama:
         self.loads_aborted = 0
         self.reloads = 0
         self.left = 0
-        self.working = 0
-        self.working_most = 0
+        self.runner = Runner(parallel=parallel, pace=pace, on_change=self._happened)
+        self._shifts: dict[str, bool] = {}
         self._adopts_context = loaded
         self._inferences = 0
-        self._slots = asyncio.Semaphore(parallel)
         self._loading = asyncio.Lock()
         self._changed = asyncio.Condition()
         self._http = HttpServer(self._handle)
@@ -108,6 +111,7 @@ class FakeOllama:
     async def stop(self) -> None:
         """Drop everything."""
         await self._http.stop()
+        await self.runner.stop()
 
     @property
     def port(self) -> int:
@@ -118,6 +122,16 @@ class FakeOllama:
     def url(self) -> str:
         """Its address."""
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def working(self) -> int:
+        """Slots that are occupied."""
+        return self.runner.working
+
+    @property
+    def working_most(self) -> int:
+        """The most requests that had a slot at once."""
+        return self.runner.working_most
 
     def asked(self, path: str = "/api/chat") -> list[dict[str, Any]]:
         """The bodies of requests for inference, without those that only load."""
@@ -137,29 +151,34 @@ class FakeOllama:
         self.requests.append(request)
         await self._happened()
         try:
-            if self.behaviour.everywhere:
-                await self._refuse(reply, self.behaviour)
-                return
-            route = self._routes.get((request.method, request.path))
-            if request.path in self.hidden_paths:
-                await reply.json(403, {"error": "forbidden"})
-            elif route is not None:
-                await route(request, reply)
-            elif any(path == request.path for _, path in self._routes):
-                await reply.full(405, b"405 method not allowed", "text/plain")
-            else:
-                await reply.full(404, b"404 page not found", "text/plain")
+            await self._route(request, reply)
         except SILENT_ERRORS:
             self.left += 1
             await self._happened()
             raise
 
-    async def _refuse(self, reply: HttpReply, behaviour: Behaviour) -> None:
+    async def _route(self, request: HttpRequest, reply: HttpReply) -> None:
+        if self.behaviour.everywhere:
+            await self._misbehave(reply, self.behaviour)
+            return
+        route = self._routes.get((request.method, request.path))
+        allowed = sorted(method for method, path in self._routes if path == request.path)
+        if refusal := host_refusal(request.headers.get("host", "")):
+            await _refuse(reply, refusal)
+        elif request.path in self.hidden_paths:
+            await reply.json(403, {"error": "forbidden"})
+        elif route is not None:
+            await route(request, reply)
+        elif allowed:
+            await reply.full(405, b"405 method not allowed", "text/plain", {"allow": ", ".join(allowed)})
+        else:
+            await reply.full(404, b"404 page not found", "text/plain")
+
+    async def _misbehave(self, reply: HttpReply, behaviour: Behaviour) -> None:
         if behaviour.hang:
             await asyncio.Event().wait()
-        refusal = behaviour.refusal
-        assert refusal is not None
-        await reply.full(refusal.status, refusal.body, refusal.content_type, refusal.headers)
+        assert behaviour.refusal is not None
+        await _refuse(reply, behaviour.refusal)
 
     async def _banner(self, request: HttpRequest, reply: HttpReply) -> None:
         await reply.full(200, b"" if request.method == "HEAD" else b"Ollama is running", "text/plain; charset=utf-8")
@@ -194,13 +213,10 @@ class FakeOllama:
 
     async def _find(self, request: HttpRequest, reply: HttpReply) -> FakeModel | None:
         """The model that the request names; replies with the error when there is none."""
-        if not request.body:
-            await reply.json(400, {"error": "missing request body"})
+        if refusal := body_refusal(request.body):
+            await _refuse(reply, refusal)
             return None
-        name = str(request.json.get("model") or request.json.get("name") or "")
-        if not name:
-            await reply.json(400, {"error": "model is required"})
-            return None
+        name = str(request.json.get("model") or request.json.get("name"))
         for model in self.models:
             if model.name.lower() in {name.lower(), f"{name.lower()}:latest"}:
                 return model
@@ -215,55 +231,59 @@ class FakeOllama:
         body = request.json
         messages = body.get("messages") or ([{"role": "user", "content": body["prompt"]}] if body.get("prompt") else [])
         if not messages:
-            if self.load_error:
-                await reply.json(500, {"error": self.load_error})
-                return
-            await self._have_loaded(model, body)
-            await reply.json(200, AnswerShape.of(request).line(Piece(done_reason="load"), counted=False))
+            await self._load_or_unload(request, reply, model)
             return
         behaviour = self._behaviour_now()
         if behaviour.refusal is not None or behaviour.hang:
-            await self._refuse(reply, behaviour)
+            await self._misbehave(reply, behaviour)
             return
-        if await self._refused_as_wrong(model, body, reply):
+        if refusal := request_refusal(model, body, self.manner):
+            await _refuse(reply, refusal)
             return
-        async with self._slots:
-            self.working += 1
-            self.working_most = max(self.working_most, self.working)
-            try:
-                await self._work(request, reply, model, messages, behaviour)
-            finally:
-                self.working -= 1
+        async with self.runner.slot(finishes_left_prefill=self.manner.finishes_left_prefill) as slot:
+            await self._work(request, reply, model, messages, behaviour, slot)
+
+    async def _load_or_unload(self, request: HttpRequest, reply: HttpReply, model: FakeModel) -> None:
+        """An empty request: the model is loaded, or with `keep_alive: 0` freed."""
+        body = request.json
+        unloads = body.get("keep_alive") == 0
+        if unloads:
+            self._unload(model)
+        elif self.load_error:
+            await reply.json(500, {"error": self.load_error})
+            return
+        else:
+            await self._have_loaded(model, body)
+        await reply.json(200, AnswerShape.of(request).line(Piece(done_reason="unload" if unloads else "load")))
 
     def _behaviour_now(self) -> Behaviour:
         self._inferences += 1
         limit = self.behaviour.requests
         return self.behaviour if limit is None or self._inferences <= limit else NORMAL
 
-    async def _refused_as_wrong(self, model: FakeModel, body: dict[str, Any], reply: HttpReply) -> bool:
-        """Ollama's own checks: the ability to think, the kind of `format`, the type of `num_ctx`."""
-        if body.get("think") and not model.thinks and self.manner.knows_think:
-            await reply.json(400, {"error": f'"{model.name}" does not support thinking'})
-        elif body.get("format") not in (None, "", "json") and not isinstance(body["format"], dict):
-            text = 'expected "json" or a valid JSON Schema object'
-            await reply.json(500, {"error": f"invalid format: {json.dumps(body['format'])}; {text}"})
-        elif not isinstance(body.get("options", {}).get("num_ctx", 0), int):
-            await reply.json(500, {"error": 'option "num_ctx" must be of type integer'})
-        else:
-            return False
-        return True
+    def _name_in_memory(self, model: FakeModel) -> str:
+        """The name that a model has in memory: one blob is there once, under the name that was loaded first."""
+        same = (known.name for known in self.models if known.digest == model.digest and known.name in self.resident)
+        return next(same, model.name)
+
+    def _unload(self, model: FakeModel) -> None:
+        self.resident.pop(self._name_in_memory(model), None)
+        self.runner.forget()
 
     async def _have_loaded(self, model: FakeModel, body: dict[str, Any]) -> int:
-        """Load the model unless it is there with the wanted window; a client that leaves aborts the load."""
+        """Load the model unless it is there with what is wanted; a client that leaves aborts the load."""
         wanted = min(int(body.get("options", {}).get("num_ctx") or self.manner.default_context), model.context_length)
-        if self._adopts_context and model.name in self.resident:
+        shift = body.get("shift") is not False
+        name = self._name_in_memory(model)
+        if self._adopts_context and name in self.resident:
             # A test that starts with a loaded model means: loaded with the window that will be asked for.
-            self.resident[model.name] = wanted
+            self.resident[name] = wanted
         async with self._loading:
-            if self.resident.get(model.name) == wanted:
+            same_shift = self._shifts.setdefault(name, shift) == shift or not self.manner.reloads_on_shift
+            if self.resident.get(name) == wanted and same_shift:
                 return wanted
-            self.reloads += model.name in self.resident
-            self.resident.pop(model.name, None)
+            self.reloads += name in self.resident
+            self._unload(model)
             self.loads_begun += 1
             await self._happened()
             try:
@@ -273,6 +293,7 @@ class FakeOllama:
                 self.loads_aborted += 1
                 raise
             self.resident[model.name] = wanted
+            self._shifts[model.name] = shift
         await self._happened()
         return wanted
 
@@ -283,27 +304,23 @@ class FakeOllama:
         model: FakeModel,
         messages: list[dict[str, Any]],
         behaviour: Behaviour,
+        slot: Slot,
     ) -> None:
         body = request.json
         num_ctx = await self._have_loaded(model, body)
         self._adopts_context = False
-        prompt_tokens = sum(count_tokens(str(m.get("content", ""))) + TEMPLATE_TOKENS for m in messages)
-        if prompt_tokens > num_ctx:
-            refuses = body.get("truncate") is False and self.manner.knows_truncate
-            if refuses and not behaviour.silent_cut:
-                await reply.json(400, {"error": self.manner.overflow_error(prompt_tokens, num_ctx)})
-                return
-            prompt_tokens = self.manner.kept_tokens(num_ctx)
-        elif behaviour.silent_cut:
-            prompt_tokens //= 3
-        ask = Ask(
-            model=model.name,
-            messages=tuple(messages),
-            format=self._format(model, body),
-            options=body.get("options", {}),
-            thinks=self._thinks(model, body),
-        )
-        answer = OllamaAnswer(AnswerShape.of(request), reply, behaviour, prompt_tokens=prompt_tokens)
+        prompt = prompt_of(messages)
+        tokens = model.tokens(len(prompt))
+        refusal = refusal_of(body, self.manner, behaviour, tokens=tokens, num_ctx=num_ctx)
+        if refusal is not None:
+            if CRASH_TEXT.encode() in refusal.body:
+                self._unload(model)
+            await _refuse(reply, replace(refusal, chunked=body.get("stream") is not False))
+            return
+        evaluation = await slot.evaluated(prompt, kept_tokens(tokens, num_ctx, self.manner, behaviour))
+        ask = ask_of(model, body, messages, self.manner)
+        run = run_of(body, self.manner, evaluation, num_ctx=num_ctx, token_s=self.runner.pace.token_s)
+        answer = OllamaAnswer(AnswerShape.of(request), reply, behaviour, run)
         await asyncio.sleep(behaviour.headers_delay_s)
         send = answer.send_whole if body.get("stream") is False else answer.send_lines
         try:
@@ -311,26 +328,26 @@ class FakeOllama:
         except AskRefused as refused:
             await reply.json(refused.status, {"error": refused.text})
 
-    def _thinks(self, model: FakeModel, body: dict[str, Any]) -> bool:
-        return model.thinks and self.manner.knows_think and body.get("think") is not False
 
-    def _format(self, model: FakeModel, body: dict[str, Any]) -> Any:
-        ignored = (
-            model.thinks
-            and body.get("think") is False
-            and self.manner.knows_think
-            and not self.manner.obeys_format_without_thinking
-        )
-        return None if ignored else body.get("format")
+async def _refuse(reply: HttpReply, refusal: Refusal) -> None:
+    if not refusal.chunked:
+        await reply.full(refusal.status, refusal.body, refusal.content_type, refusal.headers)
+        return
+    await reply.start(refusal.status, "application/json", refusal.headers)
+    await reply.write(refusal.body)
+    await reply.finish()
 
 
 async def _serve(arguments: argparse.Namespace) -> None:
+    pace = Pace(arguments.prefill_s, arguments.prefill_tokens_per_s, arguments.tokens_per_s)
     server = FakeOllama(
-        models=[FakeModel(name=name) for name in arguments.model],
+        models=[FakeModel(name=name, token_ratio=arguments.token_ratio) for name in arguments.model],
         manner=Manner(arguments.version),
         behaviour=BEHAVIOURS[arguments.behaviour],
         loaded=not arguments.not_loaded,
-        load_s=arguments.load_s,
+        load_s=arguments.load_s * arguments.time_scale,
+        parallel=arguments.parallel,
+        pace=pace.scaled(arguments.time_scale),
     )
     await server.start(arguments.port)
     sys.stdout.write(f"{server.url}\n")
@@ -347,6 +364,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--model", nargs="+", default=[FakeModel().name])
     parser.add_argument("--not-loaded", action="store_true")
     parser.add_argument("--load-s", type=float, default=0.0)
+    parser.add_argument("--prefill-s", type=float, default=0.0, help="seconds before each answer, whatever the prompt")
+    parser.add_argument("--prefill-tokens-per-s", type=float, default=0.0, help="0 for at once")
+    parser.add_argument("--tokens-per-s", type=float, default=0.0, help="of the answer; 0 for at once")
+    parser.add_argument("--time-scale", type=float, default=1.0, help="seconds that one of its seconds takes")
+    parser.add_argument("--token-ratio", type=float, default=1.0, help="tokens of the model for one word or mark")
+    parser.add_argument("--parallel", type=int, default=1)
     try:
         asyncio.run(_serve(parser.parse_args(argv)))
     except KeyboardInterrupt:

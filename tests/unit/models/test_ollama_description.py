@@ -13,6 +13,7 @@ from service.models.ollama_description import (
     Residence,
     canonical_name,
     digest_of,
+    names_of,
     parse_version,
     read_description,
     residence_of,
@@ -59,6 +60,22 @@ def test_a_loaded_model_serves_calls_with_its_window_only():
     assert not residence_of(loaded, "n").serves(4_096)
     assert residence_of({"models": [{"name": "m:latest"}]}, "m") == Residence(True, None)
     assert Residence(True, None).serves(8_192)
+
+
+def test_a_model_is_in_memory_under_another_name_of_its_digest():
+    """/api/ps has one name for each blob; a digest that is not known finds nothing."""
+    loaded = {"models": [{"name": "first:latest", "digest": DIGEST, "context_length": 4_096}, {"name": "x"}]}
+
+    assert residence_of(loaded, "second", DIGEST) == Residence(True, 4_096)
+    assert residence_of(loaded, "second", "cd" * 32) == residence_of(loaded, "second") == Residence(False)
+
+
+def test_the_names_of_a_host_are_those_it_lists():
+    """In its order; what is no name is left out."""
+    listed = {"models": [{"name": "b:1b"}, {"model": "a:latest"}, {"name": 7}, {}, "c"]}
+
+    assert names_of(listed) == ("b:1b", "a:latest")
+    assert names_of({}) == ()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from service.models.model import (
+    AnswerLooped,
     Completion,
     ModelError,
     ModelMissing,
@@ -45,6 +46,8 @@ FAILURES = {
     "rate-limit": ModelUnavailable,
     "bad-gateway": ModelUnavailable,
     "crash": ModelUnavailable,
+    "crash-chunked": ModelUnavailable,
+    "token-loop": AnswerLooped,
     "thinking-only": ModelRefused,
     "bad-schema": ModelRefused,
     "bad-option": ModelRefused,

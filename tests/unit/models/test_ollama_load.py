@@ -123,6 +123,19 @@ async def test_a_loaded_model_is_not_loaded_first():
     assert [request.path for request in server.requests].count("/api/chat") == 1
 
 
+async def test_another_name_of_a_loaded_model_is_not_loaded_first():
+    """/api/ps has one name for each blob in memory; ours is found there by its digest."""
+    copy = FakeModel(name="summaries:latest", blob="one")
+    async with FakeOllama(models=[FakeModel(blob="one"), copy]) as server, model_over(server, model=copy.name) as model:
+        del server.resident[copy.name]
+        for _ in range(3):
+            await ask(model)
+
+    bodies = [request.json for request in server.requests if request.path == "/api/chat"]
+    # Before the first call the digest is not known, and so it may ask for a load, which finds the model there.
+    assert [bool(body["messages"]) for body in bodies][1:] == [True] * 3
+
+
 @pytest.mark.parametrize("manner", [Manner("0.24.0"), Manner("0.33.0")], ids=lambda manner: manner.version)
 async def test_a_load_that_fails_is_an_unavailable_model(manner):
     """The process that dies while loading, in both generations' words."""
