@@ -200,7 +200,7 @@ class SummaryPass:
     ) -> tuple[Prompt, Source]:
         """What is asked about a part, and what the answer is judged by."""
         prompt = self._prompt(template, work, part.entries, previous)
-        return prompt, _source(part.messages, (), previous, prompt)
+        return prompt, _source(part.messages, (), previous, prompt, work)
 
     def _merge_question(
         self, work: PassInput, group: Sequence[Answer], previous: SummaryRecord | None
@@ -209,7 +209,7 @@ class SummaryPass:
         entries = tuple(f"<partial_summary>\n{escaped(_inner(text))}\n</partial_summary>" for text in texts)
         prompt = self._prompt(MERGE_TEMPLATE, work, entries, previous)
         material = Material(previous=previous, merge=tuple(_inner(text) for text in texts))
-        return prompt, _source((), texts, previous, prompt), material
+        return prompt, _source((), texts, previous, prompt, work), material
 
     def _divided(self, work: PassInput) -> tuple[list[_Part], int]:
         """The parts of the source, and how many tokens of transcript one may have."""
@@ -304,9 +304,14 @@ def _record(work: PassInput, answer: Answer, *, record_id: str, merged: bool) ->
 
 
 def _source(
-    messages: tuple[Message, ...], texts: tuple[str, ...], previous: SummaryRecord | None, prompt: Prompt
+    messages: tuple[Message, ...],
+    texts: tuple[str, ...],
+    previous: SummaryRecord | None,
+    prompt: Prompt,
+    work: PassInput,
 ) -> Source:
-    return Source.of(messages, texts=texts, previous=previous, instructions=prompt.system)
+    policy = work.plan.policy
+    return Source.of(messages, texts=texts, previous=previous, instructions=prompt.system, policy=policy)
 
 
 def _inner(text: str) -> str:

@@ -37,6 +37,7 @@ from service.config import load
 from tests.support.ollama_server import FakeOllama
 
 __all__ = [
+    "ANY_DRAFT",
     "PATIENCE_S",
     "Chat",
     "Clock",
@@ -53,6 +54,16 @@ __all__ = [
 
 PATIENCE_S = 20.0
 """The longest that a test waits for anything that should come at once."""
+
+ANY_DRAFT: Mapping[str, Any] = {
+    "policy.min_shared_words": 0,
+    "policy.min_grounded_share": 0.0,
+    "policy.min_coverage": 0.0,
+    "policy.min_carried_share": 0.0,
+    "policy.min_remake_share": 0.0,
+    "policy.max_repetition": 0.0,
+}
+"""Settings under which a draft need not speak of its source: for tests of what happens to a record, whatever it says."""
 
 _OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0), ("grpc.enable_retries", 0))
 

@@ -57,17 +57,21 @@ def work(*, input_tokens_max: int) -> PassInput:
         for n in range(1, MESSAGES + 1)
     )
     covered = (MessageRange(1, MESSAGES),)
-    policy = Policy(max_input_tokens=input_tokens_max)
+    policy = Policy(max_input_tokens=input_tokens_max, max_repetition=0.0)
     plan = PassPlan("p", Trigger.RATIO, covered, covered, "", "", 0, 0.9, MESSAGES, 300 * MESSAGES, 1_000, policy)
     return PassInput("c1", plan, messages, None)
 
 
 def longest_answer(request: CompletionRequest) -> str:
     """As long as a record may be, and all of it from the source."""
-    long = [m.content[:900] for m in request.material.messages[:70]]
+    material = request.material
+    spread = material.messages[:: max(1, len(material.messages) // 70)]
+    texts = [m.content for m in spread[:70]] or material.merge
+    # Half of a name would be a name that nobody wrote.
+    long = [text[:900].rpartition(" ")[0] for text in texts]
     return json.dumps(
         {
-            "summary": " ".join(long)[:15_900] or "The importer reads orders.",
+            "summary": " ".join(long[:17]),
             "key_points": long[:30],
             "participants": ["Maria"],
             "decisions": long[30:50],
