@@ -109,9 +109,7 @@ def _label(text: str, found: Identifier) -> tuple[str, ...]:
 
 def _is_superseded(key: str, mentions: _Mentions, newest: Mapping[tuple[str, ...], tuple[int, str]]) -> bool:
     """Whether a later text gave the same thing another value, and this one was not spoken of again."""
-    return any(
-        place > mentions.last and value != key for place, value in (newest[label] for label in mentions.labels)
-    )
+    return any(place > mentions.last and value != key for place, value in (newest[label] for label in mentions.labels))
 
 
 def _score(mentions: _Mentions, texts: int) -> float:
