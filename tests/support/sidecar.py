@@ -63,7 +63,7 @@ ANY_DRAFT: Mapping[str, Any] = {
     "policy.min_remake_share": 0.0,
     "policy.max_repetition": 0.0,
 }
-"""Settings under which a draft need not speak of its source: for tests of what happens to a record, whatever it says."""
+"""Settings under which a draft need not speak of its source: for tests of what happens to records."""
 
 _OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0), ("grpc.enable_retries", 0))
 
