@@ -150,11 +150,14 @@ def _grounded_share_asked(whole: str, beside: Compared, policy: Policy) -> float
 
 
 def _coverage_problems(keys: frozenset[str], beside: Compared, policy: Policy) -> Iterator[Problem]:
+    if not policy.min_coverage:
+        return
     if beside.previous and beside.ground.says_nothing_new(keys):
         yield Problem(ProblemCode.UNCHANGED, "tells the earlier summary again and nothing of the new messages")
         return
     coverage = beside.ground.coverage(keys)
-    if coverage < policy.min_coverage:
+    # A record that continues another one shares its room with it.
+    if coverage < (policy.min_coverage / 2 if beside.previous else policy.min_coverage):
         parts = len(beside.ground.parts)
         yield Problem(
             ProblemCode.COVERAGE,

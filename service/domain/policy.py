@@ -23,6 +23,7 @@ __all__ = [
     "summary_cap",
     "validated",
     "wait_after_failures",
+    "without_floors",
 ]
 
 SUMMARY_TOKENS_MAX = 1_024
@@ -190,6 +191,12 @@ def summary_cap(policy: Policy, *, budget: int, dropped_tokens: int) -> int:
     """
     most = policy.max_summary_tokens or min(SUMMARY_TOKENS_MAX, int(budget * _SUMMARY_SHARE))
     return max(1, min(most, max(SUMMARY_TOKENS_MIN, dropped_tokens // 2)))
+
+
+def without_floors(policy: Policy) -> Policy:
+    """The policy that takes any draft as it is: for what cannot be asked again and has nothing to fall back on."""
+    none: Mapping[str, Any] = dict.fromkeys(_FLOORS, 0.0)
+    return replace(policy, min_shared_words=0, **none)
 
 
 def wait_after_failures(policy: Policy, *, failures: int) -> tuple[int, int]:

@@ -149,7 +149,13 @@ class PassReport:
     def fell_back(self, failure: PassFailed, model: str) -> None:
         """A model failed, and another summarizer takes its place."""
         self._model = model
-        _log.warning("pass.fallback", **self._names(), error_class=failure.error_class.value, attempts=failure.attempts)
+        _log.warning(
+            "pass.fallback",
+            **self._names(),
+            error_class=failure.error_class.value,
+            attempts=failure.attempts,
+            reasons=_names_of(failure.reasons),
+        )
         self._show(failure)
 
     def completed(self, span: Span, result: PassResult, after: Conversation) -> None:
@@ -193,6 +199,7 @@ class PassReport:
             error_class=failure.error_class.value,
             attempts=failure.attempts,
             retryable=failure.retryable,
+            reasons=_names_of(failure.reasons),
         )
         self._show(failure)
 
@@ -253,6 +260,11 @@ class PassReport:
         if self._telemetry.log_content and failure.output:
             shown = "".join(c if c.isprintable() else " " for c in failure.output[:SHOWN_CHARS_MAX])
             _log.debug("pass.output", **self._names(), output=mask_secrets(shown), reasons=list(failure.reasons))
+
+
+def _names_of(reasons: tuple[str, ...]) -> list[str]:
+    """What each reason begins with: a check or a field."""
+    return [reason.partition(":")[0] for reason in reasons]
 
 
 def output_hash(salt: bytes, output: str) -> bytes:

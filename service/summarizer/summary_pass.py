@@ -16,6 +16,7 @@ from typing import Protocol
 from service.domain.chunks import CALLS_MAX, MERGE_FAN_IN, calls_needed, cut_text, grouped
 from service.domain.events import ErrorClass, MessageAppended, PassPlan
 from service.domain.message import Message
+from service.domain.policy import Policy, without_floors
 from service.domain.prompt import (
     CHAIN_TEMPLATE,
     MERGE_TEMPLATE,
@@ -200,7 +201,12 @@ class SummaryPass:
     ) -> tuple[Prompt, Source]:
         """What is asked about a part, and what the answer is judged by."""
         prompt = self._prompt(template, work, part.entries, previous)
-        return prompt, _source(part.messages, (), previous, prompt, work)
+        return prompt, _source(part.messages, (), previous, prompt, self._judging(work))
+
+    def _judging(self, work: PassInput) -> Policy:
+        """The policy for the checks. An extract has no floors: it is the way out, and asked again it says the same."""
+        policy = work.plan.policy
+        return without_floors(policy) if self._model.name.startswith("extractive:") else policy
 
     def _merge_question(
         self, work: PassInput, group: Sequence[Answer], previous: SummaryRecord | None
@@ -209,7 +215,7 @@ class SummaryPass:
         entries = tuple(f"<partial_summary>\n{escaped(_inner(text))}\n</partial_summary>" for text in texts)
         prompt = self._prompt(MERGE_TEMPLATE, work, entries, previous)
         material = Material(previous=previous, merge=tuple(_inner(text) for text in texts))
-        return prompt, _source((), texts, previous, prompt, work), material
+        return prompt, _source((), texts, previous, prompt, self._judging(work)), material
 
     def _divided(self, work: PassInput) -> tuple[list[_Part], int]:
         """The parts of the source, and how many tokens of transcript one may have."""
@@ -308,9 +314,8 @@ def _source(
     texts: tuple[str, ...],
     previous: SummaryRecord | None,
     prompt: Prompt,
-    work: PassInput,
+    policy: Policy,
 ) -> Source:
-    policy = work.plan.policy
     return Source.of(messages, texts=texts, previous=previous, instructions=prompt.system, policy=policy)
 
 

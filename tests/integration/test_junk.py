@@ -28,7 +28,7 @@ SETTINGS = {
 LET_THROUGH = {
     "min_shared_words": ("one word", "generic", "generic, Japanese", "a table of nothing"),
     "min_grounded_share": ("the right names in another story", "the right names in another story, German"),
-    "min_coverage": ("the first message of forty alone",),
+    "min_coverage": ("the first message of forty alone", "the earlier record unchanged, German"),
     "min_carried_share": ("the earlier decisions wiped", "the earlier decisions wiped, Chinese"),
     "max_repetition": ("loop across the fields", "list of one item twenty times"),
 }
@@ -115,3 +115,14 @@ async def test_each_floor_holds_back_what_no_other_does(tmp_path: Path, floor: s
         done = [(await tried(s, number, piece))[1].state for number, piece in enumerate(junk)]
 
         assert done == [COMPLETED] * len(junk)
+
+
+async def test_the_log_says_by_name_why_a_draft_was_refused(tmp_path: Path):
+    """Without content logging: the names of checks, no word of the draft or the chat."""
+    (piece,) = (piece for piece in JUNK if piece.name == "the earlier decisions wiped")
+    async with sidecar(tmp_path, script(tmp_path, *answers([piece])) | SETTINGS) as s:
+        await tried(s, 1, piece)
+        (line,) = (line for line in s.logs if line["event"] == "pass.failed")
+
+        assert line["reasons"] == ["dropped"]
+        assert "Marmande" not in s.log_text

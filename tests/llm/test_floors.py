@@ -1,6 +1,6 @@
 """How often the floors refuse what is honest: real chats, the extract of our own, and a real small model.
 
-The chats are those of the folder that CONVERSATIONS_DIR names. The rates are printed; `pytest -s` shows them.
+The chats are those of the folder that CONVERSATIONS_DIR names. The rates are printed.
 
 A model's draft counts as honest when it is about its own source and not a text of another kind: no run of eight words
 twice, at least four words of content, less than half of its word pairs from the prompt, and at least a tenth of its
@@ -10,9 +10,11 @@ word pairs from its own source, more than 95 % of the other sources have of them
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 from typing import Final
 
@@ -97,8 +99,11 @@ def refusals(draft: Draft, messages: Sequence[Message], previous: SummaryRecord 
     return [code for code in found if code != "unsupported"]
 
 
-def test_no_extract_is_refused_over_chained_passes():
-    """Every range size with the cap that belongs to it, up to five passes each made from the one before."""
+def test_hardly_any_extract_would_be_refused_over_chained_passes(capsys):
+    """Every range size with the cap that belongs to it, up to five passes each made from the one before.
+
+    An extract is judged without floors; here it stands for a model that takes its words from the source.
+    """
     refused: Counter[str] = Counter()
     total = 0
     for tokens, cap in RANGES.items():
@@ -109,14 +114,15 @@ def test_no_extract_is_refused_over_chained_passes():
             total += 1
             refused.update(refusals(draft, part.messages, previous))
             previous = committed(draft)
-    print(f"\nextracts: {total}, refused {refused.total()} {dict(refused)}")
-    assert refused.total() <= 0.01 * total
+    with capsys.disabled():
+        sys.stdout.write(f"\nextracts: {total}, refused {refused.total()} {dict(refused)}\n")
+    assert refused.total() <= REFUSED_MAX * total
 
 
-async def test_the_small_models_honest_drafts_are_hardly_ever_refused():
+async def test_the_small_models_honest_drafts_are_hardly_ever_refused(capsys):
     """At most three in a hundred."""
     engine = Engine()
-    chosen = [s for s in slices(SOURCE_TOKENS, at_most=99) if 3 <= len(s.messages) and len(told(s)) < 3_200]
+    chosen = [s for s in slices(SOURCE_TOKENS, at_most=99) if len(s.messages) >= 3 and len(told(s)) < 3_200]
     Random(7).shuffle(chosen)
     chosen = chosen[:DRAFTS]
     pairs = [pairs_of("\n".join(t for m in s.messages for t in texts_of(m))) for s in chosen]
@@ -133,7 +139,10 @@ async def test_the_small_models_honest_drafts_are_hardly_ever_refused():
             domain_entities=[],
         )  # fmt: skip
         refused.update(refusals(draft, part.messages, None)[:1])
-    print(f"\ndrafts: {len(chosen)}, honest {honest}, of them refused {refused.total()} {dict(refused)}")
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\ndrafts: {len(chosen)}, honest {honest}, of them refused {refused.total()} {dict(refused)}\n"
+        )
     assert honest >= 20
     assert refused.total() <= max(1, REFUSED_MAX * honest)
 
@@ -156,7 +165,7 @@ def told(part: Slice) -> str:
 
 def pairs_of(text: str) -> set[tuple[str, str]]:
     words = re.findall(r"\w+", text.casefold())
-    return set(zip(words, words[1:], strict=False))
+    return set(pairwise(words))
 
 
 def is_honest(text: str, own: set[tuple[str, str]], others: Sequence[set[tuple[str, str]]]) -> bool:

@@ -55,7 +55,7 @@ __all__ = [
 PATIENCE_S = 20.0
 """The longest that a test waits for anything that should come at once."""
 
-ANY_DRAFT: Mapping[str, Any] = {
+ANY_DRAFT: dict[str, Any] = {
     "policy.min_shared_words": 0,
     "policy.min_grounded_share": 0.0,
     "policy.min_coverage": 0.0,

@@ -435,7 +435,9 @@ class PolicyOverrides(_message.Message):
     min_grounded_share: _builtins.float
     """Share of a draft's words that its source or the record before has, at least; 0 is off."""
     min_coverage: _builtins.float
-    """Share of a long source's parts that a draft speaks of, at least; 0 is off."""
+    """Share of a long source's parts that a draft speaks of, at least; half of it where the draft continues a record, of
+    which it must not be a mere copy; 0 is off.
+    """
     min_identifier_survival: _builtins.float
     """Share of the required identifiers that a draft keeps, at least; 0 is off."""
     min_carried_share: _builtins.float
