@@ -257,7 +257,7 @@ class _PassInstruments:
         )
         self._survival = Histogram(
             "abridged_identifier_survival_ratio",
-            "Which share of the identifiers of the source does a record keep?",
+            "Which share of the required identifiers of its source does a record keep?",
             buckets=_SURVIVAL,
             registry=registry,
         )

@@ -215,6 +215,27 @@ class PolicySettings(_Group):
     repair_attempts: Annotated[int, Field(ge=0, le=5)] = Field(
         default=_P.repair_attempts, description="Times that a model is told what was wrong with its answer."
     )
+    min_shared_words: Count = Field(
+        default=_P.min_shared_words, description="Words of its source that a draft has; a short source asks for fewer."
+    )
+    min_grounded_share: Share = Field(
+        default=_P.min_grounded_share, description="Share of a draft's words that were said; 0 for no floor."
+    )
+    min_coverage: Share = Field(
+        default=_P.min_coverage, description="Share of the source's parts that a draft tells of; 0 for no floor."
+    )
+    min_identifier_survival: Share = Field(
+        default=_P.min_identifier_survival, description="Share of the required identifiers that a draft keeps."
+    )
+    min_carried_share: Share = Field(
+        default=_P.min_carried_share, description="Share of earlier decisions and open points told; 0 for no floor."
+    )
+    min_remake_share: Share = Field(
+        default=_P.min_remake_share, description="Share of what a fallback record keeps that its remake must keep."
+    )
+    max_repetition: Share = Field(
+        default=_P.max_repetition, description="Share of a draft that may repeat itself; 0 for no ceiling."
+    )
     fallback: Annotated[Fallback, BeforeValidator(_lower)] = Field(
         default=_P.fallback, description="When the extractive summarizer makes the record that a model could not."
     )

@@ -163,6 +163,7 @@ def record_to_proto(record: SummaryRecord) -> summary_pb2.SummaryRecord:
         latency_ms=record.latency_ms,
         quality=summary_pb2.RecordQuality(
             identifier_survival=record.quality.identifier_survival,
+            all_identifier_survival=record.quality.all_identifier_survival,
             unsupported_claims=record.quality.unsupported_claims,
             reduction=record.quality.reduction,
         ),
@@ -198,15 +199,22 @@ def record_from_proto(proto: summary_pb2.SummaryRecord) -> SummaryRecord:
         provenance=PROVENANCES.to_domain(proto.provenance),
         attempts=proto.attempts,
         latency_ms=proto.latency_ms,
-        quality=RecordQuality(
-            identifier_survival=proto.quality.identifier_survival,
-            unsupported_claims=proto.quality.unsupported_claims,
-            reduction=proto.quality.reduction,
-        ),
+        quality=_quality_from_proto(proto.quality),
         covered_tokens=proto.covered_tokens,
         rewrites=proto.rewrites,
         # Written before the field was: a record at depth 0 has always stood alone.
         stands_alone=proto.stands_alone or proto.depth == 0,
+    )
+
+
+def _quality_from_proto(proto: summary_pb2.RecordQuality) -> RecordQuality:
+    # A record from before there were two figures has the one of every identifier.
+    every = proto.all_identifier_survival if proto.HasField("all_identifier_survival") else proto.identifier_survival
+    return RecordQuality(
+        identifier_survival=proto.identifier_survival,
+        all_identifier_survival=every,
+        unsupported_claims=proto.unsupported_claims,
+        reduction=proto.reduction,
     )
 
 

@@ -39,6 +39,15 @@ class ProblemCode(StrEnum):
     MARKUP = "markup"
     SECRET = "secret"  # noqa: S105  (a name of a problem)
     UNSUPPORTED = "unsupported"
+    REPETITION = "repetition"
+    FORMAT_TALK = "format_talk"
+    GENERIC = "generic"
+    UNGROUNDED = "ungrounded"
+    UNCHANGED = "unchanged"
+    COVERAGE = "coverage"
+    LOST_IDENTIFIERS = "lost_identifiers"
+    DROPPED = "dropped"
+    WORSE = "worse"
 
 
 @dataclass(frozen=True, slots=True)

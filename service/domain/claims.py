@@ -16,7 +16,16 @@ from service.domain.envelope import unwrap_envelope
 from service.domain.identifiers import Identifier, IdentifierKind, identifiers, numerals
 from service.domain.message import Message
 
-__all__ = ["LOOKUPS_MAX", "Evidence", "evidence_of", "survival", "texts_of", "unsupported"]
+__all__ = [
+    "LOOKUPS_MAX",
+    "Evidence",
+    "evidence_of",
+    "evidence_with",
+    "share_held",
+    "survival",
+    "texts_of",
+    "unsupported",
+]
 
 LOOKUPS_MAX: Final = 500
 """More unsupported identifiers than this in one record are counted without a literal look-up: it is refused anyway."""
@@ -32,24 +41,26 @@ _NUMERIC: Final = frozenset(
 _MONTH_NAMES: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTHS: Final = {name: str(number) for number, name in enumerate(_MONTH_NAMES, start=1)}
 
-_FROM_TEN: Final = ("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen")
-_ROUND: Final = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety", "hundred")
+_UNITS: Final = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_TEENS: Final = ("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
+_TENS: Final = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 _SPELLED: Final = {
-    **{word: str(value) for value, word in enumerate(_FROM_TEN, start=10)},
-    **{word: str(value * 10) for value, word in enumerate(_ROUND, start=2)},
-    "dozen": "12",
-    "nineteen": "19",
-    "thousand": "1000",
-    "million": "1000000",
+    **{word: value for value, word in enumerate((*_UNITS, *_TEENS), start=1)},
+    **{word: value * 10 for value, word in enumerate(_TENS, start=2)},
+    "dozen": 12,
 }
-"""Numbers that people write as words and models as digits."""
+_SCALES: Final = {"hundred": 100, "thousand": 1_000, "million": 1_000_000}
+"""Numbers that people write as words and models as digits, or the other way round."""
 
 _MAGNITUDES: Final = {"k": 1_000, "m": 1_000_000, "b": 1_000_000_000}
 
 _DIGITS: Final = re.compile(r"\d+")
 _WORD: Final = re.compile(r"[a-z]+")
+_DAY_AND_TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}t\d{2}:\d{2}")
 _NUMERAL: Final = re.compile(r"\d[\d.,]*")
-_SPELLED_RE: Final = re.compile(rf"\b(?:{'|'.join(_SPELLED)})\b", re.IGNORECASE)
+_NUMBER_WORD: Final = rf"(?:{'|'.join((*_SPELLED, *_SCALES))})"
+_SPELLED_RE: Final = re.compile(rf"\b{_NUMBER_WORD}(?:(?:[ -]| and ){_NUMBER_WORD}){{0,8}}\b", re.IGNORECASE)
+_JOINT: Final = re.compile(r"[ -](?:and )?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +75,20 @@ class Evidence:
 def evidence_of(texts: Iterable[str]) -> Evidence:
     """Everything in `texts` that can support a claim."""
     joined = "\n".join(texts)
+    return evidence_with(numerals(joined), joined)
+
+
+def evidence_with(found: Iterable[Identifier], text: str) -> Evidence:
+    """Everything in `text` that can support a claim, where what `numerals` finds in it is known already."""
     keys: set[str] = set()
     dates: set[frozenset[str]] = set()
-    for found in numerals(joined):
-        keys.update(_keys(found))
-        if found.kind is IdentifierKind.DATE:
-            dates.add(_date_numbers(found.text))
-    keys.update(_SPELLED[match[0].lower()] for match in _SPELLED_RE.finditer(joined))
-    return Evidence(frozenset(keys), frozenset(dates), " ".join(joined.casefold().split()))
+    for identifier in found:
+        keys.update(_keys(identifier))
+        if identifier.kind is IdentifierKind.DATE:
+            dates.add(_date_numbers(identifier.text))
+    for match in _SPELLED_RE.finditer(text):
+        keys.update(_spelled_values(match[0].lower()))
+    return Evidence(frozenset(keys), frozenset(dates), " ".join(text.casefold().split()))
 
 
 def texts_of(message: Message) -> tuple[str, ...]:
@@ -85,16 +102,18 @@ def unsupported(text: str, evidence: Evidence) -> tuple[Identifier, ...]:
     distinct = {found.text.casefold(): found for found in numerals(text)}
     unknown = [found for found in distinct.values() if not _is_supported(found, evidence)]
     looked_up = unknown[:LOOKUPS_MAX]
-    return (*(found for found in looked_up if not _occurs(found.text, evidence.folded)), *unknown[LOOKUPS_MAX:])
+    return (*(found for found in looked_up if not _is_written(found, evidence.folded)), *unknown[LOOKUPS_MAX:])
 
 
 def survival(source: str, text: str) -> float:
     """The part of the distinct identifiers of `source` that `text` still has; 1.0 when `source` has none."""
-    wanted = {found.text.casefold(): found for found in identifiers(source)}
-    if not wanted:
-        return 1.0
-    evidence = evidence_of([text])
-    return sum(_is_supported(found, evidence) for found in wanted.values()) / len(wanted)
+    return share_held(identifiers(source), evidence_of([text]))
+
+
+def share_held(wanted: Iterable[Identifier], evidence: Evidence) -> float:
+    """The part of the distinct identifiers `wanted` that `evidence` holds; 1.0 when there are none."""
+    distinct = {found.text.casefold(): found for found in wanted}
+    return sum(_is_supported(found, evidence) for found in distinct.values()) / len(distinct) if distinct else 1.0
 
 
 def _is_supported(found: Identifier, evidence: Evidence) -> bool:
@@ -116,6 +135,8 @@ def _keys(found: Identifier) -> set[str]:
         keys.add(_clock(text))
     elif found.kind is IdentifierKind.DATE:
         keys.add("/".join(sorted(_date_numbers(text))))
+        if _DAY_AND_TIME.match(text):
+            keys.add(_clock(text[11:]))
     elif found.kind is IdentifierKind.VERSION:
         keys.add(text.removeprefix("v"))
     elif found.kind in (IdentifierKind.TICKET, IdentifierKind.SYMBOL):
@@ -159,6 +180,28 @@ def _date_numbers(text: str) -> frozenset[str]:
     day = text.casefold().partition("t")[0] if text[4:5] == "-" else text.casefold()
     numbers = {number.lstrip("0") or "0" for number in _DIGITS.findall(day)}
     return frozenset(numbers | {_MONTHS[word[:3]] for word in _WORD.findall(day) if word[:3] in _MONTHS})
+
+
+def _spelled_values(phrase: str) -> set[str]:
+    """What number words say, each alone and all together: `two hundred and five` is 2, 100, 5 and 205."""
+    words = _JOINT.split(phrase)
+    values = [_SPELLED.get(word) or _SCALES[word] for word in words]
+    total = group = 0
+    for word, value in zip(words, values, strict=True):
+        if word not in _SCALES:
+            group += value
+        elif value == _SCALES["hundred"]:
+            group = max(1, group) * value
+        else:
+            total, group = total + max(1, group) * value, 0
+    return {str(value) for value in (*values, total + group)}
+
+
+def _is_written(found: Identifier, folded: str) -> bool:
+    """Whether the identifier stands in `folded` as it is; a function also with what it is called with."""
+    if _occurs(found.text, folded):
+        return True
+    return found.text.endswith("()") and _occurs(found.text.removesuffix(")"), folded)
 
 
 def _occurs(text: str, folded: str) -> bool:

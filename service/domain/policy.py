@@ -25,6 +25,7 @@ __all__ = [
     "summary_cap",
     "validated",
     "wait_after_failures",
+    "without_floors",
 ]
 
 SUMMARY_TOKENS_MAX = 1_024
@@ -91,6 +92,13 @@ class Policy:
     max_summary_tokens: int = 0
     max_input_tokens: int = 8_000
     repair_attempts: int = 1
+    min_shared_words: int = 4
+    min_grounded_share: float = 0.4
+    min_coverage: float = 0.25
+    min_identifier_survival: float = 0.0
+    min_carried_share: float = 0.3
+    min_remake_share: float = 1.0
+    max_repetition: float = 0.5
     fallback: Fallback = Fallback.EMERGENCY
     tool_output: ToolOutput = ToolOutput.CAPPED
     tool_output_tokens_max: int = 256
@@ -124,6 +132,14 @@ CLIENT_FIELDS = frozenset(
 
 _NAMES = frozenset(f.name for f in fields(Policy))
 _SUMMARY_SHARE = 1 / 8
+_FLOORS = (
+    "min_grounded_share",
+    "min_coverage",
+    "min_identifier_survival",
+    "min_carried_share",
+    "min_remake_share",
+    "max_repetition",
+)
 
 
 def overridden(policy: Policy, overrides: Mapping[str, Any], *, allowed: frozenset[str] = _NAMES) -> Policy:
@@ -170,6 +186,9 @@ def validated(policy: Policy) -> Policy:
     )
     _require(p.max_input_tokens >= 1_000, "max_input_tokens", "must be at least 1000")
     _require(p.tool_output_tokens_max >= 16, "tool_output_tokens_max", "must be at least 16")
+    for name in _FLOORS:
+        _require(0 <= getattr(p, name) <= 1, name, "must lie in [0, 1]")
+    _require(p.min_shared_words >= 0, "min_shared_words", "must not be negative")
     for name in ("min_messages", "cooldown_messages", "rearm_messages", "force_refresh_after_messages"):
         _require(getattr(p, name) >= 0, name, "must not be negative")
     _require(p.repair_attempts >= 0, "repair_attempts", "must not be negative")
@@ -187,6 +206,12 @@ def summary_cap(policy: Policy, *, budget: int, replaced_tokens: int) -> int:
     Tying the cap to what leaves the window is what makes every pass shrink it.
     """
     return min(largest_summary(policy, budget=budget), max(SUMMARY_TOKENS_MIN, replaced_tokens // 2))
+
+
+def without_floors(policy: Policy) -> Policy:
+    """The policy that takes any draft as it is: for what cannot be asked again and has nothing to fall back on."""
+    none: Mapping[str, Any] = dict.fromkeys(_FLOORS, 0.0)
+    return replace(policy, min_shared_words=0, **none)
 
 
 def wait_after_failures(policy: Policy, *, failures: int) -> tuple[int, int]:

@@ -74,11 +74,15 @@ class RecordContext:
 
 @dataclass(frozen=True, slots=True)
 class RecordQuality:
-    """Figures of the checks. Ratios lie in 0..1; `unsupported_claims` counts identifiers that no source has."""
+    """Figures of the checks. Ratios lie in 0..1; `unsupported_claims` counts identifiers that no source has.
+
+    `identifier_survival` is of the identifiers that a reader could need, `all_identifier_survival` of every one.
+    """
 
     identifier_survival: float = 1.0
     unsupported_claims: int = 0
     reduction: float = 0.0
+    all_identifier_survival: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

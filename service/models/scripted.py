@@ -189,7 +189,7 @@ def _opening(material: Material) -> str:
     earlier = material.previous.summary if material.previous is not None else ""
     # The newest part must not be lost to an older summary that already fills the room.
     speakers = ", ".join(dict.fromkeys(message.name or message.role.value for message in material.messages))
-    return f"{len(material.messages)} messages by {speakers}. {earlier}".strip()
+    return f"Messages by {speakers}. {earlier}".strip()
 
 
 def _participants(material: Material) -> Iterator[str]:

@@ -256,12 +256,14 @@ class PassReport:
             _log.debug("pass.output", **self._names(), output=mask_secrets(shown), reasons=list(failure.reasons))
 
 
-def _why(failure: PassFailed) -> dict[str, str | int | bool]:
+def _why(failure: PassFailed) -> dict[str, str | int | bool | list[str]]:
     return {
         "error_class": failure.error_class.value,
         "cause": failure.cause,
         "asked": failure.asked,
         "attempts": failure.attempts,
+        # What each reason begins with: a check or a field.
+        "reasons": [reason.partition(":")[0] for reason in failure.reasons],
     }
 
 

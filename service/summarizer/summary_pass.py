@@ -17,7 +17,7 @@ from typing import Protocol, Self
 from service.domain.chunks import calls_needed, cut_text, grouped, part_tokens_max, source_room
 from service.domain.events import ErrorClass, MessageAppended, PassPlan
 from service.domain.message import Message
-from service.domain.policy import ToolOutput
+from service.domain.policy import ToolOutput, without_floors
 from service.domain.prompt import (
     CHAIN_TEMPLATE,
     MERGE_TEMPLATE,
@@ -289,7 +289,26 @@ class SummaryPass:
     ) -> tuple[Prompt, Source]:
         """What is asked about a part, and what the answer is judged by."""
         prompt = self._prompt(self._settings.template, work, part.entries, previous, room.content_tokens)
-        return prompt, _source(work, part.messages, (), previous, prompt)
+        return prompt, self._source(work, part.messages, (), previous, prompt)
+
+    def _source(
+        self,
+        work: PassInput,
+        messages: tuple[Message, ...],
+        texts: tuple[str, ...],
+        previous: SummaryRecord | None,
+        prompt: Prompt,
+    ) -> Source:
+        """What an answer is judged by; an extract by no floors: it is the way out, and asked again it says the same."""
+        policy = work.plan.policy
+        return Source.of(
+            messages,
+            texts=texts,
+            previous=previous,
+            instructions=prompt.system,
+            policy=without_floors(policy) if self._settings.window_tokens is None else policy,
+            replaces=work.replaces,
+        )
 
     def _merge_question(
         self, work: PassInput, texts: Sequence[str], previous: SummaryRecord | None, room: Room
@@ -297,7 +316,7 @@ class SummaryPass:
         entries = tuple(f"<partial_summary>\n{escaped(text)}\n</partial_summary>" for text in texts)
         prompt = self._prompt(MERGE_TEMPLATE, work, entries, previous, room.content_tokens)
         material = Material(previous=previous, merge=tuple(texts))
-        return prompt, _source(work, (), tuple(texts), previous, prompt), material
+        return prompt, self._source(work, (), tuple(texts), previous, prompt), material
 
     def _texts(self, work: PassInput, answers: Sequence[Answer]) -> list[str]:
         records = (_record(work, a.vetted.draft, model=a.model, record_id="part", merged=True) for a in answers)
@@ -417,17 +436,6 @@ def _record(work: PassInput, draft: Draft, *, model: str, record_id: str, merged
         rewrites=plan.rewrites,
         stands_alone=plan.rebase or plan.depth == 0,
     )
-
-
-def _source(
-    work: PassInput,
-    messages: tuple[Message, ...],
-    texts: tuple[str, ...],
-    previous: SummaryRecord | None,
-    prompt: Prompt,
-) -> Source:
-    # TODO-integrate: replaces=work.replaces
-    return Source.of(messages, texts=texts, previous=previous, instructions=prompt.system)
 
 
 def _inner(text: str) -> str:

@@ -1,7 +1,8 @@
 """A draft against its source: marks stripped, list items that invent something dropped, the rest checked.
 
 An invented list item is left out by code, which costs nothing; an invented claim in the narrative goes back to the
-model, since only the model can write it again.
+model, since only the model can write it again. What is left is compared with the source, with the record before it and
+with the one that it would replace.
 """
 
 from __future__ import annotations
@@ -11,10 +12,15 @@ from dataclasses import dataclass
 
 from service.domain.chat_markup import strip_chat_markup
 from service.domain.checks import check_record
-from service.domain.claims import Evidence, evidence_of, survival, texts_of, unsupported
-from service.domain.message import Message
+from service.domain.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
+from service.domain.comparison import Compared, compared, record_texts
+from service.domain.grounding import ground_of
+from service.domain.identifiers import Identifier, IdentifierKind, numerals
+from service.domain.message import Message, Role
+from service.domain.policy import Policy
 from service.domain.record import RecordQuality, SummaryRecord
 from service.domain.render import summary_text
+from service.domain.required import Named, required_identifiers
 from service.summarizer.draft import Draft, DraftItem
 
 __all__ = ["Source", "Vetted", "vetted"]
@@ -22,20 +28,50 @@ __all__ = ["Source", "Vetted", "vetted"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a draft may draw on: the text of its messages, of partial summaries and of the record before."""
+    """What a draft may draw on and is compared with, and under which policy; `every` are the source's identifiers."""
 
-    text: str
     evidence: Evidence
+    every: tuple[Identifier, ...]
+    beside: Compared
     instructions: str
+    policy: Policy
 
     @classmethod
     def of(
-        cls, messages: Iterable[Message], *, texts: Iterable[str], previous: SummaryRecord | None, instructions: str
+        cls,
+        messages: Iterable[Message],
+        *,
+        texts: Iterable[str],
+        previous: SummaryRecord | None,
+        instructions: str,
+        replaces: SummaryRecord | None = None,
+        policy: Policy | None = None,
     ) -> Source:
-        """The source of one call."""
-        parts = [*(text for m in messages for text in texts_of(m)), *texts]
-        before = [summary_text(previous)] if previous else []
-        return cls("\n".join(parts), evidence_of([*parts, *before]), instructions)
+        """The source of one call: messages, texts of partial summaries, and the record that the draft continues.
+
+        `replaces` is the fallback record whose place the draft would take; the default policy has the default floors.
+        """
+        policy = policy or Policy()
+        said = [("\n".join(texts_of(m)), m.role is Role.TOOL) for m in messages] + [(text, False) for text in texts]
+        earlier = "\n".join(record_texts(previous)) if previous else ""
+        named = [Named(text, numerals(text), raw) for text, raw in said]
+        known = Named(earlier, numerals(earlier))
+        whole = "\n".join(text for text, _ in said)
+        framed = f"{whole}\n{summary_text(previous)}" if previous else whole
+        return cls(
+            evidence=evidence_with((found for part in (*named, known) for found in part.found), framed),
+            every=_names(named),
+            beside=Compared.of(
+                ground_of([text for text, _ in said], earlier),
+                required=required_identifiers([known, *named]),
+                previous=previous,
+                replaces=replaces,
+                source=f"{earlier}\n{whole}",
+                instructions=instructions,
+            ),
+            instructions=instructions,
+            policy=policy,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +84,10 @@ class Vetted:
 
     def quality(self, source: Source, *, reduction: float) -> RecordQuality:
         """The figures of the checks."""
+        kept = evidence_of(text for texts in _texts_by_field(self.draft).values() for text in texts)
         return RecordQuality(
-            identifier_survival=survival(source.text, _text_of(self.draft)),
+            identifier_survival=share_held(source.beside.required, kept),
+            all_identifier_survival=share_held(source.every, kept),
             unsupported_claims=self.unsupported_claims,
             reduction=reduction,
         )
@@ -62,17 +100,33 @@ def vetted(draft: Draft, source: Source) -> Vetted:
     dropped = sum(len(unsupported(item, source.evidence)) for item in _items(clean)) - sum(
         len(unsupported(item, source.evidence)) for item in _items(supported)
     )
-    texts = {
-        "summary": supported.summary,
-        "key_points": "\n".join(supported.key_points),
-        "decisions": "\n".join(supported.decisions),
-        "action_items": "\n".join(_item_text(i) for i in supported.action_items),
-        "unresolved": "\n".join(supported.unresolved),
-        "participants": "\n".join(supported.participants),
-        "domain_entities": "\n".join(supported.domain_entities),
-    }
-    problems = check_record(texts, source.evidence, instructions=source.instructions, unsupported_max=0)
+    texts = _texts_by_field(supported)
+    problems = (
+        *check_record(
+            {field: "\n".join(items) for field, items in texts.items()},
+            source.evidence,
+            instructions=source.instructions,
+            unsupported_max=0,
+        ),
+        *compared(texts, source.beside, source.policy),
+    )
     return Vetted(supported, dropped, tuple(f"{p.code.value}: {p.detail}" for p in problems))
+
+
+def _names(named: Iterable[Named]) -> tuple[Identifier, ...]:
+    return tuple(found for part in named for found in part.found if found.kind is not IdentifierKind.DECIMAL)
+
+
+def _texts_by_field(draft: Draft) -> dict[str, tuple[str, ...]]:
+    return {
+        "summary": (draft.summary,),
+        "key_points": tuple(draft.key_points),
+        "decisions": tuple(draft.decisions),
+        "action_items": tuple(_item_text(i) for i in draft.action_items),
+        "unresolved": tuple(draft.unresolved),
+        "participants": tuple(draft.participants),
+        "domain_entities": tuple(draft.domain_entities),
+    }
 
 
 def _without_marks(draft: Draft) -> Draft:
@@ -106,19 +160,8 @@ def _supported_only(draft: Draft, evidence: Evidence) -> Draft:
 
 
 def _items(draft: Draft) -> list[str]:
-    return [
-        *draft.key_points,
-        *draft.participants,
-        *draft.decisions,
-        *(_item_text(i) for i in draft.action_items),
-        *draft.unresolved,
-        *draft.domain_entities,
-    ]
+    return [text for field, texts in _texts_by_field(draft).items() if field != "summary" for text in texts]
 
 
 def _item_text(item: DraftItem) -> str:
     return " ".join((item.task, item.owner, item.due))
-
-
-def _text_of(draft: Draft) -> str:
-    return "\n".join([draft.summary, *_items(draft)])

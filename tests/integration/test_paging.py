@@ -13,7 +13,7 @@ from service.domain.errors import InvalidPageToken
 from tests.support.answers import hanging
 from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import refused
-from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, on_ollama, said, script, sidecar
+from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Chat, Sidecar, on_ollama, said, script, sidecar
 
 WIDE = "\N{GRINNING FACE}"
 """One character of four bytes."""
@@ -112,8 +112,9 @@ async def test_a_page_of_conversations_ends_where_a_client_would_refuse_it(tmp_p
 async def test_a_page_of_records_ends_where_a_client_would_refuse_it(tmp_path):
     """Every one once, also where a page is cut short."""
     texts = [f"{WIDE * 990} {letter}" for letter in "abcdefghijklmnopqrst"]
-    answer = {"record": {"summary": "Hello.", "key_points": texts, "decisions": texts, "unresolved": texts}}
-    async with sidecar(tmp_path, script(tmp_path, answer, context_length=10_000_000)) as s:
+    lists = {"key_points": texts, "decisions": texts, "unresolved": texts}
+    answers = [{"record": {"summary": f"Turn {turn}.", **lists}} for turn in range(2, 202, 10)]
+    async with sidecar(tmp_path, script(tmp_path, *answers, context_length=10_000_000) | ANY_DRAFT) as s:
         chat = s.chat(context_length=10_000_000, policy={"min_range_tokens": 1, "max_summary_chain_depth": 64})
         for _ in range(20):
             await chat.talk(10, tokens=100_000)

@@ -21,7 +21,7 @@ from tests.support.answers import gated, hanging, record, saying
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_responder import count_tokens
 from tests.support.ollama_server import FakeOllama
-from tests.support.sidecar import PATIENCE_S, Chat, call, on_ollama, said, sidecar, tool_result
+from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Chat, call, on_ollama, said, sidecar, tool_result
 
 FAILED = conversation.SUMMARIZATION_STATE_FAILED
 COMPLETED = conversation.SUMMARIZATION_STATE_COMPLETED
@@ -124,8 +124,9 @@ async def test_pitfall_03_messages_that_come_during_the_model_call_stay(tmp_path
 async def test_pitfall_04_everything_that_is_covered_was_read(tmp_path, turns):
     """A range longer than the model's window is read in parts and merged; no message is left out for its length."""
     settings = {"ollama.num_ctx": 4_096}
+    summary = "The importer has read one mark after the other, and went on to the next one."
     async with (
-        FakeOllama(responder=saying(record())) as ollama,
+        FakeOllama(responder=saying(record(summary))) as ollama,
         sidecar(tmp_path, on_ollama(ollama) | settings) as s,
     ):
         chat = s.chat(context_length=100_000)
@@ -256,7 +257,7 @@ async def test_pitfall_10_a_small_gain_is_refused(tmp_path, share):
     sentence = "The importer reads table orders and the user looks at it with care. "
     async with (
         FakeOllama(responder=saying(record(sentence * int(1_440 * share / 14)))) as ollama,
-        sidecar(tmp_path, on_ollama(ollama) | {"ollama.num_ctx": 16_384}) as s,
+        sidecar(tmp_path, on_ollama(ollama) | {"ollama.num_ctx": 16_384} | ANY_DRAFT) as s,
     ):
         chat = s.chat(policy={"max_summary_tokens": 2_000})
         done = (await chat.talk(14, wait_s=PATIENCE_S)).summarization

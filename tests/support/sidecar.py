@@ -38,6 +38,7 @@ from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S
 
 __all__ = [
+    "ANY_DRAFT",
     "PATIENCE_S",
     "Chat",
     "Clock",
@@ -51,6 +52,16 @@ __all__ = [
     "sidecar",
     "tool_result",
 ]
+
+ANY_DRAFT: dict[str, Any] = {
+    "policy.min_shared_words": 0,
+    "policy.min_grounded_share": 0.0,
+    "policy.min_coverage": 0.0,
+    "policy.min_carried_share": 0.0,
+    "policy.min_remake_share": 0.0,
+    "policy.max_repetition": 0.0,
+}
+"""Settings under which a draft need not speak of its source: for tests of what happens to records."""
 
 _OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0), ("grpc.enable_retries", 0))
 

@@ -7,6 +7,7 @@ import json
 import random
 import threading
 import time
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -17,10 +18,11 @@ from service.domain.policy import Policy
 from service.domain.prompt import CHAIN_TEMPLATE
 from service.domain.record import MessageRange
 from service.domain.tokens import TokenSource
-from service.models.model import Completion, CompletionRequest
+from service.models.extractive import ExtractiveModel
+from service.models.model import Completion, CompletionRequest, SummaryModel
 from service.models.retry import RetryPolicy
 from service.models.scripted import ScriptedModel
-from service.summarizer.ask import AskerSettings
+from service.summarizer.ask import AskerSettings, PassFailed
 from service.summarizer.summary_pass import PassInput, PassSettings, SummaryPass
 from service.summarizer.surroundings import Surroundings
 from service.tokenizers.estimated import EstimatingCounter
@@ -56,9 +58,14 @@ def work(*, input_tokens_max: int) -> PassInput:
         MessageAppended(n, Message(f"m{n}", Role.USER, LONG.format(n, n % 250)), 300, TokenSource.ESTIMATE, "estimate")
         for n in range(1, MESSAGES + 1)
     )
+    return PassInput("c1", pass_plan(input_tokens_max), messages, None)
+
+
+def pass_plan(input_tokens_max: int) -> PassPlan:
+    """The plan of that pass. Its source repeats itself, so its summary may."""
     covered = (MessageRange(1, MESSAGES),)
-    policy = Policy(max_input_tokens=input_tokens_max)
-    plan = PassPlan(
+    policy = Policy(max_input_tokens=input_tokens_max, max_repetition=0.0)
+    return PassPlan(
         "p",
         Trigger.RATIO,
         covered,
@@ -73,15 +80,18 @@ def work(*, input_tokens_max: int) -> PassInput:
         policy,
         room_tokens=40_000,
     )
-    return PassInput("c1", plan, messages, None)
 
 
 def longest_answer(request: CompletionRequest) -> str:
     """As long as a record may be, and all of it from the source."""
-    long = [m.content[:900] for m in request.material.messages[:70]]
+    material = request.material
+    spread = material.messages[:: max(1, len(material.messages) // 70)]
+    texts = [m.content for m in spread[:70]] or material.merge
+    # Half of a name would be a name that nobody wrote.
+    long = [text[:900].rpartition(" ")[0] for text in texts]
     return json.dumps(
         {
-            "summary": " ".join(long)[:15_900] or "The importer reads orders.",
+            "summary": " ".join(long[:17]),
             "key_points": long[:30],
             "participants": ["Maria"],
             "decisions": long[30:50],
@@ -92,10 +102,12 @@ def longest_answer(request: CompletionRequest) -> str:
     )
 
 
-def summary_pass(counter: EstimatingCounter, *, input_tokens_max: int) -> SummaryPass:
-    """A pass with a model that answers at once, and as long as it may."""
+def summary_pass(
+    counter: EstimatingCounter, model: SummaryModel | None = None, *, input_tokens_max: int
+) -> SummaryPass:
+    """A pass; its model answers at once, and as long as it may, unless there is another."""
     return SummaryPass(
-        ScriptedModel([longest_answer], clock=time.monotonic),
+        model or ScriptedModel([longest_answer], clock=time.monotonic),
         settings=PassSettings(AskerSettings(0.0, 1, RetryPolicy(), 60.0), input_tokens_max, CHAIN_TEMPLATE),
         surroundings=Surroundings(counter, time.monotonic, lambda: 1, asyncio.sleep, random.Random(1), b"key"),
         observer=_Silent(),
@@ -113,6 +125,21 @@ async def test_a_long_source_is_not_counted_on_the_event_loop(part_tokens):
 
     assert counter.threads
     assert threading.current_thread() not in counter.threads
+
+
+async def test_an_extract_has_no_floors():
+    """It is the way out of a full window; asked again it says the same, and nothing stands in for it."""
+    strict = Policy(min_grounded_share=1.0, min_coverage=1.0, min_identifier_survival=1.0, max_repetition=0.001)
+    plan = replace(pass_plan(10_000_000), policy=strict)
+    source = replace(work(input_tokens_max=10_000_000), plan=plan)
+    source = replace(source, messages=source.messages[:20])
+    extractive = ExtractiveModel(clock=time.monotonic)
+
+    made = await summary_pass(EstimatingCounter(), extractive, input_tokens_max=10_000_000).run(source, record_id="r")
+
+    assert made.record.summary
+    with pytest.raises(PassFailed):
+        await summary_pass(EstimatingCounter(), input_tokens_max=10_000_000).run(source, record_id="r")
 
 
 @pytest.mark.parametrize("part_tokens", [10_000_000, 100_000])

@@ -379,6 +379,13 @@ class PolicyOverrides(_message.Message):
     REBASE_CALLS_MAX_FIELD_NUMBER: _builtins.int
     MAX_INPUT_TOKENS_FIELD_NUMBER: _builtins.int
     TOOL_OUTPUT_TOKENS_MAX_FIELD_NUMBER: _builtins.int
+    MIN_SHARED_WORDS_FIELD_NUMBER: _builtins.int
+    MIN_GROUNDED_SHARE_FIELD_NUMBER: _builtins.int
+    MIN_COVERAGE_FIELD_NUMBER: _builtins.int
+    MIN_IDENTIFIER_SURVIVAL_FIELD_NUMBER: _builtins.int
+    MIN_CARRIED_SHARE_FIELD_NUMBER: _builtins.int
+    MIN_REMAKE_SHARE_FIELD_NUMBER: _builtins.int
+    MAX_REPETITION_FIELD_NUMBER: _builtins.int
     REWRITES_MAX_FIELD_NUMBER: _builtins.int
     PASS_CALLS_MAX_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
@@ -425,6 +432,22 @@ class PolicyOverrides(_message.Message):
     """Tokens of source that one model call gets; more is split and merged."""
     tool_output_tokens_max: _builtins.int
     """Tokens that TOOL_OUTPUT_CAPPED leaves of a tool result."""
+    min_shared_words: _builtins.int
+    """Words of its source that a draft has at least, fewer where the source is short; 0 is off."""
+    min_grounded_share: _builtins.float
+    """Share of a draft's words that its source or the record before has, at least; 0 is off."""
+    min_coverage: _builtins.float
+    """Share of a long source's parts that a draft speaks of, at least; half of it where the draft continues a record, of
+    which it must not be a mere copy; 0 is off.
+    """
+    min_identifier_survival: _builtins.float
+    """Share of the required identifiers that a draft keeps, at least; 0 is off."""
+    min_carried_share: _builtins.float
+    """Share of the earlier record's decisions, and of its open points, that a draft still tells, at least; 0 is off."""
+    min_remake_share: _builtins.float
+    """Share of what a fallback record keeps and covers that its remake has to; 0 is off."""
+    max_repetition: _builtins.float
+    """Share of a draft that may repeat what the draft said before; 0 is off."""
     rewrites_max: _builtins.int
     """Records that a text may go through before its original messages are read again."""
     pass_calls_max: _builtins.int
@@ -454,12 +477,19 @@ class PolicyOverrides(_message.Message):
         rebase_calls_max: _builtins.int | None = ...,
         max_input_tokens: _builtins.int | None = ...,
         tool_output_tokens_max: _builtins.int | None = ...,
+        min_shared_words: _builtins.int | None = ...,
+        min_grounded_share: _builtins.float | None = ...,
+        min_coverage: _builtins.float | None = ...,
+        min_identifier_survival: _builtins.float | None = ...,
+        min_carried_share: _builtins.float | None = ...,
+        min_remake_share: _builtins.float | None = ...,
+        max_repetition: _builtins.float | None = ...,
         rewrites_max: _builtins.int | None = ...,
         pass_calls_max: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_gain", b"_min_gain", "_min_messages", b"_min_messages", "_min_range_tokens", b"_min_range_tokens", "_pass_calls_max", b"_pass_calls_max", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_gain", b"min_gain", "min_messages", b"min_messages", "min_range_tokens", b"min_range_tokens", "pass_calls_max", b"pass_calls_max", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "tail_token_ratio", b"tail_token_ratio", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "pass_calls_max", b"pass_calls_max", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "tail_token_ratio", b"tail_token_ratio", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_gain", b"_min_gain", "_min_messages", b"_min_messages", "_min_range_tokens", b"_min_range_tokens", "_pass_calls_max", b"_pass_calls_max", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "fallback", b"fallback", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_gain", b"min_gain", "min_messages", b"min_messages", "min_range_tokens", b"min_range_tokens", "on_depth_limit", b"on_depth_limit", "pass_calls_max", b"pass_calls_max", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "summary_role", b"summary_role", "tail_token_ratio", b"tail_token_ratio", "tool_output", b"tool_output", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "fallback", b"fallback", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "on_depth_limit", b"on_depth_limit", "pass_calls_max", b"pass_calls_max", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "summary_role", b"summary_role", "tail_token_ratio", b"tail_token_ratio", "tool_output", b"tool_output", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cooldown_messages: _TypeAlias = _typing.Literal["cooldown_messages"]  # noqa: Y015
     _WhichOneofArgType__cooldown_messages: _TypeAlias = _typing.Literal["_cooldown_messages", b"_cooldown_messages"]  # noqa: Y015
@@ -471,16 +501,30 @@ class PolicyOverrides(_message.Message):
     _WhichOneofArgType__force_refresh_after_messages: _TypeAlias = _typing.Literal["_force_refresh_after_messages", b"_force_refresh_after_messages"]  # noqa: Y015
     _WhichOneofReturnType__max_input_tokens: _TypeAlias = _typing.Literal["max_input_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_input_tokens: _TypeAlias = _typing.Literal["_max_input_tokens", b"_max_input_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__max_repetition: _TypeAlias = _typing.Literal["max_repetition"]  # noqa: Y015
+    _WhichOneofArgType__max_repetition: _TypeAlias = _typing.Literal["_max_repetition", b"_max_repetition"]  # noqa: Y015
     _WhichOneofReturnType__max_summary_chain_depth: _TypeAlias = _typing.Literal["max_summary_chain_depth"]  # noqa: Y015
     _WhichOneofArgType__max_summary_chain_depth: _TypeAlias = _typing.Literal["_max_summary_chain_depth", b"_max_summary_chain_depth"]  # noqa: Y015
     _WhichOneofReturnType__max_summary_tokens: _TypeAlias = _typing.Literal["max_summary_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_summary_tokens: _TypeAlias = _typing.Literal["_max_summary_tokens", b"_max_summary_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__min_carried_share: _TypeAlias = _typing.Literal["min_carried_share"]  # noqa: Y015
+    _WhichOneofArgType__min_carried_share: _TypeAlias = _typing.Literal["_min_carried_share", b"_min_carried_share"]  # noqa: Y015
+    _WhichOneofReturnType__min_coverage: _TypeAlias = _typing.Literal["min_coverage"]  # noqa: Y015
+    _WhichOneofArgType__min_coverage: _TypeAlias = _typing.Literal["_min_coverage", b"_min_coverage"]  # noqa: Y015
     _WhichOneofReturnType__min_gain: _TypeAlias = _typing.Literal["min_gain"]  # noqa: Y015
     _WhichOneofArgType__min_gain: _TypeAlias = _typing.Literal["_min_gain", b"_min_gain"]  # noqa: Y015
+    _WhichOneofReturnType__min_grounded_share: _TypeAlias = _typing.Literal["min_grounded_share"]  # noqa: Y015
+    _WhichOneofArgType__min_grounded_share: _TypeAlias = _typing.Literal["_min_grounded_share", b"_min_grounded_share"]  # noqa: Y015
+    _WhichOneofReturnType__min_identifier_survival: _TypeAlias = _typing.Literal["min_identifier_survival"]  # noqa: Y015
+    _WhichOneofArgType__min_identifier_survival: _TypeAlias = _typing.Literal["_min_identifier_survival", b"_min_identifier_survival"]  # noqa: Y015
     _WhichOneofReturnType__min_messages: _TypeAlias = _typing.Literal["min_messages"]  # noqa: Y015
     _WhichOneofArgType__min_messages: _TypeAlias = _typing.Literal["_min_messages", b"_min_messages"]  # noqa: Y015
     _WhichOneofReturnType__min_range_tokens: _TypeAlias = _typing.Literal["min_range_tokens"]  # noqa: Y015
     _WhichOneofArgType__min_range_tokens: _TypeAlias = _typing.Literal["_min_range_tokens", b"_min_range_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__min_remake_share: _TypeAlias = _typing.Literal["min_remake_share"]  # noqa: Y015
+    _WhichOneofArgType__min_remake_share: _TypeAlias = _typing.Literal["_min_remake_share", b"_min_remake_share"]  # noqa: Y015
+    _WhichOneofReturnType__min_shared_words: _TypeAlias = _typing.Literal["min_shared_words"]  # noqa: Y015
+    _WhichOneofArgType__min_shared_words: _TypeAlias = _typing.Literal["_min_shared_words", b"_min_shared_words"]  # noqa: Y015
     _WhichOneofReturnType__pass_calls_max: _TypeAlias = _typing.Literal["pass_calls_max"]  # noqa: Y015
     _WhichOneofArgType__pass_calls_max: _TypeAlias = _typing.Literal["_pass_calls_max", b"_pass_calls_max"]  # noqa: Y015
     _WhichOneofReturnType__preserve_recent: _TypeAlias = _typing.Literal["preserve_recent"]  # noqa: Y015
@@ -512,15 +556,29 @@ class PolicyOverrides(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_input_tokens) -> _WhichOneofReturnType__max_input_tokens | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_repetition) -> _WhichOneofReturnType__max_repetition | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_summary_chain_depth) -> _WhichOneofReturnType__max_summary_chain_depth | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_summary_tokens) -> _WhichOneofReturnType__max_summary_tokens | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_carried_share) -> _WhichOneofReturnType__min_carried_share | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_coverage) -> _WhichOneofReturnType__min_coverage | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_gain) -> _WhichOneofReturnType__min_gain | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_grounded_share) -> _WhichOneofReturnType__min_grounded_share | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_identifier_survival) -> _WhichOneofReturnType__min_identifier_survival | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_messages) -> _WhichOneofReturnType__min_messages | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_range_tokens) -> _WhichOneofReturnType__min_range_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_remake_share) -> _WhichOneofReturnType__min_remake_share | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_shared_words) -> _WhichOneofReturnType__min_shared_words | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_calls_max) -> _WhichOneofReturnType__pass_calls_max | None: ...
     @_typing.overload

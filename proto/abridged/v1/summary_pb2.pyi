@@ -165,24 +165,32 @@ class RecordQuality(_message.Message):
     IDENTIFIER_SURVIVAL_FIELD_NUMBER: _builtins.int
     UNSUPPORTED_CLAIMS_FIELD_NUMBER: _builtins.int
     REDUCTION_FIELD_NUMBER: _builtins.int
+    ALL_IDENTIFIER_SURVIVAL_FIELD_NUMBER: _builtins.int
     identifier_survival: _builtins.float
-    """Identifiers of the source that the record still has, 0 to 1."""
+    """Share of the required identifiers that the record still has, 0 to 1: those that a reader could need, by recency,
+    repetition and kind, within a budget. In records without `all_identifier_survival` it is of every identifier.
+    """
     unsupported_claims: _builtins.int
     """Identifiers of the record that no source has."""
     reduction: _builtins.float
     """What the record saves of the tokens that it replaces, 0 to 1."""
+    all_identifier_survival: _builtins.float
+    """Share of every identifier of the source that the record still has, 0 to 1, raw tool results included."""
     def __init__(
         self,
         *,
         identifier_survival: _builtins.float = ...,
         unsupported_claims: _builtins.int = ...,
         reduction: _builtins.float = ...,
+        all_identifier_survival: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_all_identifier_survival", b"_all_identifier_survival", "all_identifier_survival", b"all_identifier_survival"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["identifier_survival", b"identifier_survival", "reduction", b"reduction", "unsupported_claims", b"unsupported_claims"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_all_identifier_survival", b"_all_identifier_survival", "all_identifier_survival", b"all_identifier_survival", "identifier_survival", b"identifier_survival", "reduction", b"reduction", "unsupported_claims", b"unsupported_claims"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__all_identifier_survival: _TypeAlias = _typing.Literal["all_identifier_survival"]  # noqa: Y015
+    _WhichOneofArgType__all_identifier_survival: _TypeAlias = _typing.Literal["_all_identifier_survival", b"_all_identifier_survival"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__all_identifier_survival) -> _WhichOneofReturnType__all_identifier_survival | None: ...
 
 Global___RecordQuality: _TypeAlias = RecordQuality  # noqa: Y015
 

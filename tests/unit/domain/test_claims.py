@@ -38,6 +38,50 @@ def test_what_the_source_does_not_say_is_unsupported(claim: str) -> None:
     assert unsupported(claim, EVIDENCE) != ()
 
 
+@pytest.mark.parametrize(
+    ("source", "claim"),
+    [
+        ("opened 2024-05-09T11:52:16Z", "at 11:52"),
+        ("opened 2024-05-09T11:52:16", "at 11:52:16"),
+        ("opened 2024-05-09T13:05+02:00", "at 1:05 PM"),
+        ("def parse(x): ...", "parse() reads it"),
+        ("def parse_header(x): ...", "parse_header() reads it"),
+        ("self.parse_header(buffer, size)", "`parse_header()`"),
+        ("three euros", "3 EUR"),
+        ("three dollars", "$3"),
+        ("twenty-five bags", "25 bags"),
+        ("Twenty five bags", "25 bags"),
+        ("one hundred and fifty rows", "150 rows"),
+        ("two thousand and twelve rows", "2,012 rows"),
+        ("25 bags", "twenty-five bags"),
+        ("$3", "three dollars"),
+    ],
+)
+def test_times_calls_and_number_words_are_supported_both_ways(source: str, claim: str) -> None:
+    """A part of a timestamp, a function without its arguments, a number in words: none is an invention."""
+    assert unsupported(claim, evidence_of([source])) == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "claim"),
+    [
+        ("opened 2024-05-09T11:52:16Z", "at 11:53"),
+        ("Please parse the header", "parse() reads it"),
+        ("reparse(x)", "parse() reads it"),
+        ("twenty-five bags", "26 bags"),
+        ("twenty bags and five boxes", "25 bags"),
+    ],
+)
+def test_what_only_resembles_them_is_not(source: str, claim: str) -> None:
+    """Another minute, a verb, a longer name, another sum."""
+    assert unsupported(claim, evidence_of([source])) != ()
+
+
+def test_a_number_in_words_survives() -> None:
+    """What the source has in digits the summary may have in words."""
+    assert survival("25 bags, $3 each", "twenty-five bags for three dollars") == 1.0
+
+
 def test_a_repeated_invention_counts_once() -> None:
     """Counts are of distinct claims."""
     assert len(unsupported("QQ777 and qq777 and QQ777", EVIDENCE)) == 1

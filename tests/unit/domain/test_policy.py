@@ -42,6 +42,13 @@ NOT_A_NUMBER = float("nan")
         ("rearm_messages", {"rearm_messages": -1}),
         ("force_refresh_after_messages", {"force_refresh_after_messages": -1}),
         ("repair_attempts", {"repair_attempts": -1}),
+        ("min_shared_words", {"min_shared_words": -1}),
+        ("min_grounded_share", {"min_grounded_share": 1.1}),
+        ("min_coverage", {"min_coverage": NOT_A_NUMBER}),
+        ("min_identifier_survival", {"min_identifier_survival": 1.1}),
+        ("min_carried_share", {"min_carried_share": -0.1}),
+        ("min_remake_share", {"min_remake_share": 1.1}),
+        ("max_repetition", {"max_repetition": 1.1}),
     ],
 )
 def test_an_impossible_policy_is_refused_by_the_name_of_its_field(field, overrides):
@@ -88,10 +95,12 @@ def test_a_client_sets_only_what_the_operator_allows():
 
 
 def test_clients_cannot_raise_what_a_pass_costs():
-    """The fields that bound model calls and their input are the operator's."""
+    """The fields that bound model calls and their input are the operator's, and the floors that cause repairs."""
     costly = {"rebase_calls_max", "rewrites_max", "pass_calls_max", "max_input_tokens", "tool_output_tokens_max"}
+    floors = {"min_shared_words", "min_grounded_share", "min_coverage", "min_identifier_survival"}
+    floors |= {"min_carried_share", "min_remake_share", "max_repetition"}
 
-    assert {f.name for f in fields(Policy)} - CLIENT_FIELDS == costly
+    assert {f.name for f in fields(Policy)} - CLIENT_FIELDS == costly | floors
 
 
 @pytest.mark.parametrize(

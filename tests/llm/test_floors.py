@@ -1,0 +1,181 @@
+"""How often the floors refuse what is honest: real chats, the extract of our own, and a real small model.
+
+The chats are those of the folder that CONVERSATIONS_DIR names. The rates are printed.
+
+A model's draft counts as honest when it is about its own source and not a text of another kind: no run of eight words
+twice, at least four words of content, less than half of its word pairs from the prompt, and at least a tenth of its
+word pairs from its own source, more than 95 % of the other sources have of them. None of that is asked by a floor.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from random import Random
+from typing import Final
+
+import pytest
+
+from service.domain.claims import texts_of
+from service.domain.extract import extract
+from service.domain.message import Message, Role
+from service.domain.prompt import CHAIN_TEMPLATE
+from service.domain.record import MessageRange, Provenance, SummaryRecord
+from service.domain.words import word_keys
+from service.summarizer.draft import Draft, DraftItem
+from service.summarizer.vetting import Source, vetted
+from service.tokenizers.estimated import EstimatingCounter
+from tests.support.llm.engine import ENGINE_CONTEXT, ENGINE_MODEL, Engine
+from tests.support.ollama_responder import Ask
+from tests.unit.extractive.corpora import real_conversations
+
+pytestmark = [pytest.mark.llm, pytest.mark.timeout(3_000)]
+
+DRAFTS: Final = 120
+SOURCE_TOKENS: Final = 700
+REFUSED_MAX: Final = 0.03
+RANGES: Final = {500: 139, 1_000: 277, 2_500: 690, 8_000: 1_024, 30_000: 1_024}
+"""Tokens of a range, and of the summary that the default policy allows for it."""
+
+SYSTEM: Final = "You summarize conversations."
+WISH: Final = "Summarize the conversation above in three to five sentences, with its names, numbers and decisions."
+
+COUNTER: Final = EstimatingCounter()
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A stretch of a real chat."""
+
+    chat: str
+    before: tuple[Message, ...]
+    messages: tuple[Message, ...]
+
+
+def slices(tokens: int, *, at_most: int) -> Iterator[Slice]:
+    """The first stretches of each chat, each of about so many tokens."""
+    for name, messages in real_conversations():
+        begun = taken = size = 0
+        for place, message in enumerate(messages, start=1):
+            size += COUNTER.count(message.content[:2_000])
+            if size >= tokens or place == len(messages):
+                yield Slice(name, messages[:begun], messages[begun:place])
+                begun, size, taken = place, 0, taken + 1
+                if taken == at_most:
+                    break
+
+
+def drafted(messages: Sequence[Message], previous: SummaryRecord | None, tokens: int) -> Draft:
+    """The extract, as the draft that the extractive model answers."""
+    made = extract(messages, previous=previous, merge=(), tokens_max=tokens, count_tokens=COUNTER.count)
+    context = made.context
+    return Draft.model_construct(
+        summary=made.summary,
+        key_points=list(made.key_points),
+        participants=list(context.participants),
+        decisions=list(context.decisions),
+        action_items=[DraftItem(task=i.task, owner=i.owner, due=i.due) for i in context.action_items],
+        unresolved=list(context.unresolved),
+        domain_entities=list(context.domain_entities),
+    )
+
+
+def committed(draft: Draft) -> SummaryRecord:
+    return SummaryRecord(
+        id="r", create_time_us=1, depth=0, parent_id="", summary=draft.summary, key_points=draft.highlights,
+        context=draft.context, covered=(MessageRange(1, 9),), tokens_before=900, tokens_after=300, model="m",
+        prompt_name="", prompt_version="", provenance=Provenance.EXTRACTIVE, attempts=1, latency_ms=1,
+    )  # fmt: skip
+
+
+def refusals(draft: Draft, messages: Sequence[Message], previous: SummaryRecord | None) -> list[str]:
+    """Why the draft is refused, without inventions: those are facts and no matter of a floor."""
+    source = Source.of(messages, texts=(), previous=previous, instructions=CHAIN_TEMPLATE.system)
+    found = (problem.partition(":")[0] for problem in vetted(draft, source).problems)
+    return [code for code in found if code != "unsupported"]
+
+
+def test_hardly_any_extract_would_be_refused_over_chained_passes(capsys):
+    """Every range size with the cap that belongs to it, up to five passes each made from the one before.
+
+    An extract is judged without floors; here it stands for a model that takes its words from the source.
+    """
+    refused: Counter[str] = Counter()
+    total = 0
+    for tokens, cap in RANGES.items():
+        previous: SummaryRecord | None = None
+        for part in slices(tokens, at_most=5):
+            previous = previous if part.before else None
+            draft = drafted(part.messages, previous, cap)
+            total += 1
+            refused.update(refusals(draft, part.messages, previous))
+            previous = committed(draft)
+    with capsys.disabled():
+        sys.stdout.write(f"\nextracts: {total}, refused {refused.total()} {dict(refused)}\n")
+    assert refused.total() <= REFUSED_MAX * total
+
+
+async def test_the_small_models_honest_drafts_are_hardly_ever_refused(capsys):
+    """At most three in a hundred."""
+    engine = Engine()
+    chosen = [s for s in slices(SOURCE_TOKENS, at_most=99) if len(s.messages) >= 3 and len(told(s)) < 3_200]
+    Random(7).shuffle(chosen)
+    chosen = chosen[:DRAFTS]
+    pairs = [pairs_of("\n".join(t for m in s.messages for t in texts_of(m))) for s in chosen]
+    refused: Counter[str] = Counter()
+    honest = 0
+    for number, part in enumerate(chosen):
+        text = await said_by(engine, part, seed=number)
+        others = [known for known, other in zip(pairs, chosen, strict=True) if other.chat != part.chat]
+        if not is_honest(text, pairs[number], others):
+            continue
+        honest += 1
+        draft = Draft.model_construct(
+            summary=text, key_points=[], participants=[], decisions=[], action_items=[], unresolved=[],
+            domain_entities=[],
+        )  # fmt: skip
+        refused.update(refusals(draft, part.messages, None)[:1])
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\ndrafts: {len(chosen)}, honest {honest}, of them refused {refused.total()} {dict(refused)}\n"
+        )
+    assert honest >= 20
+    assert refused.total() <= max(1, REFUSED_MAX * honest)
+
+
+async def said_by(engine: Engine, part: Slice, *, seed: int) -> str:
+    user = f"Conversation:\n{told(part)}\n\n{WISH}"
+    ask = Ask(
+        model=ENGINE_MODEL.name,
+        messages=({"role": "system", "content": SYSTEM}, {"role": "user", "content": user}),
+        format=None,
+        options={"num_predict": 150, "temperature": 0.2, "seed": seed, "num_ctx": ENGINE_CONTEXT},
+    )
+    return "".join([piece.content async for piece in engine.respond(ask)])
+
+
+def told(part: Slice) -> str:
+    lines = (f"{m.name or m.role.value}: {m.content[: 300 if m.role is Role.TOOL else 2_000]}" for m in part.messages)
+    return "\n".join(lines)
+
+
+def pairs_of(text: str) -> set[tuple[str, str]]:
+    words = re.findall(r"\w+", text.casefold())
+    return set(pairwise(words))
+
+
+def is_honest(text: str, own: set[tuple[str, str]], others: Sequence[set[tuple[str, str]]]) -> bool:
+    """See the module."""
+    words = re.findall(r"\w+", text.casefold())
+    runs = [tuple(words[i : i + 8]) for i in range(len(words) - 7)]
+    pairs = pairs_of(text)
+    if not pairs or len(runs) != len(set(runs)) or len(word_keys(text)) < 4:
+        return False
+    shares = sorted(len(pairs & other) / len(pairs) for other in others)
+    share = len(pairs & own) / len(pairs)
+    prompt = pairs_of(f"{CHAIN_TEMPLATE.system} {WISH}")
+    return share >= 0.1 and share > shares[int(0.95 * len(shares))] and len(pairs & prompt) < 0.5 * len(pairs)
