@@ -181,7 +181,9 @@ class PolicySettings(_Group):
     emergency_token_ratio: Ratio = Field(
         default=_P.emergency_token_ratio, description="Ratio that ignores min_messages, cooldown and hysteresis."
     )
-    min_messages: Count = Field(default=_P.min_messages, description="Messages in the window before the first pass.")
+    min_messages: Count = Field(
+        default=_P.min_messages, description="Messages of the conversation before its first pass."
+    )
     preserve_recent: Count = Field(
         default=_P.preserve_recent, ge=2, description="Newest messages kept verbatim, at most."
     )
@@ -200,9 +202,17 @@ class PolicySettings(_Group):
         default=_P.max_summary_chain_depth, ge=1, description="Records that may build on one another."
     )
     on_depth_limit: Annotated[DepthLimit, BeforeValidator(_lower)] = Field(
-        default=_P.on_depth_limit, description="At that depth: stop, or start again from original messages."
+        default=_P.on_depth_limit, description="At that depth: stop, or begin a new chain, from originals if need be."
     )
-    rebase_calls_max: Count = Field(default=_P.rebase_calls_max, ge=1, description="Model calls of one rebase.")
+    rebase_calls_max: Count = Field(
+        default=_P.rebase_calls_max, ge=1, description="Model calls of a rebase that reads more than one call holds."
+    )
+    rewrites_max: Count = Field(
+        default=_P.rewrites_max, ge=1, description="Records that a text may go through before originals are read again."
+    )
+    pass_calls_max: Count = Field(
+        default=_P.pass_calls_max, ge=1, description="Model calls of one pass, repairs and retries included."
+    )
     force_refresh_after_messages: Count = Field(
         default=_P.force_refresh_after_messages, description="A pass at least every so many messages; 0 for never."
     )
@@ -240,7 +250,8 @@ class PolicySettings(_Group):
         default=_P.fallback, description="When the extractive summarizer makes the record that a model could not."
     )
     tool_output: Annotated[ToolOutput, BeforeValidator(_lower)] = Field(
-        default=_P.tool_output, description="How tool results stand in prompts."
+        default=_P.tool_output,
+        description="Tool results in prompts; `capped` caps those of a source that one call cannot hold.",
     )
     tool_output_tokens_max: Count = Field(
         default=_P.tool_output_tokens_max, ge=16, description="Tokens of a capped tool result."
@@ -269,8 +280,8 @@ class SummarizerSettings(_Group):
     )
     deadline_s: Seconds = Field(
         default=600.0,
-        description="One question to a model with its retries, in seconds; the wait for a place at a host does not "
-        "count, nor does an answer that has begun and keeps coming.",
+        description="All questions of one pass to a model, in seconds; the wait for a place at a host does not count, "
+        "nor does an answer that has begun and keeps coming.",
     )
     retries: int = Field(default=1, ge=0, le=10, description="Retries of a transport error.")
     backoff_base_ms: int = Field(
@@ -299,10 +310,11 @@ class OllamaSettings(_Group):
     )
     stall_timeout_s: Seconds = Field(default=30.0, description="Between two chunks, in seconds.")
     num_ctx: int = Field(
-        default=8_192,
+        default=16_384,
         ge=1_024,
         le=1_048_576,
-        description="Context of every call; one constant, since a change reloads the model.",
+        description="Context of every call, at most the model's; one constant, since a change reloads the model. With "
+        "twice the context of your conversations most passes are one call; less takes less memory and more calls.",
     )
     concurrency: int = Field(default=1, ge=1, le=64, description="Calls at once to a host.")
     queue_max: int = Field(default=16, ge=1, le=10_000, description="Calls that may wait for a host.")

@@ -193,6 +193,7 @@ def ended_pass(ended: EndedPass) -> conversation_pb2.Summarization:
     proto = pending_pass(ended.plan, ended.requested_us)
     proto.end_time.CopyFrom(timestamp(ended.ended_us))
     proto.attempts = ended.attempts
+    proto.models_tried.extend(ended.tried)
     if ended.error_class is not None:
         proto.state = _pb.SUMMARIZATION_STATE_FAILED
         proto.error_class = ERROR_CLASSES.to_proto(ended.error_class)

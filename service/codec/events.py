@@ -177,6 +177,7 @@ def _completed_to_proto(event: domain.SummarizationCompleted) -> event_pb2.Summa
         token_source=TOKEN_SOURCES.to_proto(event.source),
         wait_messages=event.wait_messages,
         wait_until=timestamp(event.wait_until_us) if event.wait_until_us else None,
+        models_tried=event.tried,
     )
 
 
@@ -188,6 +189,7 @@ def _completed_from_proto(proto: event_pb2.SummarizationCompleted) -> domain.Sum
         proto.fallback,
         proto.wait_messages,
         timestamp_us(proto.wait_until),
+        tuple(proto.models_tried),
     )
 
 
@@ -202,6 +204,7 @@ def _failed_to_proto(event: domain.SummarizationFailed) -> event_pb2.Summarizati
         wait_messages=event.wait_messages,
         wait_until=timestamp(event.wait_until_us),
         cause=event.cause,
+        models_tried=event.tried,
         asked=event.asked,
     )
 
@@ -217,6 +220,7 @@ def _failed_from_proto(proto: event_pb2.SummarizationFailed) -> domain.Summariza
         output_bytes=proto.output_bytes,
         output_hash=proto.output_hash,
         cause=proto.cause,
+        tried=tuple(proto.models_tried),
         asked=proto.asked,
     )
 

@@ -61,7 +61,7 @@ REMAKES_MAX = 2
 class EndedPass:
     """A pass that is over, one way or another. Exactly one of `record_id`, `error_class`, `skip_reason` is set.
 
-    `cause` and `asked` say more of an `error_class`, as in SummarizationFailed.
+    `cause` and `asked` say more of an `error_class`, as in SummarizationFailed; `tried` names the models turned to.
     """
 
     plan: PassPlan
@@ -75,6 +75,7 @@ class EndedPass:
     skip_reason: SkipReason | None = None
     cause: str = ""
     asked: bool = False
+    tried: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +336,13 @@ def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -
     assert plan is not None, "a completed pass was pending"
     assert plan.pass_id == event.pass_id, "the completed pass was the pending one"
     ended = EndedPass(
-        plan, state.pending_since_us, at_us, record.attempts, record_id=record.id, fallback=event.fallback
+        plan,
+        state.pending_since_us,
+        at_us,
+        record.attempts,
+        record_id=record.id,
+        fallback=event.fallback,
+        tried=event.tried,
     )
     state = _ended(state, ended)._replace(records=state.records.append(record))
     if event.fallback:
@@ -386,6 +393,7 @@ def _failed(state: Conversation, event: SummarizationFailed, at_us: int) -> Conv
         retryable=event.retryable,
         cause=event.cause,
         asked=event.asked,
+        tried=event.tried,
     )
     state = _ended(state, ended)
     if event.error_class is not ErrorClass.CANCELLED:

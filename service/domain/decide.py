@@ -147,6 +147,7 @@ class CompletePass:
     now_us: int
     model_failed: bool = False
     interrupted: bool = False
+    tried: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,7 @@ class FailPass:
     output_hash: bytes = b""
     cause: str = ""
     asked: bool = False
+    tried: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +308,13 @@ def _complete(state: Conversation, command: CompletePass, policy: Policy) -> lis
         return [cancelled(command.pass_id, attempts=record.attempts)]
     messages, until_us = _wait(state, policy, command.now_us) if _counts_as_failure(state, command) else (0, 0)
     completed = SummarizationCompleted(
-        command.pass_id, record, command.source, command.fallback, wait_messages=messages, wait_until_us=until_us
+        command.pass_id,
+        record,
+        command.source,
+        command.fallback,
+        wait_messages=messages,
+        wait_until_us=until_us,
+        tried=command.tried,
     )
     after = evolve(state, completed, command.now_us)
     if not _saves_enough(state, after, plan):
@@ -369,6 +377,7 @@ def _fail(state: Conversation, command: FailPass, policy: Policy) -> list[Event]
         output_hash=command.output_hash,
         cause=command.cause,
         asked=command.asked,
+        tried=command.tried,
     )
     return _with_trigger(state, [failed], policy, command.next_pass_id, command.now_us)
 

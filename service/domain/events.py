@@ -196,6 +196,7 @@ class SummarizationCompleted:
 
     `fallback` says that the record stands in for a model's. `source` is who counted its tokens. When a model was asked
     and failed first, the next one waits for messages or time, whichever comes first; a `wait_until_us` of 0 is no wait.
+    `tried` names the models that were turned to, in their order, as `provider:model`.
     """
 
     pass_id: str
@@ -204,6 +205,7 @@ class SummarizationCompleted:
     fallback: bool = False
     wait_messages: int = 0
     wait_until_us: int = 0
+    tried: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +226,7 @@ class SummarizationFailed:
     output_hash: bytes = b""
     cause: str = ""
     asked: bool = False
+    tried: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

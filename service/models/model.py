@@ -46,7 +46,8 @@ class ModelError(Exception):
 
     `asked` says whether the request came as far as the model's server, so that the model may have worked on it.
     `call_made` is False where this process itself refused the call, before anything was sent. `queued_s` is the part
-    of the call that was spent in this process's own line; it counts against no deadline.
+    of the call that was spent in this process's own line; it counts against no deadline. `tried` names the models of a
+    list that were turned to, the last of which failed; empty where there is no list.
     """
 
     error_class: ClassVar[str] = "INTERNAL"
@@ -54,6 +55,7 @@ class ModelError(Exception):
     call_made: ClassVar[bool] = True
     asked: bool = True
     queued_s: float = 0.0
+    tried: tuple[str, ...] = ()
 
 
 class ModelUnavailable(ModelError):
@@ -142,7 +144,7 @@ class Completion:
     """What the model answered: raw text, not yet parsed. `finish_reason` is `stop` or `length`.
 
     `model` is `provider:name`, as the settings have it. `response_model` is the name that the server answered with,
-    empty where there is no server.
+    empty where there is no server. `tried` names the models of a list that were turned to, `model` the last of them.
     """
 
     text: str
@@ -152,6 +154,7 @@ class Completion:
     output_tokens: int
     duration_s: float
     response_model: str = ""
+    tried: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,13 @@ lesser one behind the operator's back.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from service.models.model import (
     Completion,
     CompletionRequest,
     ModelDescription,
+    ModelError,
     ModelMissing,
     OnProgress,
     SummaryModel,
@@ -34,12 +36,20 @@ class PreferredModel:
 
     async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
         """Ask the first model that exists; ModelMissing when none does."""
+        tried: tuple[str, ...] = ()
         for model in self._models:
+            tried = (*tried, model.name)
             try:
-                return await model.complete(request, deadline_s=deadline_s, on_progress=on_progress)
+                completion = await model.complete(request, deadline_s=deadline_s, on_progress=on_progress)
+                return replace(completion, tried=tried)
             except ModelMissing as error:
                 missing = error
-        raise self._none_exists() from missing
+            except ModelError as error:
+                error.tried = tried
+                raise
+        none_exists = self._none_exists()
+        none_exists.tried = tried
+        raise none_exists from missing
 
     async def describe(self) -> ModelDescription:
         """Describe the first model that exists; ModelMissing when none does."""

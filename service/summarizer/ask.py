@@ -46,6 +46,7 @@ class PassFailed(Exception):
         self.cause = cause[:CAUSE_CHARS_MAX]
         self.asked = asked
         self.attempts = 0
+        self.tried: tuple[str, ...] = ()
         self.output = output
         self.reasons = reasons
 
@@ -124,6 +125,12 @@ class Asker:
         self._left_s = settings.deadline_s
         self.attempts = 0
         self._asked = False
+        self._tried: dict[str, None] = {}
+
+    @property
+    def tried(self) -> tuple[str, ...]:
+        """The models that were turned to, in their order, as `provider:model`."""
+        return tuple(self._tried)
 
     def require_calls(self, calls: int) -> None:
         """Raise PassFailed when so many more calls are over the bound of a pass."""
@@ -207,6 +214,7 @@ class Asker:
                 ErrorClass(error.error_class), retryable=error.retryable, cause=str(error), asked=self._asked
             ) from error
         self._asked = True
+        self._tried |= dict.fromkeys(completion.tried or (completion.model,))
         # What a call waited for in our own line is not its time.
         self._left_s -= completion.duration_s
         self._observer.answered(completion)
@@ -221,6 +229,7 @@ class Asker:
 
     def _ended(self, error: ModelError) -> None:
         """A call failed; one that this process refused itself was none."""
+        self._tried |= dict.fromkeys(error.tried or (self._model.name,))
         if not error.call_made:
             self.attempts -= 1
         self._asked = self._asked or error.asked

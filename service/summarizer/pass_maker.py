@@ -91,22 +91,24 @@ class PassMaker:
         except ModelError:
             self._window = self._window_default
         else:
-            self._window = description.window or description.context_length or self._window_default
+            held = description.window or description.context_length or self._window_default
+            # In tokens as we count them: what the model makes of one of ours is learned from its answers.
+            self._window = int(held / description.token_factor)
         return self._made(self._model, observer, self._window)
 
     def by_extraction(self, observer: PassObserver) -> SummaryPass:
         """The summarizer that needs no model."""
         return self._made(self._extractive, observer, None)
 
-    async def available(self) -> bool:
-        """Whether the model could be asked now, as far as its server says."""
+    async def has_time(self) -> bool:
+        """Whether the model is there and nobody uses it, as far as its server says: a remake is in nobody's way."""
         if self._model is None:
             return False
         try:
             await self._model.describe()
         except ModelError:
             return False
-        return True
+        return await self._model.idle()
 
     def _made(self, model: SummaryModel, observer: PassObserver, window_tokens: int | None) -> SummaryPass:
         return SummaryPass(

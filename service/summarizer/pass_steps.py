@@ -87,6 +87,7 @@ class PassSteps:
                 now_us=self._conversations.now_us(),
                 model_failed=result.failure is not None and not result.interrupted,
                 interrupted=result.interrupted,
+                tried=result.tried,
             ),
         )
 
@@ -105,6 +106,7 @@ class PassSteps:
                 output_hash=output_hash(self._hash_key, failure.output),
                 cause=failure.cause,
                 asked=failure.asked,
+                tried=failure.tried,
             ),
         )
 

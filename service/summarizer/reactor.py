@@ -103,7 +103,7 @@ class Reactor:
         self._postponed: dict[StreamId, asyncio.TimerHandle] = {}
         self._pauses = pauses or CommitPauses()
         self._steps = PassSteps(conversations, pauses=self._pauses, hash_key=maker.hash_key)
-        self._revival = Revival(conversations, available=maker.available, pauses=self._pauses)
+        self._revival = Revival(conversations, has_time=maker.has_time, pauses=self._pauses)
         self._stopping = False
 
     def start(self, attention: Iterable[Attention]) -> None:
@@ -251,16 +251,16 @@ class Reactor:
             # Nobody can be asked who is not there, so the next pass need not wait for that.
             if work.plan.trigger is not Trigger.REMAKE and self._maker.is_listed_for(failure):
                 report.fell_back(failure, self._maker.fallback_name)
-                return await self._extracted(work, report, None, attempts=failure.attempts)
+                return await self._extracted(work, report, None, after=failure)
             if not running.stands_in and not await self._falls_back(key, work.plan):
                 raise
             report.fell_back(failure, self._maker.fallback_name)
-            return await self._extracted(work, report, failure, attempts=failure.attempts)
+            return await self._extracted(work, report, failure, after=failure)
 
     async def _asked(self, running: _Running, work: PassInput, report: PassReport) -> PassResult:
         """The wanted summarizer's record; PassFailed also when extraction is to stand in before it is there."""
         if running.stands_in:
-            raise _interrupted()
+            raise self._interrupted(report)
         summary_pass = await self._maker.by_model(report)
         record_id = _record_id(work)
         running.call = asyncio.create_task(summary_pass.run(work, record_id=record_id))
@@ -272,14 +272,16 @@ class Reactor:
             if running.superseded:
                 raise PassSuperseded from None
             if running.stands_in:
-                raise _interrupted() from None
+                raise self._interrupted(report) from None
             raise
         finally:
             running.call = None
 
     async def _extracted(
-        self, work: PassInput, report: PassReport, failure: PassFailed | None, *, attempts: int = 0
+        self, work: PassInput, report: PassReport, failure: PassFailed | None, *, after: PassFailed | None = None
     ) -> PassResult:
+        """The extract; `failure` is what the next pass waits for, `after` what came before in any case."""
+        attempts, tried = (after.attempts, after.tried) if after else (0, ())
         extraction = self._maker.by_extraction(report)
         result = await extraction.run(work, record_id=_record_id(work), attempts_before=attempts)
         return replace(
@@ -287,7 +289,15 @@ class Reactor:
             fallback=not self._maker.wants_extraction,
             failure=failure,
             interrupted=failure is not None and failure.error_class is ErrorClass.CANCELLED,
+            tried=(*tried, *result.tried),
         )
+
+    def _interrupted(self, report: PassReport) -> PassFailed:
+        cause = "the window was over its budget before the model had answered"
+        failure = PassFailed(ErrorClass.CANCELLED, retryable=True, cause=cause, asked=report.attempts > 0)
+        failure.attempts = report.attempts
+        failure.tried = (self._maker.model_name,) if report.attempts else ()
+        return failure
 
     def _wanted(self, plan: PassPlan) -> str:
         return self._maker.fallback_name if plan.extractive else self._maker.model_name
@@ -364,11 +374,6 @@ class Reactor:
 
 def _record_id(work: PassInput) -> str:
     return f"summary-{work.plan.pass_id}"
-
-
-def _interrupted() -> PassFailed:
-    cause = "the window was over its budget before the model had answered"
-    return PassFailed(ErrorClass.CANCELLED, retryable=True, cause=cause, asked=True)
 
 
 def _internal(cause: str) -> PassFailed:

@@ -115,6 +115,11 @@ class PassReport:
         self._done = self._total = 0
         self._tokens_in = self._tokens_out = 0
 
+    @property
+    def attempts(self) -> int:
+        """Model calls of the pass so far."""
+        return self._attempts
+
     def started(self, trigger_traceparent: str) -> PassStarted:
         """The fact that opens the pass's span."""
         plan = self._plan

@@ -15,6 +15,7 @@ from eventlog.event import StreamId
 from service.conversations import Conversations
 from service.domain.conversation import Conversation, next_remake
 from service.domain.decide import EndWait, RemakeFallback
+from service.domain.events import Trigger
 from service.summarizer.pass_steps import TRANSIENT, CommitPauses
 
 __all__ = ["Revival"]
@@ -26,17 +27,17 @@ _log = structlog.get_logger()
 
 
 class Revival:
-    """Times waits and remakes. `available` asks whether the model could answer now. Lives on one event loop."""
+    """Times waits and remakes. `has_time` asks whether a model is there that nobody uses. Lives on one event loop."""
 
     def __init__(
-        self, conversations: Conversations, *, available: Callable[[], Awaitable[bool]], pauses: CommitPauses
+        self, conversations: Conversations, *, has_time: Callable[[], Awaitable[bool]], pauses: CommitPauses
     ) -> None:
         self._conversations = conversations
-        self._available = available
+        self._has_time = has_time
         self._pauses = pauses
         self._waits: dict[StreamId, asyncio.TimerHandle] = {}
         self._fallbacks: dict[StreamId, None] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._probe: asyncio.TimerHandle | None = None
         self._probe_after_s = PROBE_FIRST_S
         self._stopping = False
@@ -78,11 +79,9 @@ class Revival:
         self._schedule_probe()
 
     def model_answered(self) -> None:
-        """Make the fallback record anew that has waited longest. Its success leads to the next."""
+        """Make the fallback record anew that has waited longest, if the model has time; its success leads on."""
         if self._fallbacks and not self._stopping:
-            key = next(iter(self._fallbacks))
-            del self._fallbacks[key]
-            self._spawn(self._remake(key), key)
+            self._spawn(self._remake_next(), None)
 
     def _end_wait(self, key: StreamId) -> None:
         self._waits.pop(key, None)
@@ -96,11 +95,19 @@ class Revival:
             # The timer runs by another clock than the wait, which may have a moment left.
             self.end_wait_at(key, state.wait_until_us)
 
-    async def _remake(self, key: StreamId) -> None:
+    async def _remake_next(self) -> bool:
+        """Whether a remake was requested: the model has time, and the window of the next conversation has room."""
+        if not self._fallbacks or not await self._has_time():
+            return False
+        key = next(iter(self._fallbacks), None)
+        if key is None:
+            return False
+        del self._fallbacks[key]
         state = await self._asked(key, RemakeFallback)
         if state is None or next_remake(state) is not None:
             # Not now, or not yet: it stays one of those that are still to be remade.
             self.remake_later(key)
+        return state is not None and state.pending is not None and state.pending.trigger is Trigger.REMAKE
 
     async def _asked(self, key: StreamId, command: type[EndWait | RemakeFallback]) -> Conversation | None:
         """The state behind the command; None when the log cannot take it now."""
@@ -119,19 +126,16 @@ class Revival:
             self._probe = loop.call_later(self._probe_after_s, lambda: self._spawn(self._probe_model(), None))
 
     async def _probe_model(self) -> None:
-        """Ask whether the model is back, ever less often, as long as there are fallback records."""
+        """Ask for a remake, ever less often while none can be made, as long as there are fallback records."""
         self._probe = None
         try:
-            if await self._available():
-                self._probe_after_s = PROBE_FIRST_S
-                self.model_answered()
-            else:
-                self._probe_after_s = min(PROBE_MAX_S, 2 * self._probe_after_s)
+            requested = await self._remake_next()
+            self._probe_after_s = PROBE_FIRST_S if requested else min(PROBE_MAX_S, 2 * self._probe_after_s)
         finally:
             self._schedule_probe()
 
-    def _spawn(self, work: Coroutine[Any, Any, None], key: StreamId | None) -> None:
-        def ended(task: asyncio.Task[None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, object], key: StreamId | None) -> None:
+        def ended(task: asyncio.Task[object]) -> None:
             self._tasks.discard(task)
             if not task.cancelled() and (error := task.exception()) is not None:
                 _not_requested(key, error)

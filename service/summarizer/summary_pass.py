@@ -96,7 +96,8 @@ class PassInput:
 class PassResult:
     """A record, who counted its tokens, and whether it stands in for a model that failed with `failure`.
 
-    `interrupted` says that the model had not failed, but the window could not wait for it.
+    `interrupted` says that the model had not failed, but the window could not wait for it. `tried` names the models that
+    were turned to, in their order.
     """
 
     record: SummaryRecord
@@ -104,6 +105,7 @@ class PassResult:
     fallback: bool = False
     failure: PassFailed | None = None
     interrupted: bool = False
+    tried: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,7 @@ class SummaryPass:
         try:
             answer, source, merged = await self._answer(work, asker)
         except PassFailed as failure:
-            failure.attempts = asker.attempts
+            failure.attempts, failure.tried = asker.attempts, asker.tried
             raise
         record = await asyncio.to_thread(self._judged, work, answer, source, record_id=record_id, merged=merged)
         record = replace(
@@ -175,7 +177,7 @@ class SummaryPass:
             attempts=asker.attempts,
             latency_ms=round((self._around.clock_s() - started) * 1_000),
         )
-        return PassResult(record, self._around.counter.source_for(work.chat_model))
+        return PassResult(record, self._around.counter.source_for(work.chat_model), tried=asker.tried)
 
     def _judged(
         self, work: PassInput, answer: Answer, source: Source, *, record_id: str, merged: bool

@@ -871,6 +871,7 @@ class Summarization(_message.Message):
     END_TIME_FIELD_NUMBER: _builtins.int
     CAUSE_FIELD_NUMBER: _builtins.int
     ASKED_FIELD_NUMBER: _builtins.int
+    MODELS_TRIED_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The pass's id."""
     trigger: Global___Trigger.ValueType
@@ -907,6 +908,12 @@ class Summarization(_message.Message):
     def end_time(self) -> _timestamp_pb2.Timestamp:
         """When it ended."""
 
+    @_builtins.property
+    def models_tried(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The models that were turned to, in their order, as provider:model: those that were missing or failed, and last the
+        one that made the record.
+        """
+
     def __init__(
         self,
         *,
@@ -925,10 +932,11 @@ class Summarization(_message.Message):
         end_time: _timestamp_pb2.Timestamp | None = ...,
         cause: _builtins.str = ...,
         asked: _builtins.bool = ...,
+        models_tried: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "attempts", b"attempts", "cause", b"cause", "covered", b"covered", "create_time", b"create_time", "depth", b"depth", "end_time", b"end_time", "error_class", b"error_class", "id", b"id", "retryable", b"retryable", "skip_reason", b"skip_reason", "state", b"state", "summary_id", b"summary_id", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "attempts", b"attempts", "cause", b"cause", "covered", b"covered", "create_time", b"create_time", "depth", b"depth", "end_time", b"end_time", "error_class", b"error_class", "id", b"id", "models_tried", b"models_tried", "retryable", b"retryable", "skip_reason", b"skip_reason", "state", b"state", "summary_id", b"summary_id", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -401,6 +401,7 @@ class SummarizationCompleted(_message.Message):
     TOKEN_SOURCE_FIELD_NUMBER: _builtins.int
     WAIT_MESSAGES_FIELD_NUMBER: _builtins.int
     WAIT_UNTIL_FIELD_NUMBER: _builtins.int
+    MODELS_TRIED_FIELD_NUMBER: _builtins.int
     summarization_id: _builtins.str
     """The pass."""
     fallback: _builtins.bool
@@ -417,6 +418,10 @@ class SummarizationCompleted(_message.Message):
     def wait_until(self) -> _timestamp_pb2.Timestamp:
         """When the wait ends at the latest. Not set: there is none."""
 
+    @_builtins.property
+    def models_tried(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The models that were turned to, in their order, as provider:model."""
+
     def __init__(
         self,
         *,
@@ -426,10 +431,11 @@ class SummarizationCompleted(_message.Message):
         token_source: Global___TokenSource.ValueType = ...,
         wait_messages: _builtins.int = ...,
         wait_until: _timestamp_pb2.Timestamp | None = ...,
+        models_tried: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["record", b"record", "wait_until", b"wait_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fallback", b"fallback", "record", b"record", "summarization_id", b"summarization_id", "token_source", b"token_source", "wait_messages", b"wait_messages", "wait_until", b"wait_until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fallback", b"fallback", "models_tried", b"models_tried", "record", b"record", "summarization_id", b"summarization_id", "token_source", b"token_source", "wait_messages", b"wait_messages", "wait_until", b"wait_until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -451,6 +457,7 @@ class SummarizationFailed(_message.Message):
     WAIT_UNTIL_FIELD_NUMBER: _builtins.int
     CAUSE_FIELD_NUMBER: _builtins.int
     ASKED_FIELD_NUMBER: _builtins.int
+    MODELS_TRIED_FIELD_NUMBER: _builtins.int
     summarization_id: _builtins.str
     """The pass."""
     error_class: _conversation_pb2.ErrorClass.ValueType
@@ -473,6 +480,10 @@ class SummarizationFailed(_message.Message):
     def wait_until(self) -> _timestamp_pb2.Timestamp:
         """... or the time after which it may run anyway, whichever is first."""
 
+    @_builtins.property
+    def models_tried(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The models that were turned to, in their order, as provider:model."""
+
     def __init__(
         self,
         *,
@@ -486,10 +497,11 @@ class SummarizationFailed(_message.Message):
         wait_until: _timestamp_pb2.Timestamp | None = ...,
         cause: _builtins.str = ...,
         asked: _builtins.bool = ...,
+        models_tried: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["wait_until", b"wait_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "attempts", b"attempts", "cause", b"cause", "error_class", b"error_class", "output_bytes", b"output_bytes", "output_hash", b"output_hash", "retryable", b"retryable", "summarization_id", b"summarization_id", "wait_messages", b"wait_messages", "wait_until", b"wait_until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "attempts", b"attempts", "cause", b"cause", "error_class", b"error_class", "models_tried", b"models_tried", "output_bytes", b"output_bytes", "output_hash", b"output_hash", "retryable", b"retryable", "summarization_id", b"summarization_id", "wait_messages", b"wait_messages", "wait_until", b"wait_until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
