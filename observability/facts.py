@@ -16,6 +16,8 @@ __all__ = [
     "BatchCommitted",
     "BreakerState",
     "ChatAnswered",
+    "ChatAsked",
+    "ChatFailed",
     "ChatStarted",
     "ErrorClass",
     "Fact",
@@ -93,9 +95,15 @@ class RpcStarted:
 
 @dataclass(frozen=True, slots=True)
 class RpcEnded:
-    """A call was answered. `code` is the name of its gRPC status, such as `OK`."""
+    """A call was answered. `code` is the name of its gRPC status, such as `OK`.
+
+    `reason` is that of its ErrorInfo, empty without one. `conversation_id` is what the request named, once it has
+    passed the field rules.
+    """
 
     code: str
+    reason: str = ""
+    conversation_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +181,16 @@ class ChatStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class ChatAsked:
+    """The host that the model is being asked at; the last one, when a call moves on to another."""
+
+    server_address: str
+    server_port: int
+
+
+@dataclass(frozen=True, slots=True)
 class ChatAnswered:
-    """The model answered. `finish_reason` is the provider's word, `stop` or `length`."""
+    """The model answered. `model` is its own name, `finish_reason` the provider's word, `stop` or `length`."""
 
     model: str
     finish_reason: str
@@ -182,10 +198,17 @@ class ChatAnswered:
     output_tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class ChatFailed:
+    """The model did not answer."""
+
+    error_class: ErrorClass
+
+
 SpanFact = RpcStarted | PassStarted | ChatStarted
 """Facts that open a span."""
 
-Fact = RpcEnded | PassEnded | ChatAnswered
+Fact = RpcEnded | PassEnded | ChatAsked | ChatAnswered | ChatFailed
 """Facts that a span notes before it closes."""
 
 BREAKER_VALUES: Mapping[BreakerState, int] = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}

@@ -122,7 +122,8 @@ def open_core(
         on_changed=heard,
     )
     board = ProgressBoard()
-    summarizer = TracedModel(providers.preferred(settings.summarizer.models), tracing)
+    # Each by itself: a model that is missing is a call of its own, and the one that stood in for it another.
+    summarizer = providers.preferred(settings.summarizer.models, traced=lambda model: TracedModel(model, tracing))
     reactor = Reactor(
         conversations,
         maker=_maker(settings, summarizer, providers.extractive(), counter, now_us),

@@ -110,7 +110,11 @@ class CompletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What the model answered: raw text, not yet parsed. `finish_reason` is `stop` or `length`."""
+    """What the model answered: raw text, not yet parsed. `finish_reason` is `stop` or `length`.
+
+    `model` is `provider:name`, as the settings have it. `response_model` is the name that the server answered with,
+    empty where there is no server.
+    """
 
     text: str
     model: str
@@ -118,6 +122,7 @@ class Completion:
     input_tokens: int
     output_tokens: int
     duration_s: float
+    response_model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
