@@ -19,8 +19,11 @@ __all__ = [
     "ChatAsked",
     "ChatFailed",
     "ChatStarted",
+    "ConversationsCounted",
     "ErrorClass",
     "Fact",
+    "HeldBy",
+    "LogMeasured",
     "PassEnded",
     "PassOutcome",
     "PassStarted",
@@ -80,6 +83,35 @@ class BreakerState(StrEnum):
     CLOSED = "closed"
     HALF_OPEN = "half_open"
     OPEN = "open"
+
+
+class HeldBy(StrEnum):
+    """Why a window past its trigger is left as it is."""
+
+    PASS_PENDING = "PASS_PENDING"  # noqa: S105 - a state, not a password
+    DISABLED = "DISABLED"
+    WAITING_AFTER_FAILURE = "WAITING_AFTER_FAILURE"
+    IRREDUCIBLE = "IRREDUCIBLE"
+    DEPTH_LIMIT = "DEPTH_LIMIT"
+    MIN_MESSAGES = "MIN_MESSAGES"
+    COOLDOWN = "COOLDOWN"
+    HYSTERESIS = "HYSTERESIS"
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationsCounted:
+    """How many conversations' windows cost more than their budget, and how many past their trigger are held by what."""
+
+    over_budget: int
+    held: Mapping[HeldBy, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LogMeasured:
+    """What the log's files take, write-ahead log included, and what may still be written on their volume."""
+
+    size_bytes: int
+    free_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
