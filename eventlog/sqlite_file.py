@@ -20,6 +20,7 @@ __all__ = [
     "create_private",
     "file_system_of",
     "refuse_network_file_system",
+    "size_bytes",
     "wal_reset_warning",
 ]
 
@@ -73,6 +74,15 @@ def create_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE))
     except FileExistsError:
         path.chmod(PRIVATE_MODE)
+
+
+def size_bytes(path: Path) -> int:
+    """What the log in `path` takes on its volume, its write-ahead log included; raises OSError without a log."""
+    wal = path.with_name(f"{path.name}-wal")
+    try:
+        return path.stat().st_size + wal.stat().st_size
+    except FileNotFoundError:
+        return path.stat().st_size
 
 
 def wal_reset_warning(version: tuple[int, int, int]) -> StartupWarning | None:

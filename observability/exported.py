@@ -25,6 +25,8 @@ from observability import semconv
 from observability.facts import (
     BatchCommitted,
     ChatAnswered,
+    ChatAsked,
+    ChatFailed,
     ChatStarted,
     Fact,
     PassEnded,
@@ -61,11 +63,15 @@ class ExportedTracing:
     """Opens spans of the SDK and hands them to `processor` when they end."""
 
     def __init__(self, settings: TracingSettings, processor: SpanProcessor) -> None:
-        resource = Resource.create({SERVICE_NAME: settings.service_name, SERVICE_VERSION: settings.service_version})
+        named = {SERVICE_NAME: settings.service_name, SERVICE_VERSION: settings.service_version}
+        resource = Resource.create(named, schema_url=semconv.SCHEMA_URL)
         provider = TracerProvider(sampler=_sampler(settings), resource=resource, shutdown_on_exit=False)
         provider.add_span_processor(processor)
         self._provider = provider
-        self._tracer = provider.get_tracer("abridged", settings.service_version)
+        # A scope has one schema: what passes and model calls carry is of another registry than the rest.
+        version = settings.service_version
+        self._tracer = provider.get_tracer("abridged", version, schema_url=semconv.SCHEMA_URL)
+        self._gen_ai = provider.get_tracer("abridged", version, schema_url=semconv.GEN_AI_SCHEMA_URL)
 
     def span(self, fact: SpanFact) -> AbstractContextManager[Span]:
         links: tuple[Link, ...] = ()
@@ -79,7 +85,8 @@ class ExportedTracing:
             case _:
                 assert_never(fact)
         name, kind = _name(fact)
-        span = self._tracer.start_span(name, parent, kind, _start_attributes(fact), links)
+        tracer = self._tracer if isinstance(fact, RpcStarted) else self._gen_ai
+        span = tracer.start_span(name, parent, kind, _start_attributes(fact), links)
         if isinstance(fact, PassStarted):
             span.add_event(semconv.EVENT_TRIGGERED, _trigger_attributes(fact))
         return _ExportedSpan(span, _BROKEN_CHAT if isinstance(fact, ChatStarted) else {})
@@ -150,7 +157,7 @@ class _ExportedSpan:
         if error_type:
             self._fail(error_type)
         # What was answered is how it ended; that the coroutine was left by an exception adds nothing.
-        self._settled = isinstance(fact, RpcEnded | PassEnded)
+        self._settled = isinstance(fact, RpcEnded | PassEnded | ChatFailed)
 
     def _fail(self, error_type: str) -> None:
         self.sdk_span.set_attribute(semconv.ERROR_TYPE, error_type)
@@ -242,10 +249,18 @@ def _chat_attributes(fact: ChatStarted) -> Attributes:
 def _end_attributes(fact: Fact) -> Attributes:
     match fact:
         case RpcEnded():
-            return {semconv.RPC_RESPONSE_STATUS_CODE: fact.code}
+            named = {
+                semconv.GEN_AI_CONVERSATION_ID: fact.conversation_id,
+                semconv.ABRIDGED_ERROR_REASON: fact.reason,
+            }
+            return {semconv.RPC_RESPONSE_STATUS_CODE: fact.code, **{name: told for name, told in named.items() if told}}
         case PassEnded():
             skipped = {semconv.ABRIDGED_SKIP_REASON: fact.skip_reason.value} if fact.skip_reason is not None else {}
             return {semconv.ABRIDGED_OUTCOME: fact.outcome.value, semconv.GEN_AI_REQUEST_MODEL: fact.model, **skipped}
+        case ChatAsked():
+            return {semconv.SERVER_ADDRESS: fact.server_address, semconv.SERVER_PORT: fact.server_port}
+        case ChatFailed():
+            return _BROKEN_CHAT
         case ChatAnswered():
             return {
                 semconv.GEN_AI_RESPONSE_MODEL: fact.model,
@@ -264,7 +279,9 @@ def _error_type(fact: Fact) -> str:
         case PassEnded():
             failed = fact.outcome in {PassOutcome.ERROR, PassOutcome.CANCELLED}
             return fact.error_class.value if failed and fact.error_class is not None else ""
-        case ChatAnswered():
+        case ChatFailed():
+            return fact.error_class.value
+        case ChatAsked() | ChatAnswered():
             return ""
         case _:
             assert_never(fact)

@@ -16,9 +16,14 @@ __all__ = [
     "BatchCommitted",
     "BreakerState",
     "ChatAnswered",
+    "ChatAsked",
+    "ChatFailed",
     "ChatStarted",
+    "ConversationsCounted",
     "ErrorClass",
     "Fact",
+    "HeldBy",
+    "LogMeasured",
     "PassEnded",
     "PassOutcome",
     "PassStarted",
@@ -80,6 +85,35 @@ class BreakerState(StrEnum):
     OPEN = "open"
 
 
+class HeldBy(StrEnum):
+    """Why a window past its trigger is left as it is."""
+
+    PASS_PENDING = "PASS_PENDING"  # noqa: S105 - a state, not a password
+    DISABLED = "DISABLED"
+    WAITING_AFTER_FAILURE = "WAITING_AFTER_FAILURE"
+    IRREDUCIBLE = "IRREDUCIBLE"
+    DEPTH_LIMIT = "DEPTH_LIMIT"
+    MIN_MESSAGES = "MIN_MESSAGES"
+    COOLDOWN = "COOLDOWN"
+    HYSTERESIS = "HYSTERESIS"
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationsCounted:
+    """How many conversations' windows cost more than their budget, and how many past their trigger are held by what."""
+
+    over_budget: int
+    held: Mapping[HeldBy, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LogMeasured:
+    """What the log's files take, write-ahead log included, and what may still be written on their volume."""
+
+    size_bytes: int
+    free_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class RpcStarted:
     """A call came in. `method` is `package.Service/Method`, or `_OTHER` for what nobody serves.
@@ -93,9 +127,15 @@ class RpcStarted:
 
 @dataclass(frozen=True, slots=True)
 class RpcEnded:
-    """A call was answered. `code` is the name of its gRPC status, such as `OK`."""
+    """A call was answered. `code` is the name of its gRPC status, such as `OK`.
+
+    `reason` is that of its ErrorInfo, empty without one. `conversation_id` is what the request named, once it has
+    passed the field rules.
+    """
 
     code: str
+    reason: str = ""
+    conversation_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +213,16 @@ class ChatStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class ChatAsked:
+    """The host that the model is being asked at; the last one, when a call moves on to another."""
+
+    server_address: str
+    server_port: int
+
+
+@dataclass(frozen=True, slots=True)
 class ChatAnswered:
-    """The model answered. `finish_reason` is the provider's word, `stop` or `length`."""
+    """The model answered. `model` is its own name, `finish_reason` the provider's word, `stop` or `length`."""
 
     model: str
     finish_reason: str
@@ -182,10 +230,17 @@ class ChatAnswered:
     output_tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class ChatFailed:
+    """The model did not answer."""
+
+    error_class: ErrorClass
+
+
 SpanFact = RpcStarted | PassStarted | ChatStarted
 """Facts that open a span."""
 
-Fact = RpcEnded | PassEnded | ChatAnswered
+Fact = RpcEnded | PassEnded | ChatAsked | ChatAnswered | ChatFailed
 """Facts that a span notes before it closes."""
 
 BREAKER_VALUES: Mapping[BreakerState, int] = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import platform
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from prometheus_client import (
     CollectorRegistry,
@@ -29,13 +28,27 @@ from prometheus_client.registry import Collector
 from observability.facts import (
     BREAKER_VALUES,
     BreakerState,
+    ConversationsCounted,
     ErrorClass,
+    LogMeasured,
     PassEnded,
     PassOutcome,
     PassTrigger,
     RecordCommitted,
     SkipReason,
 )
+from observability.labels import (
+    CALL_SERIES_MAX,
+    EVENT_TYPES_MAX,
+    GRPC_CODES,
+    HOSTS_NAMED_MAX,
+    METHODS_MAX,
+    MODELS_NAMED_MAX,
+    OTHER,
+    TIMED_METHODS_MAX,
+    MetricLabels,
+)
+from observability.standing import StandingInstruments
 
 __all__ = [
     "CALL_SERIES_MAX",
@@ -52,39 +65,9 @@ __all__ = [
     "Metrics",
 ]
 
-SERIES_MAX = 400
-OTHER = "_OTHER"
+SERIES_MAX = 600
 NOT_BEGUN = "none"
 """The trigger of a skip that no pass came before: nothing began, so nothing is why."""
-
-MODELS_NAMED_MAX = 3
-HOSTS_NAMED_MAX = 4
-METHODS_MAX = 40
-TIMED_METHODS_MAX = 2
-EVENT_TYPES_MAX = 20
-CALL_SERIES_MAX = 100
-"""Pairs of method and code beyond the initial ones are counted under `_OTHER` and their code once this many exist."""
-
-GRPC_CODES = (
-    "OK",
-    "CANCELLED",
-    "UNKNOWN",
-    "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",
-    "ALREADY_EXISTS",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "INTERNAL",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-    "UNAUTHENTICATED",
-)
-
 _PASS_SECONDS = (0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 300)
 _COMMIT_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
 _COMMIT_EVENTS = (1, 4, 16, 64, 256, 1_000)
@@ -95,28 +78,6 @@ _RPC_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5
 """The boundaries that the RPC conventions (1.44) give for rpc.server.call.duration."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetricLabels:
-    """The closed lists of label values, from code and configuration, never from a request.
-
-    `models` and `hosts` are an operator's lists, most important first: names past `MODELS_NAMED_MAX` are counted under
-    `_OTHER`, hosts past `HOSTS_NAMED_MAX` have no breaker series. `methods` are full names, `package.Service/Method`;
-    `timed_methods` those whose latency is promised, the others share one duration series.
-    """
-
-    models: Sequence[str] = ()
-    hosts: Sequence[str] = ()
-    methods: Sequence[str] = ()
-    timed_methods: Sequence[str] = ()
-    event_types: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        assert len(self.methods) <= METHODS_MAX, "more methods than the series budget holds"
-        assert len(self.timed_methods) <= TIMED_METHODS_MAX, "more timed methods than the series budget holds"
-        assert len(self.event_types) <= EVENT_TYPES_MAX, "more event types than the series budget holds"
-        assert set(self.timed_methods) <= set(self.methods), "a timed method that is not served"
-
-
 class Metrics:
     """The instruments. Methods take facts, are thread-safe, and cost a few microseconds."""
 
@@ -125,6 +86,7 @@ class Metrics:
         self._passes = _PassInstruments(self._registry, tuple(labels.models[:MODELS_NAMED_MAX]))
         self._log = _LogInstruments(self._registry, labels.event_types)
         self._rpcs = _RpcInstruments(self._registry, labels)
+        self._standing = StandingInstruments(self._registry)
         self._breakers = _breakers(self._registry, labels.hosts[:HOSTS_NAMED_MAX])
         build = Info("abridged_build", "Which build is running, and on which Python?", registry=self._registry)
         build.info({"version": version, "python": platform.python_version()})
@@ -149,6 +111,14 @@ class Metrics:
     def commit(self, event_types: Sequence[str], *, seconds: float, trace_id: str = "") -> None:
         """Count one transaction of the log: the types of its events, and how long it took."""
         self._log.committed(event_types, seconds=seconds, trace_id=trace_id)
+
+    def conversations_counted(self, fact: ConversationsCounted | None) -> None:
+        """Say how all conversations stand; None when that is not known."""
+        self._standing.conversations(fact)
+
+    def log_measured(self, fact: LogMeasured | None) -> None:
+        """Say how large the log is and how much room it has; None when that is not known, or there is no file."""
+        self._standing.log(fact)
 
     def subscriber_opened(self) -> None:
         """Count a live event stream in."""

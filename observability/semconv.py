@@ -1,8 +1,8 @@
 """Names of spans, attributes and span events, each written once; no other file of the service spells one.
 
-RPC names follow the OpenTelemetry semantic conventions 1.44, GenAI names the conventions' own repository (status
-Development). What no convention covers begins with `abridged.`. `SPAN_ATTRIBUTES` is closed: a span carries
-nothing else, which is how a message's text cannot become an attribute.
+RPC names follow the OpenTelemetry semantic conventions 1.44, GenAI names those of the conventions' own repository
+(status Development, no release so far). What no convention covers begins with `abridged.`. `SPAN_ATTRIBUTES` is closed:
+a span carries nothing else, which is how a message's text cannot become an attribute.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ __all__ = [
     "ABRIDGED_ATTEMPT",
     "ABRIDGED_COMMIT_EVENTS",
     "ABRIDGED_DEPTH",
+    "ABRIDGED_ERROR_REASON",
     "ABRIDGED_IDENTIFIER_SURVIVAL",
     "ABRIDGED_MESSAGES",
     "ABRIDGED_OUTCOME",
@@ -38,6 +39,7 @@ __all__ = [
     "GEN_AI_REQUEST_TEMPERATURE",
     "GEN_AI_RESPONSE_FINISH_REASONS",
     "GEN_AI_RESPONSE_MODEL",
+    "GEN_AI_SCHEMA_URL",
     "GEN_AI_USAGE_INPUT_TOKENS",
     "GEN_AI_USAGE_OUTPUT_TOKENS",
     "OPERATION_CHAT",
@@ -46,10 +48,19 @@ __all__ = [
     "RPC_SERVER_ERRORS",
     "RPC_SYSTEM_GRPC",
     "RPC_SYSTEM_NAME",
+    "SCHEMA_URL",
+    "SERVER_ADDRESS",
+    "SERVER_PORT",
     "SPAN_ATTRIBUTES",
     "SPAN_COMMIT",
     "SPAN_SUMMARIZE",
 ]
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
+"""Of the resource, of calls and of commits."""
+
+GEN_AI_SCHEMA_URL = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
+"""Of passes and model calls: what model/manifest.yaml of semantic-conventions-genai says of itself."""
 
 SPAN_COMMIT = "commit batch"
 SPAN_SUMMARIZE = "summarize"
@@ -57,6 +68,8 @@ EVENT_TRIGGERED = "abridged.summarization.triggered"
 EVENT_COMMITTED = "abridged.summarization.committed"
 
 ERROR_TYPE = "error.type"
+SERVER_ADDRESS = "server.address"
+SERVER_PORT = "server.port"
 
 RPC_SYSTEM_NAME = "rpc.system.name"
 RPC_METHOD = "rpc.method"
@@ -94,8 +107,19 @@ ABRIDGED_MESSAGES = "abridged.summarization.messages"
 ABRIDGED_IDENTIFIER_SURVIVAL = "abridged.summarization.identifier_survival"
 ABRIDGED_ATTEMPT = "abridged.summarization.attempt"
 ABRIDGED_COMMIT_EVENTS = "abridged.commit.events"
+ABRIDGED_ERROR_REASON = "abridged.error.reason"
+"""The reason of the ErrorInfo that a caller got: finer than the status code, and given for callers' mistakes too."""
 
-_RPC = frozenset({RPC_SYSTEM_NAME, RPC_METHOD, RPC_RESPONSE_STATUS_CODE, ERROR_TYPE})
+_RPC = frozenset(
+    {
+        RPC_SYSTEM_NAME,
+        RPC_METHOD,
+        RPC_RESPONSE_STATUS_CODE,
+        GEN_AI_CONVERSATION_ID,
+        ABRIDGED_ERROR_REASON,
+        ERROR_TYPE,
+    }
+)
 _PASS = frozenset(
     {
         GEN_AI_CONVERSATION_ID,
@@ -128,6 +152,8 @@ _CHAT = frozenset(
         GEN_AI_PROMPT_NAME,
         GEN_AI_PROMPT_VERSION,
         ABRIDGED_ATTEMPT,
+        SERVER_ADDRESS,
+        SERVER_PORT,
         ERROR_TYPE,
     }
 )

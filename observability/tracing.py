@@ -31,6 +31,7 @@ __all__ = [
     "TracingSettings",
     "current_trace",
     "current_traceparent",
+    "note",
     "open_tracing",
     "parse_traceparent",
     "sampled_trace_id",
@@ -199,6 +200,13 @@ def current_trace() -> TraceIds | None:
     """The ids of the open span, for log lines and exemplars."""
     span = CURRENT.get()
     return parse_traceparent(span.traceparent) if span is not None and span.traceparent else None
+
+
+def note(fact: Fact) -> None:
+    """Tell the open span, if there is one: for what is known far below the place that opened it."""
+    span = CURRENT.get()
+    if span is not None:
+        span.note(fact)
 
 
 def parse_traceparent(header: str) -> TraceIds | None:

@@ -1,11 +1,13 @@
 """The read table of conversations, written in the transaction that appends their events.
 
-One row a conversation: what ListConversations filters and shows, and what a restart needs to find its pending passes
-and waits without reading a single event. A row is the fold at `event_version`; it can be made again from the log.
+One row a conversation: what ListConversations filters and shows, what a restart needs to find its pending passes and
+waits without reading a single event, and what is counted of all of them. A row is the fold at `event_version`; it can
+be made again from the log.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -24,14 +26,18 @@ from sqlalchemy import (
     String,
     Table,
     func,
+    inspect,
     select,
+    text,
 )
+from sqlalchemy.schema import CreateColumn
 
 from eventlog.event import StreamId
 from eventlog.log import Committed
 from eventlog.sql import insert_into, runs
 from service.domain.conversation import Conversation, evolve, next_remake
 from service.domain.events import Event
+from service.domain.triggers import HeldBy
 
 __all__ = [
     "Attention",
@@ -41,12 +47,16 @@ __all__ = [
     "Projected",
     "Row",
     "SqlConversationTable",
+    "Standing",
 ]
 
 _SEPARATOR = "\x1f"
 
 Read = Callable[[Callable[[Connection], Any]], Any]
 """Runs a query in a short snapshot and answers what it answers."""
+
+Held = Callable[[Conversation], HeldBy | None]
+"""What holds a window past its trigger, as its last event left it."""
 
 _METADATA = MetaData()
 _CONVERSATIONS = Table(
@@ -65,8 +75,12 @@ _CONVERSATIONS = Table(
     Column("calibration_factor", Float, nullable=False),
     Column("usage_reports", Integer, nullable=False),
     Column("view", LargeBinary, nullable=False),
+    Column("held_by", String, nullable=False, server_default=""),
     Index("conversations_by_change", "namespace", "position"),
     Index("conversations_attention", "pending", "wait_until_us", "fallback"),
+    # Only of those that are counted, so that a count reads them and no others, and most appends write to neither.
+    Index("conversations_over_budget", "ratio", sqlite_where=text("ratio > 1")),
+    Index("conversations_held", "held_by", sqlite_where=text("held_by <> ''")),
     sqlite_with_rowid=False,
 )
 
@@ -75,7 +89,7 @@ class Row(NamedTuple):
     """One conversation, as it is stored: the fields are the table's columns in their order.
 
     `position` is that of its last event; `labels` has every `name=value` between separators; `view` is its state as the
-    contract shows it.
+    contract shows it; `held_by` is empty below the trigger and when nothing holds it.
     """
 
     namespace: str
@@ -91,6 +105,7 @@ class Row(NamedTuple):
     calibration_factor: float
     usage_reports: int
     view: bytes
+    held_by: str = ""
 
 
 assert Row._fields == tuple(column.name for column in _CONVERSATIONS.columns), "rows are written and read by place"
@@ -116,6 +131,14 @@ class Attention:
     pending: bool
     wait_until_us: int
     fallback: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How many conversations' windows cost more than their budget, and how many past their trigger are held by what."""
+
+    over_budget: int
+    held: Mapping[HeldBy, int]
 
 
 @dataclass(slots=True)
@@ -149,8 +172,14 @@ class ConversationTable(Protocol):
         """For each model of a namespace, the factor that most reports have shaped."""
         ...
 
+    def standing(self) -> Standing:
+        """Counts over all conversations, whether their states are in memory or not."""
+        ...
 
-def _project(committed: Sequence[Committed], view: Callable[[Conversation], bytes]) -> dict[tuple[str, str], Row]:
+
+def _project(
+    committed: Sequence[Committed], view: Callable[[Conversation], bytes], held: Held
+) -> dict[tuple[str, str], Row]:
     """The newest row of each conversation in a group of appends."""
     rows: dict[tuple[str, str], Row] = {}
     latest: dict[StreamId, tuple[Conversation, int]] = {}
@@ -178,6 +207,7 @@ def _project(committed: Sequence[Committed], view: Callable[[Conversation], byte
             calibration_factor=state.settings.calibration_factor,
             usage_reports=state.usage_reports,
             view=view(state),
+            held_by=held(state) or "",
         )
     return rows
 
@@ -185,13 +215,14 @@ def _project(committed: Sequence[Committed], view: Callable[[Conversation], byte
 class MemoryConversationTable:
     """Rows in a dictionary, for the log in memory."""
 
-    def __init__(self, view: Callable[[Conversation], bytes]) -> None:
+    def __init__(self, view: Callable[[Conversation], bytes], *, held: Held = lambda _state: None) -> None:
         self._view = view
+        self._held = held
         self._rows: dict[tuple[str, str], Row] = {}
 
     def project(self, _transaction: Any, committed: Sequence[Committed]) -> None:
         """See ConversationTable."""
-        self._rows.update(_project(committed, self._view))
+        self._rows.update(_project(committed, self._view, self._held))
 
     def page(self, query: ListQuery) -> list[Row]:
         """See ConversationTable."""
@@ -221,6 +252,12 @@ class MemoryConversationTable:
             for row in sorted(reported, key=lambda row: row.usage_reports)
         }
 
+    def standing(self) -> Standing:
+        """See ConversationTable."""
+        rows = self._all()
+        held = Counter(HeldBy(row.held_by) for row in rows if row.held_by)
+        return Standing(sum(row.ratio > 1 for row in rows), held)
+
     def _all(self) -> list[Row]:
         """Copied in one step: reads run in threads while commits write."""
         return list(self._rows.values())
@@ -229,14 +266,21 @@ class MemoryConversationTable:
 class SqlConversationTable:
     """Rows in the database of the log."""
 
-    def __init__(self, view: Callable[[Conversation], bytes]) -> None:
+    def __init__(self, view: Callable[[Conversation], bytes], *, held: Held = lambda _state: None) -> None:
         self._view = view
+        self._held = held
         self._read: Read | None = None
 
     @staticmethod
     def prepare(connection: Connection) -> None:
-        """Make the table, in the transaction that opens the log."""
+        """Make the table, or add what one of an older version lacks, in the transaction that opens the log."""
         _METADATA.create_all(connection)
+        there = {column["name"] for column in inspect(connection).get_columns(_CONVERSATIONS.name)}
+        for column in _CONVERSATIONS.columns:
+            if column.name not in there:
+                connection.execute(text(f"ALTER TABLE {_CONVERSATIONS.name} ADD COLUMN {CreateColumn(column)}"))
+        for index in _CONVERSATIONS.indexes:
+            index.create(connection, checkfirst=True)
 
     def read_through(self, read: Read) -> None:
         """Read by this from now on: the log's own short snapshots."""
@@ -244,7 +288,7 @@ class SqlConversationTable:
 
     def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
         """See ConversationTable."""
-        rows = list(_project(committed, self._view).values())
+        rows = list(_project(committed, self._view, self._held).values())
         # On the driver, for SQLAlchemy would look at every parameter; in one statement, for each call of SQLite hands
         # the interpreter's lock over and waits to get it back.
         execute = transaction.connection.driver_connection.execute
@@ -284,10 +328,20 @@ class SqlConversationTable:
         )
         return {(r.namespace, r.model): r.calibration_factor for r in self._rows(statement)}
 
+    def standing(self) -> Standing:
+        """See ConversationTable."""
+        (over_budget,) = self._rows(_OVER_BUDGET)[0]
+        return Standing(over_budget, {HeldBy(held_by): count for held_by, count in self._rows(_HELD)})
+
     def _rows(self, statement: Select[Any]) -> Sequence[Any]:
         assert self._read is not None, "read_through comes first"
         rows: Sequence[Any] = self._read(lambda connection: connection.execute(statement).all())
         return rows
+
+
+# The conditions are those of the indexes, word for word: SQLite takes a partial index for no others.
+_OVER_BUDGET = select(func.count()).select_from(_CONVERSATIONS).where(text("ratio > 1"))
+_HELD = select(_CONVERSATIONS.c.held_by, func.count()).where(text("held_by <> ''")).group_by(_CONVERSATIONS.c.held_by)
 
 
 @cache

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from observability.facts import BreakerState
+from observability.facts import BreakerState, ChatAsked
 from observability.metrics import Metrics
+from observability.tracing import note
 from service.domain.tokens import TokenCounter
 from service.models.breaker import BreakerState as HostState
 from service.models.extractive import EXTRACTIVE_MODEL, ExtractiveModel
@@ -21,7 +22,10 @@ from service.models.preference import PreferredModel
 from service.models.scripted import load_script
 from service.settings import OllamaSettings as OllamaGroup
 
-__all__ = ["Providers", "host_labels", "ollama_settings"]
+__all__ = ["Providers", "Traced", "host_labels", "ollama_settings"]
+
+Traced = Callable[[SummaryModel], SummaryModel]
+"""Gives a model whose calls are spans."""
 
 _BREAKER = {state: BreakerState(state.value) for state in HostState}
 
@@ -65,17 +69,18 @@ class Providers:
             self._settings,
             clock=clock_s,
             on_breaker=lambda host, state: metrics.breaker_changed(host, _BREAKER[state]),
+            on_asked=lambda address: note(ChatAsked(address.host, address.port)),
         )
         self._descriptions = DescriptionCache(cache_dir)
         self._models: list[SummaryModel] = []
 
-    def preferred(self, names: Sequence[str]) -> SummaryModel:
-        """The models of a list as one: the first that exists answers. Extraction needs none after it, and is no model.
+    def preferred(self, names: Sequence[str], *, traced: Traced = lambda model: model) -> SummaryModel:
+        """The models of a list as one: the first that exists answers. Each is called through what `traced` makes.
 
-        A list that begins with extraction is extraction.
+        Extraction needs none after it, and is no model. A list that begins with extraction is extraction.
         """
         asked = list(takewhile(lambda name: name != EXTRACTIVE_MODEL, names)) or [EXTRACTIVE_MODEL]
-        models = [self._model(name) for name in asked]
+        models = [traced(self._model(name)) for name in asked]
         self._models += models
         return models[0] if len(models) == 1 else PreferredModel(models)
 

@@ -1,7 +1,8 @@
 """What every RPC goes through: credential, limits, span, rules, errors, metrics. One wrapper, in this order.
 
 Streams of ours and those of gRPC's own services, which may need no credential, have places apart, so that the latter
-cannot take the former's. What nobody serves is counted and traced under one name: a client's text is no label.
+cannot take the former's, and the latter make no spans: a probe that asks every second would be most of what a collector
+gets. What nobody serves is counted and traced under one name: a client's text is no label.
 
 Handlers are wrapped when they are first asked for: gRPC's own interceptors go through a chain of tasks at every call.
 
@@ -29,9 +30,17 @@ from grpc_status import rpc_status
 
 from observability.facts import RpcEnded, RpcStarted
 from observability.metrics import OTHER, Metrics
-from observability.tracing import Span, Tracing, sampled_trace_id
+from observability.tracing import SilentTracing, Span, Tracing, sampled_trace_id
 from service.api.auth import Authenticator, set_caller
-from service.api.errors import InvalidRequest, TooManyRequests, UnknownMethod, internal_status, retry_ms, status_of
+from service.api.errors import (
+    InvalidRequest,
+    TooManyRequests,
+    UnknownMethod,
+    internal_status,
+    reason_of,
+    retry_ms,
+    status_of,
+)
 from service.api.validation import Validation
 
 __all__ = ["METHOD_SCOPES", "Edge", "EdgeLimits", "GuardedServer"]
@@ -140,6 +149,7 @@ class Edge:
                         if self.in_flight > self._limits.concurrent_rpcs_max and not _is_open(method):
                             raise TooManyRequests("calls", retry_after_s=0.2)
                         self._admit(method, request, call.metadata)
+                        call.admitted(request)
                         response = await handle(request, context)
                     except BaseException as error:
                         await call.fail(error)
@@ -167,6 +177,7 @@ class Edge:
                         if self._streams[ours] > self._limits.streams_max:
                             raise TooManyRequests("streams", retry_after_s=1.0)
                         self._admit(method, request, call.metadata)
+                        call.admitted(request)
                         responses = handle(request, context)
                         if inspect.isawaitable(responses):  # gRPC's own health service writes instead of yielding
                             await responses
@@ -199,8 +210,9 @@ class Edge:
             self._validation.check(request)
 
     def open_span(self, method: str, traceparent: str) -> Any:
-        """The span of a call."""
-        return self._tracing.span(RpcStarted(method=method, traceparent=traceparent))
+        """The span of a call; one that nobody will see for the methods of gRPC's own services."""
+        ours = method in METHOD_SCOPES or method == OTHER
+        return (self._tracing if ours else _UNSEEN).span(RpcStarted(method=method, traceparent=traceparent))
 
     def count(self, method: str, code: str, seconds: float, trace_id: str) -> None:
         """Count a call that is over."""
@@ -251,12 +263,23 @@ class _Unknown(grpc.GenericRpcHandler):
 class _Call:
     """One call: its span, and how it ends."""
 
-    __slots__ = ("_context", "_edge", "_entered", "_method", "_opened", "_started_s", "metadata", "span")
+    __slots__ = (
+        "_context",
+        "_conversation_id",
+        "_edge",
+        "_entered",
+        "_method",
+        "_opened",
+        "_started_s",
+        "metadata",
+        "span",
+    )
 
     def __init__(self, edge: Edge, method: str, context: Any) -> None:
         self._edge = edge
         self._method = method
         self._context = context
+        self._conversation_id = ""
         self._started_s = time.perf_counter()
         self.metadata = _metadata(context)
         self._opened = edge.open_span(method, self.metadata.get("traceparent", ""))
@@ -270,9 +293,13 @@ class _Call:
         # The RPC's status says how it ended; that gRPC aborts by raising is no error of the span.
         self._opened.__exit__(None, None, None)
 
-    def ended(self, code: str) -> None:
+    def admitted(self, request: Any) -> None:
+        """The request has passed: what it names is an id now, and no longer anybody's text."""
+        self._conversation_id = getattr(request, "conversation_id", "")
+
+    def ended(self, code: str, *, reason: str = "") -> None:
         assert self._entered is not None, "the span is open"
-        self._entered.note(RpcEnded(code))
+        self._entered.note(RpcEnded(code, reason, self._conversation_id))
         seconds = time.perf_counter() - self._started_s
         self._edge.count(self._method, code, seconds, sampled_trace_id(self._entered.traceparent))
 
@@ -291,7 +318,7 @@ class _Call:
             _log.error(
                 "rpc.failed", method=self._method, error_id=error_id, error_type=type(error).__name__, exc_info=error
             )
-        self.ended(Code.Name(status.code))
+        self.ended(Code.Name(status.code), reason=reason_of(status))
         await self._abort(status)
 
     async def _abort(self, status: Status) -> None:
@@ -307,6 +334,7 @@ async def _unknown_method(_request: Any, _context: Any) -> Any:
 
 
 _UNREADABLE = object()
+_UNSEEN = SilentTracing()
 
 
 def _read_by(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:

@@ -37,6 +37,7 @@ __all__ = [
     "UnknownMethod",
     "WaitTooShort",
     "internal_status",
+    "reason_of",
     "retry_ms",
     "status_of",
 ]
@@ -246,6 +247,13 @@ def retry_ms(status: Status) -> int | None:
         if detail.Unpack(retry):
             return int(retry.retry_delay.ToMilliseconds())
     return None
+
+
+def reason_of(status: Status) -> str:
+    """The reason of its ErrorInfo, which every status of ours has."""
+    info = ErrorInfo()
+    status.details[0].Unpack(info)
+    return str(info.reason)
 
 
 def internal_status(error_id: str) -> Status:

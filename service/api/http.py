@@ -106,10 +106,15 @@ def health_routes(
     return {"/livez": livez, "/readyz": readyz, "/startupz": startupz}
 
 
-def metrics_route(metrics: Metrics) -> dict[str, Route]:
-    """`/metrics`, in the format that the request's Accept header prefers."""
+async def _at_once() -> None:
+    """Nothing has to be looked at first."""
+
+
+def metrics_route(metrics: Metrics, *, look: Callable[[], Awaitable[None]] = _at_once) -> dict[str, Route]:
+    """`/metrics`, in the format that the request's Accept header prefers; `look` comes before, and must be bounded."""
 
     async def scrape(request: HttpRequest) -> HttpResponse:
+        await look()
         body, content_type = metrics.exposition(request.headers.get("accept", ""))
         return HttpResponse(HTTPStatus.OK, body, content_type, ("Vary: Accept",))
 

@@ -34,6 +34,7 @@ from service.domain.conversation import Conversation
 from service.domain.decide import ChangeSettings
 from service.domain.events import Event
 from service.domain.tokens import TokenCounter
+from service.domain.triggers import HeldBy, held_by
 from service.models.model import SummaryModel
 from service.models.retry import RetryPolicy
 from service.policies import Policies
@@ -103,14 +104,17 @@ def open_core(
     executor = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read")
     resources.callback(executor.shutdown, wait=False)
     asyncio.get_running_loop().set_default_executor(executor)
-    log, table = _open_log(settings, CommitReport(metrics, tracing, clock_ns=time.time_ns), resources, on_fatal, now_us)
+    policies = Policies(settings.policy_for, client_fields=frozenset(settings.client_policy_fields))
+    report = CommitReport(metrics, tracing, clock_ns=time.time_ns)
+    log, table = _open_log(settings, report, policies, resources, on_fatal, now_us)
 
     counter = counter_named(settings.tokens.counter_name)
     providers = Providers(
         settings.ollama, metrics=metrics, counter=counter, clock_s=time.monotonic, cache_dir=_cache_dir(settings)
     )
     resources.push_async_callback(providers.close)
-    summarizer = TracedModel(providers.preferred(settings.summarizer.models), tracing)
+    # Each by itself: a model that is missing is a call of its own, and the one that stood in for it another.
+    summarizer = providers.preferred(settings.summarizer.models, traced=lambda model: TracedModel(model, tracing))
     maker = _maker(settings, summarizer, providers.extractive(), counter, now_us, hash_key=log.secret("bad answers"))
     policies = Policies(
         settings.policy_for,
@@ -170,13 +174,18 @@ class _Heard:
 def _open_log(
     settings: Settings,
     report: CommitReport,
+    policies: Policies,
     resources: AsyncExitStack,
     on_fatal: Callable[[Exception], None],
     now_us: Callable[[], int],
 ) -> tuple[EventLog, ConversationTable]:
     loop = asyncio.get_running_loop()
+
+    def held(state: Conversation) -> HeldBy | None:
+        return held_by(state, policies.of(state.settings), state.updated_us)
+
     if settings.log.backend == "memory":
-        memory_table = MemoryConversationTable(_view)
+        memory_table = MemoryConversationTable(_view, held=held)
         memory = MemoryEventLog(clock_us=now_us, hook=report.hook(memory_table.project))
         resources.callback(memory.close)
         memory.on_commit(report.committed)
@@ -186,7 +195,7 @@ def _open_log(
         _log.critical("log.failed", error_type=type(error).__name__)
         loop.call_soon_threadsafe(on_fatal, error)
 
-    table = SqlConversationTable(_view)
+    table = SqlConversationTable(_view, held=held)
     log = SqliteEventLog.open(
         settings.log.path,
         clock_us=now_us,

@@ -10,12 +10,15 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from eventlog.sqlite_file import size_bytes
 from eventlog.subscription import CommitWakeUp, Timing
+from observability.facts import LogMeasured
 from service.api.auth import Authenticator, Grant
 from service.api.conversation_servicer import ConversationServicer, RequestLimits
 from service.api.edge import Edge, EdgeLimits
 from service.api.event_log_servicer import EventLogServicer
 from service.api.http import HttpServer, health_routes, metrics_route
+from service.api.look import Look
 from service.api.readiness import log_checks, model_check, space_check
 from service.api.server import GrpcServer, Servicers
 from service.api.server_info_servicer import ServerFacts, ServerInfoServicer
@@ -134,10 +137,16 @@ def _http(
         return None
     host, _, port = settings.server.http_listen.rpartition(":")
     ready = dict(log_checks(core.log))
-    if settings.log.backend == "sqlite":
+    on_disk = settings.log.backend == "sqlite"
+    if on_disk:
         ready["space"] = space_check(lambda: free_bytes(settings.log.path))
     health = health_routes(started=started.is_set, ready=ready, details={"model": model_check(core.summarizer)})
-    return HttpServer(host.strip("[]"), int(port), routes=health | metrics_route(core.metrics))
+    look = Look(core.metrics, core.table, (lambda: _measured(settings.log.path, free_bytes)) if on_disk else None)
+    return HttpServer(host.strip("[]"), int(port), routes=health | metrics_route(core.metrics, look=look))
+
+
+def _measured(path: Path, free_bytes: Callable[[Path], int]) -> LogMeasured:
+    return LogMeasured(size_bytes(path), free_bytes(path))
 
 
 def _facts(settings: Settings, core: Core) -> ServerFacts:

@@ -199,7 +199,9 @@ def success_figures(exposition: str) -> list[str]:
         counted[outcome] = counted.get(outcome, 0.0) + float(value)
     finished = sum(counted.get(outcome, 0.0) for outcome in ("success", "fallback", "error"))
     if finished:
-        lines.append(f"success ratio {counted.get('success', 0.0) / finished:.2f} of {finished:g} finished passes")
+        ratio = f"success ratio {counted.get('success', 0.0) / finished:.2f} of {finished:g} finished passes"
+        made = counted.get("fallback", 0.0)
+        lines.append(f"{ratio}; {made:g} by extraction, which counts as no model's success" if made else ratio)
     return lines or ["no pass has ended"]
 
 

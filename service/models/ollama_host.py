@@ -37,10 +37,13 @@ from service.models.ollama_settings import OllamaSettings
 from service.models.ollama_use import UseWatch, expiries_of
 from service.models.ollama_wire import Answer, LineSplitter
 
-__all__ = ["OllamaHost", "OnBreaker", "Place", "open_hosts"]
+__all__ = ["OllamaHost", "OnAsked", "OnBreaker", "Place", "open_hosts"]
 
 OnBreaker = Callable[[str, BreakerState], None]
 """Called with the host's label and its breaker's new state."""
+
+OnAsked = Callable[[OllamaAddress], None]
+"""Called with the host's address when a call wants a place there, in the caller's own context."""
 
 WRITE_S = 30.0
 PROBE_CONNECTIONS = 4
@@ -80,7 +83,13 @@ class OllamaHost:
     """A server and what this process has under way there. Models of one process share it."""
 
     def __init__(
-        self, address: OllamaAddress, settings: OllamaSettings, *, clock: Callable[[], float], on_breaker: OnBreaker
+        self,
+        address: OllamaAddress,
+        settings: OllamaSettings,
+        *,
+        clock: Callable[[], float],
+        on_breaker: OnBreaker,
+        on_asked: OnAsked = lambda _address: None,
     ) -> None:
         self.label = address.label
         self._settings = settings
@@ -102,6 +111,8 @@ class OllamaHost:
             trust_env=False,
             follow_redirects=False,
         )
+        self._address = address
+        self._on_asked = on_asked
 
     @property
     def in_flight(self) -> int:
@@ -125,6 +136,7 @@ class OllamaHost:
 
         The deadline rests while the call waits.
         """
+        self._on_asked(self._address)
         if self._in_flight >= self._settings.calls_max + self._settings.queue_max:
             raise QueueFull(f"{self.label}: {self._settings.queue_max} calls wait already")
         self._in_flight += 1
@@ -274,9 +286,12 @@ def open_hosts(
     *,
     clock: Callable[[], float],
     on_breaker: OnBreaker = lambda _host, _state: None,
+    on_asked: OnAsked = lambda _address: None,
 ) -> tuple[OllamaHost, ...]:
     """One host for each address; connections are opened when first used."""
-    return tuple(OllamaHost(address, settings, clock=clock, on_breaker=on_breaker) for address in addresses)
+    return tuple(
+        OllamaHost(address, settings, clock=clock, on_breaker=on_breaker, on_asked=on_asked) for address in addresses
+    )
 
 
 async def _read(response: httpx.Response, bytes_max: int) -> bytes:

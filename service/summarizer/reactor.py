@@ -34,6 +34,7 @@ from service.domain.policy import Fallback
 from service.projections import Attention
 from service.summarizer.ask import PassFailed
 from service.summarizer.backlog import Backlog
+from service.summarizer.origin import origin
 from service.summarizer.pass_maker import PassMaker
 from service.summarizer.pass_steps import TRANSIENT, CommitPauses, PassSteps
 from service.summarizer.progress import Progress, Stage
@@ -204,7 +205,7 @@ class Reactor:
             _log.info("pass.cancelled", conversation_id=key.name, summarization_id=plan.pass_id)
             return
         report = PassReport(self._telemetry, key, plan, model=self._wanted(plan), now_us=self._conversations.now_us)
-        trigger = await self._conversations.log.requested_by(key, plan.pass_id)
+        trigger = await self._conversations.log.requested_by(key, origin(state, plan))
         with self._telemetry.tracing.span(report.started(trigger)) as span:
             try:
                 if claimed_too_often:

@@ -10,6 +10,7 @@ import structlog
 from eventlog.event import StreamId
 from observability.facts import (
     ChatAnswered,
+    ChatFailed,
     ChatStarted,
     ErrorClass,
     PassEnded,
@@ -23,8 +24,9 @@ from observability.metrics import Metrics
 from observability.tracing import Span, Tracing, sampled_trace_id
 from service.domain.conversation import Conversation
 from service.domain.events import PassPlan
+from service.domain.record import Provenance
 from service.domain.secrets import mask_secrets
-from service.models.model import Completion, CompletionRequest, ModelDescription, OnProgress, SummaryModel
+from service.models.model import Completion, CompletionRequest, ModelDescription, ModelError, OnProgress, SummaryModel
 from service.summarizer.ask import PassFailed
 from service.summarizer.progress import Progress, ProgressBoard, Stage
 from service.summarizer.summary_pass import PassResult
@@ -75,7 +77,11 @@ class TracedModel:
             compacted=request.material.previous is not None,
         )
         with self._tracing.span(fact) as span:
-            completion = await self._model.complete(request, deadline_s=deadline_s, on_progress=on_progress)
+            try:
+                completion = await self._model.complete(request, deadline_s=deadline_s, on_progress=on_progress)
+            except ModelError as error:
+                span.note(ChatFailed(ErrorClass(error.error_class)))
+                raise
             span.note(
                 ChatAnswered(
                     model=completion.response_model or completion.model.partition(":")[2],
@@ -108,7 +114,7 @@ class PassReport:
         self._telemetry = telemetry
         self._key = key
         self._plan = plan
-        self._model = model
+        self._wanted = self._model = model
         self._now_us = now_us
         self._started_us = now_us()
         self._attempts = 0
@@ -146,7 +152,8 @@ class PassReport:
         self._tell(Stage.PROGRESS, output_chars=chars)
 
     def answered(self, completion: Completion) -> None:
-        """See Observer."""
+        """See Observer. The model that answered is not always the one that was wanted."""
+        self._model = completion.model
         self._tokens_in += completion.input_tokens
         self._tokens_out += completion.output_tokens
 
@@ -163,11 +170,12 @@ class PassReport:
         self._show(failure)
 
     def completed(self, span: Span, result: PassResult, after: Conversation) -> None:
-        """The record is committed."""
+        """The record is committed. Who made it decides the outcome, whatever list that model came from."""
         record = result.record
         self._attempts = record.attempts
-        outcome = PassOutcome.FALLBACK if result.fallback else PassOutcome.SUCCESS
-        error_class = ErrorClass(result.failure.error_class.value) if result.failure else None
+        self._model = record.model
+        outcome = PassOutcome.FALLBACK if record.provenance is Provenance.EXTRACTIVE else PassOutcome.SUCCESS
+        error_class = self._why_not_a_model(result) if outcome is PassOutcome.FALLBACK else None
         committed = RecordCommitted(
             depth=record.depth,
             tokens_before=record.tokens_before,
@@ -206,6 +214,13 @@ class PassReport:
         """The sidecar stops, the log is busy, or nobody wants the pass any more: there is no record, and no failure."""
         self._ended(span, PassOutcome.CANCELLED, error_class=ErrorClass.CANCELLED)
         _log.info("pass.cancelled", **self._names())
+
+    def _why_not_a_model(self, result: PassResult) -> ErrorClass | None:
+        """The class of the failure that a fallback stands for; None where extraction is what was wanted."""
+        if result.failure is not None:
+            return ErrorClass(result.failure.error_class.value)
+        # The list of models moves on for no other reason, and says nothing of it.
+        return None if self._wanted == result.record.model else ErrorClass.MODEL_MISSING
 
     def _ended(
         self,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context
 from typing import Any
 
 import structlog
@@ -140,7 +141,8 @@ class Revival:
             if not task.cancelled() and (error := task.exception()) is not None:
                 _not_requested(key, error)
 
-        task = asyncio.get_running_loop().create_task(work)
+        # In no span: whose pass or append it is that wakes this work is no matter of its conversation.
+        task = asyncio.get_running_loop().create_task(work, context=Context())
         self._tasks.add(task)
         task.add_done_callback(ended)
 

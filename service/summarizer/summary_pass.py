@@ -96,8 +96,8 @@ class PassInput:
 class PassResult:
     """A record, who counted its tokens, and whether it stands in for a model that failed with `failure`.
 
-    `interrupted` says that the model had not failed, but the window could not wait for it. `tried` names the models that
-    were turned to, in their order.
+    `interrupted` says that the model had not failed, but the window could not wait for it. `tried` names the models
+    turned to, in their order.
     """
 
     record: SummaryRecord

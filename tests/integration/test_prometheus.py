@@ -1,66 +1,125 @@
-"""What a Prometheus understands of the HTTP port: scraped over real HTTP, read by the reference parser of OpenMetrics,
-and put to our own rules."""
+"""A real Prometheus scrapes the HTTP port: what it has understood is asked back through its own query API."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import random
+import shutil
+import socket
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from time import time
 from typing import Any
+from urllib.error import URLError
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
-import httpx
 import pytest
-import yaml
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from observability.facts import PassEnded, PassOutcome, PassTrigger
 from observability.metrics import MetricLabels, Metrics
 from service.api.http import HttpServer, metrics_route
-from tests.support.promql import Samples, evaluate
-from tests.support.rule_tests import RuleRun
 
 RULES = Path(__file__).parents[2] / "observability" / "rules" / "abridged.yml"
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
-TARGET = {"job": "abridged", "instance": "a"}
-EVERY_S = 15.0
-OPENMETRICS = "application/openmetrics-text;version=1.0.0"
+DEADLINE_S = 40
+POLL_S = 0.2
 
 
-async def scraped(port: int, samples: Samples, at_s: float) -> list[Any]:
-    """Take every sample of the port into `samples`, as of `at_s`; the samples as they came."""
-    async with httpx.AsyncClient(trust_env=False) as client:
-        answer = await client.get(f"http://127.0.0.1:{port}/metrics", headers={"accept": OPENMETRICS})
-    assert answer.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
-    families = text_string_to_metric_families(answer.text)  # type: ignore[no-untyped-call]  # the library's own gap
-    found = [sample for family in families for sample in family.samples]
-    for sample in found:
-        samples.add({**sample.labels, **TARGET, "__name__": sample.name}, at_s, sample.value)
-    return found
+class Prometheus:
+    """The query API of a running server."""
+
+    def __init__(self, port: int) -> None:
+        self._base = f"http://127.0.0.1:{port}/api/v1/"
+
+    async def ask(self, path: str, **parameters: str | float) -> Any:
+        """The `data` of one answer; None while there is none."""
+
+        def read() -> Any:
+            try:
+                with urlopen(f"{self._base}{path}?{urlencode(parameters)}", timeout=5) as answer:
+                    return json.load(answer)["data"]
+            except (URLError, ConnectionError):
+                return None
+
+        return await asyncio.to_thread(read)
+
+    async def value(self, query: str) -> float | None:
+        """The value of a query that has one series; None while it has none."""
+        data = await self.ask("query", query=query)
+        return float(data["result"][0]["value"][1]) if data and data["result"] else None
+
+    async def until(self, query: str, expected: float) -> float | None:
+        """The value when it is as expected, or the last one seen when the time is up."""
+        seen = None
+        for _ in range(int(DEADLINE_S / POLL_S)):
+            seen = await self.value(query)
+            if seen == pytest.approx(expected, abs=1e-9):
+                break
+            await asyncio.sleep(POLL_S)
+        return seen
 
 
-async def test_a_scrape_carries_our_trace_and_the_success_ratio_of_the_ledger() -> None:
+@asynccontextmanager
+async def scraping(binary: str, target: int, folder: Path) -> AsyncIterator[Prometheus]:
+    """A Prometheus that scrapes port `target` every second with our rules loaded."""
+    config = folder / "prometheus.yml"
+    settings = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(RULES)],
+        "scrape_configs": [{"job_name": "abridged", "static_configs": [{"targets": [f"127.0.0.1:{target}"]}]}],
+    }
+    config.write_text(json.dumps(settings))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = await asyncio.create_subprocess_exec(
+        binary,
+        f"--config.file={config}",
+        f"--storage.tsdb.path={folder / 'tsdb'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--enable-feature=exemplar-storage",
+        "--log.level=error",
+    )
+    try:
+        yield Prometheus(port)
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def test_prometheus_finds_our_trace_and_the_success_ratio_of_the_ledger(tmp_path: Path) -> None:
     """Over a thousand random outcomes the recorded ratio equals the ledger's, and an exemplar leads to a trace."""
+    binary = shutil.which("prometheus")
+    if binary is None:
+        pytest.skip("prometheus is not installed (Debian: apt-get install prometheus)")
     metrics = Metrics(version="1.2.3", labels=MetricLabels(models=("ollama:a",)))
     server = HttpServer("127.0.0.1", 0, routes=metrics_route(metrics))
     port = await server.start()
     dice = random.Random(7)
     ledger = Counter(dice.choices(list(PassOutcome), weights=(8, 1, 1, 3, 1), k=1_000))
-    samples = Samples()
-    run = RuleRun(yaml.safe_load(RULES.read_text())["groups"][:1], samples)
 
-    await scraped(port, samples, 0.0)
-    assert evaluate("sum(abridged_summarizations_total)", samples, 0.0) == {frozenset(): 0.0}
-    for outcome in ledger.elements():
-        fact = PassEnded(outcome, PassTrigger.RATIO, model="ollama:a", duration_s=1.0, trace_id=TRACE_ID)
-        metrics.pass_ended(fact)
-    found = await scraped(port, samples, EVERY_S)
-    run.step(EVERY_S)
+    async with scraping(binary, port, tmp_path) as prometheus:
+        assert await prometheus.until('up{job="abridged"}', 1) == 1
+        assert await prometheus.until("sum(abridged_summarizations_total)", 0) == 0
+        for outcome in ledger.elements():
+            fact = PassEnded(outcome, PassTrigger.RATIO, model="ollama:a", duration_s=1.0, trace_id=TRACE_ID)
+            metrics.pass_ended(fact)
+
+        counted = sum(ledger[outcome] for outcome in (PassOutcome.SUCCESS, PassOutcome.FALLBACK, PassOutcome.ERROR))
+        ratio = ledger[PassOutcome.SUCCESS] / counted
+        seen = await prometheus.until("job:abridged_summarizations_success:ratio_rate5m", ratio)
+        exemplars = await prometheus.ask(
+            "query_exemplars",
+            query='abridged_summarizations_total{outcome="success"}',
+            start=time() - 60,
+            end=time() + 60,
+        )
+        build = await prometheus.value('abridged_build_info{version="1.2.3"}')
+
     await server.close()
-
-    counted = sum(ledger[outcome] for outcome in (PassOutcome.SUCCESS, PassOutcome.FALLBACK, PassOutcome.ERROR))
-    recorded = evaluate("job:abridged_summarizations_success:ratio_rate5m", samples, EVERY_S)
-    assert isinstance(recorded, dict)
-    assert list(recorded.values()) == [pytest.approx(ledger[PassOutcome.SUCCESS] / counted, abs=1e-9)]
-    named = [s for s in found if s.name == "abridged_summarizations_total" and s.labels["outcome"] == "success"]
-    assert [s.exemplar.labels for s in named if s.exemplar] == [{"trace_id": TRACE_ID}]
-    assert [s.labels["version"] for s in found if s.name == "abridged_build_info"] == ["1.2.3"]
+    assert seen == pytest.approx(ratio, abs=1e-9)
+    assert [e["labels"] for found in exemplars for e in found["exemplars"]] == [{"trace_id": TRACE_ID}]
+    assert build == 1

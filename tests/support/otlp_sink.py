@@ -10,8 +10,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
-__all__ = ["OtlpSink", "otlp_sink"]
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+__all__ = ["OtlpSink", "SeenSpan", "otlp_sink"]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenSpan:
+    """A span as a collector reads it. `links` are trace ids and span ids, like `trace_id` and `span_id` in hex."""
+
+    name: str
+    trace_id: str
+    span_id: str
+    parent_id: str
+    links: tuple[tuple[str, str], ...]
+    attributes: dict[str, Any]
+    failed: bool
+    schema_url: str
+    resource_schema_url: str
 
 
 @dataclass(slots=True)
@@ -25,6 +43,35 @@ class OtlpSink:
     def everything(self) -> bytes:
         """All requests, joined."""
         return b"\n".join(self.bodies)
+
+    @property
+    def spans(self) -> list[SeenSpan]:
+        """All spans, in the order of their ends."""
+        return [
+            _seen(span, scope.schema_url, resource.schema_url)
+            for body in self.bodies
+            for resource in ExportTraceServiceRequest.FromString(body).resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+
+    def named(self, name: str) -> list[SeenSpan]:
+        """The spans of this name."""
+        return [span for span in self.spans if span.name == name]
+
+
+def _seen(span: Any, schema_url: str, resource_schema_url: str) -> SeenSpan:
+    return SeenSpan(
+        name=span.name,
+        trace_id=span.trace_id.hex(),
+        span_id=span.span_id.hex(),
+        parent_id=span.parent_span_id.hex(),
+        links=tuple((link.trace_id.hex(), link.span_id.hex()) for link in span.links),
+        attributes={a.key: getattr(a.value, a.value.WhichOneof("value")) for a in span.attributes},
+        failed=span.status.code == span.status.STATUS_CODE_ERROR,
+        schema_url=schema_url,
+        resource_schema_url=resource_schema_url,
+    )
 
 
 @contextmanager

@@ -1,12 +1,18 @@
-"""The read table in memory: reads run in threads while the log writes."""
+"""The read table: reads run in threads while the log writes, counts read no more than they count."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, create_engine, event, text
 
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import Committed
 from service.domain.conversation import Conversation
 from service.domain.events import ConversationOpened, Settings
-from service.projections import ListQuery, MemoryConversationTable, Projected
+from service.projections import ListQuery, MemoryConversationTable, Projected, SqlConversationTable, Standing
 
 
 class _Namespace(str):  # noqa: SLOT000 - it carries the table
@@ -22,9 +28,9 @@ class _Namespace(str):  # noqa: SLOT000 - it carries the table
 
 def opened(table: MemoryConversationTable, name: str) -> None:
     stream = StreamId("default", name)
-    event = ConversationOpened(name, Settings())
+    begun = ConversationOpened(name, Settings())
     recorded = RecordedEvent(1, stream, 1, b"", "ConversationOpened", 1, 1, "", b"")
-    table.project(None, [Committed(stream, (recorded,), Projected(Conversation(), [event]))])
+    table.project(None, [Committed(stream, (recorded,), Projected(Conversation(), [begun]))])
 
 
 def test_a_commit_during_a_page_does_not_disturb_it():
@@ -39,3 +45,45 @@ def test_a_commit_during_a_page_does_not_disturb_it():
 
     assert sorted(row.id for row in page) == ["a", "b"]
     assert len(table.page(ListQuery("default", 10))) == 3
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[Connection]:
+    engine = create_engine(f"sqlite:///{tmp_path / 'table.db'}")
+    with engine.begin() as opened_connection:
+        yield opened_connection
+    engine.dispose()
+
+
+def test_a_table_of_an_older_version_gets_what_it_lacks(connection: Connection):
+    """Its rows stay; nobody has said yet what holds them, and their next event will."""
+    SqlConversationTable.prepare(connection)
+    connection.execute(text("DROP INDEX conversations_held"))
+    connection.execute(text("ALTER TABLE conversations DROP COLUMN held_by"))
+    connection.execute(
+        text(f"INSERT INTO conversations VALUES ('default', 'c', 1, 1, 1.5, '', {'0, ' * 3}'', 0, 0, '')")
+    )
+
+    SqlConversationTable.prepare(connection)
+    SqlConversationTable.prepare(connection)
+
+    table = SqlConversationTable(lambda _state: b"")
+    table.read_through(lambda query: query(connection))
+    assert [row.held_by for row in table.page(ListQuery("default", 10))] == [""]
+    assert table.standing() == Standing(over_budget=1, held={})
+
+
+def test_a_count_reads_no_conversation_that_it_does_not_count(connection: Connection):
+    """Of a million conversations below their trigger none costs a scrape anything."""
+    SqlConversationTable.prepare(connection)
+    table = SqlConversationTable(lambda _state: b"")
+    table.read_through(lambda query: query(connection))
+    asked: list[str] = []
+    event.listen(connection, "before_cursor_execute", lambda _c, _cursor, statement, *_: asked.append(statement))
+
+    table.standing()
+
+    assert len(asked) == 2
+    for statement in tuple(asked):
+        (plan,) = connection.execute(text(f"EXPLAIN QUERY PLAN {statement}")).all()
+        assert "USING COVERING INDEX conversations_" in plan.detail

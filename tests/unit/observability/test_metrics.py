@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 
@@ -12,7 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from observability.facts import (
     BreakerState,
+    ConversationsCounted,
     ErrorClass,
+    HeldBy,
+    LogMeasured,
     PassEnded,
     PassOutcome,
     PassTrigger,
@@ -77,7 +81,7 @@ def widest() -> MetricLabels:
 
 
 def test_a_hundred_thousand_conversations_stay_within_the_series_limit() -> None:
-    """Whatever callers ask for, there are at most 400 series."""
+    """Whatever callers ask for, there are at most 600 series."""
     metrics = opened(widest())
 
     for number in range(100_000):
@@ -128,6 +132,10 @@ def test_every_label_value_is_there_before_anything_happened() -> None:
         assert value(metrics, "abridged_grpc_server_calls_total", {"method": OTHER, "code": code}) == 0
     assert value(metrics, "abridged_breaker_state", {"host": LABELS.hosts[0]}) == 0
     assert value(metrics, "abridged_events_appended_total", {"type": "MessageAppended"}) == 0
+    for holding in HeldBy:
+        assert value(metrics, "abridged_conversations_held", {"held_by": holding.value}) == 0
+    for name in ("abridged_conversations_over_budget", "abridged_log_size_bytes", "abridged_log_free_bytes"):
+        assert value(metrics, name) == 0
 
 
 def test_a_pass_is_counted_by_outcome_trigger_and_model() -> None:
@@ -250,6 +258,25 @@ def test_gauges_follow_what_they_are_told() -> None:
     assert value(metrics, "abridged_oldest_pending_timestamp_seconds") == 1_700_000_000.0
     assert value(metrics, "abridged_subscribers") == 1
     assert value(metrics, "abridged_breaker_state", {"host": LABELS.hosts[0]}) == 1
+
+
+def test_what_nothing_holds_any_longer_is_0_again_and_what_is_unknown_is_no_0():
+    """A reason that is missing from a count is counted as none; a count that is missing is none at all."""
+    metrics = opened()
+    metrics.conversations_counted(ConversationsCounted(over_budget=2, held={HeldBy.COOLDOWN: 5}))
+    metrics.log_measured(LogMeasured(size_bytes=10, free_bytes=20))
+    metrics.conversations_counted(ConversationsCounted(over_budget=1, held={HeldBy.IRREDUCIBLE: 3}))
+
+    assert value(metrics, "abridged_conversations_held", {"held_by": "COOLDOWN"}) == 0
+    assert value(metrics, "abridged_conversations_held", {"held_by": "IRREDUCIBLE"}) == 3
+    assert value(metrics, "abridged_conversations_over_budget") == 1
+    assert value(metrics, "abridged_log_free_bytes") == 20
+
+    metrics.conversations_counted(None)
+    metrics.log_measured(None)
+
+    assert math.isnan(value(metrics, "abridged_conversations_held", {"held_by": "IRREDUCIBLE"}))
+    assert math.isnan(value(metrics, "abridged_log_free_bytes"))
 
 
 def test_no_pending_pass_has_no_age() -> None:

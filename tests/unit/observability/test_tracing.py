@@ -17,6 +17,8 @@ from observability.exported import LINKS_MAX, ExportedTracing
 from observability.facts import (
     BatchCommitted,
     ChatAnswered,
+    ChatAsked,
+    ChatFailed,
     ChatStarted,
     ErrorClass,
     PassEnded,
@@ -35,6 +37,7 @@ from observability.tracing import (
     TracingSettings,
     current_trace,
     current_traceparent,
+    note,
     open_tracing,
     parse_traceparent,
 )
@@ -266,6 +269,39 @@ def test_a_model_call_that_breaks_has_the_finish_reason_error() -> None:
     assert attributes["error.type"] == "TimeoutError"
 
 
+def test_a_model_call_that_fails_has_the_class_that_metrics_count():
+    """The note stands when the exception that it is about leaves the span."""
+    traced = Traced()
+
+    def fail() -> None:
+        with traced.tracing.span(CHAT) as chat:
+            chat.note(ChatFailed(ErrorClass.TRANSPORT))
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        fail()
+
+    call = traced.spans["chat qwen2.5:3b"]
+    assert call.attributes is not None
+    assert call.attributes["gen_ai.response.finish_reasons"] == ("error",)
+    assert call.attributes["error.type"] == "TRANSPORT"
+    assert call.status.status_code is StatusCode.ERROR
+
+
+def test_the_open_span_is_told_by_who_does_not_hold_it():
+    """The host is chosen far below the place that opened the span; without a span nobody is told."""
+    traced = Traced()
+
+    note(ChatAsked("10.0.0.1", 1))
+    with traced.tracing.span(CHAT):
+        note(ChatAsked("10.0.0.1", 1))
+        note(ChatAsked("10.0.0.2", 2))
+
+    attributes = traced.spans["chat qwen2.5:3b"].attributes
+    assert attributes is not None
+    assert (attributes["server.address"], attributes["server.port"]) == ("10.0.0.2", 2)
+
+
 def test_an_answered_call_that_is_left_by_an_exception_keeps_its_status() -> None:
     """The interceptor's verdict stands when the handler's coroutine is then cancelled."""
     traced = Traced()
@@ -319,8 +355,9 @@ def test_every_attribute_is_in_the_table() -> None:
     traced = Traced()
     record = RecordCommitted(depth=1, tokens_before=900, tokens_after=200, ratio_after=0.4)
     with traced.tracing.span(RpcStarted(APPEND)) as rpc:
-        rpc.note(RpcEnded("INTERNAL"))
+        rpc.note(RpcEnded("INTERNAL", "INTERNAL", "c1"))
     with traced.tracing.span(started()) as root, traced.tracing.span(CHAT) as chat:
+        chat.note(ChatAsked("127.0.0.1", 11434))
         chat.note(ChatAnswered("m", "stop", input_tokens=1, output_tokens=1))
         root.note(PassEnded(PassOutcome.SUCCESS, PassTrigger.RATIO, model="m", record=record))
     traced.tracing.record_commit(BatchCommitted(1, 2, 1, (SAMPLED,)))

@@ -1,0 +1,69 @@
+"""The label values that there are, and how many of each there may be: what holds the number of series down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "CALL_SERIES_MAX",
+    "EVENT_TYPES_MAX",
+    "GRPC_CODES",
+    "HOSTS_NAMED_MAX",
+    "METHODS_MAX",
+    "MODELS_NAMED_MAX",
+    "OTHER",
+    "TIMED_METHODS_MAX",
+    "MetricLabels",
+]
+
+OTHER = "_OTHER"
+MODELS_NAMED_MAX = 3
+HOSTS_NAMED_MAX = 4
+METHODS_MAX = 40
+TIMED_METHODS_MAX = 2
+EVENT_TYPES_MAX = 20
+CALL_SERIES_MAX = 100
+"""Pairs of method and code beyond the initial ones are counted under `_OTHER` and their code once this many exist."""
+
+GRPC_CODES = (
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricLabels:
+    """The closed lists of label values, from code and configuration, never from a request.
+
+    `models` and `hosts` are an operator's lists, most important first: names past `MODELS_NAMED_MAX` are counted under
+    `_OTHER`, hosts past `HOSTS_NAMED_MAX` have no breaker series. `methods` are full names, `package.Service/Method`;
+    `timed_methods` those whose latency is promised, the others share one duration series.
+    """
+
+    models: Sequence[str] = ()
+    hosts: Sequence[str] = ()
+    methods: Sequence[str] = ()
+    timed_methods: Sequence[str] = ()
+    event_types: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        assert len(self.methods) <= METHODS_MAX, "more methods than the series budget holds"
+        assert len(self.timed_methods) <= TIMED_METHODS_MAX, "more timed methods than the series budget holds"
+        assert len(self.event_types) <= EVENT_TYPES_MAX, "more event types than the series budget holds"
+        assert set(self.timed_methods) <= set(self.methods), "a timed method that is not served"

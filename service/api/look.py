@@ -1,0 +1,67 @@
+"""What a scrape looks at before it answers: counts over the read table, sizes of the log.
+
+Never on the event loop, and one look at a time however many ask: a disk that hangs costs one thread of the pool, and
+its scrapes say within `LOOK_S` that they do not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from eventlog.errors import EventLogError
+from observability.facts import ConversationsCounted, HeldBy, LogMeasured
+from observability.metrics import Metrics
+from service.projections import ConversationTable
+
+__all__ = ["LOOK_S", "Look"]
+
+LOOK_S = 2.0
+"""A scrape has 10 s by Prometheus' default; a count reads only the conversations that it counts."""
+
+
+class Look:
+    """Calling it sets the gauges. `measured` says how large the log is, None for a log without a file."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        table: ConversationTable,
+        measured: Callable[[], LogMeasured] | None,
+        *,
+        patience_s: float = LOOK_S,
+    ) -> None:
+        self._metrics = metrics
+        self._table = table
+        self._measured = measured
+        self._patience_s = patience_s
+        self._looking: asyncio.Task[None] | None = None
+
+    async def __call__(self) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(asyncio.to_thread(self._look))
+        finished, _ = await asyncio.wait({self._looking}, timeout=self._patience_s)
+        if not finished:
+            self._metrics.conversations_counted(None)
+            self._metrics.log_measured(None)
+        for look in finished:
+            look.result()
+
+    def _look(self) -> None:
+        self._metrics.log_measured(self._log())
+        self._metrics.conversations_counted(self._conversations())
+
+    def _log(self) -> LogMeasured | None:
+        try:
+            return self._measured() if self._measured is not None else None
+        except OSError:
+            return None
+
+    def _conversations(self) -> ConversationsCounted | None:
+        try:
+            standing = self._table.standing()
+        except EventLogError:
+            return None
+        return ConversationsCounted(
+            standing.over_budget, {HeldBy(reason): count for reason, count in standing.held.items()}
+        )
