@@ -30,7 +30,12 @@ TEST_FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
 README_LINES_MAX = 150
 
-LONG_FILES: dict[str, str] = {}
+LONG_FILES: dict[str, str] = {
+    "service/domain/conversation.py": "the state and its fold, each event's step beside the others",
+    "service/domain/decide.py": "every command and what it leads to",
+    "service/settings.py": "the one table of settings",
+    "service/summarizer/summary_pass.py": "a pass from its source to its record; parts and merges belong together",
+}
 LONG_FUNCTIONS: dict[str, str] = {}
 BROAD_EXCEPTS: dict[str, str] = {
     "eventlog/async_append.py": "one append's listener does not silence the others of its group",
@@ -42,6 +47,7 @@ BROAD_EXCEPTS: dict[str, str] = {
 """Supervision boundaries. Cleaning up and raising again is no such handler."""
 SLEEPING_TESTS: dict[str, str] = {
     "tests/integration/test_http.py": "a client that drips its request",
+    "tests/integration/test_prometheus.py": "a real Prometheus that scrapes in its own time is asked again",
 }
 UNIMPORTED_MODULES: dict[str, str] = {
     "service.cli.main": "the console script",

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from observability.metrics import MetricLabels, Metrics
+from tests.support.patience import PATIENCE_S
 
 OBSERVABILITY = Path(__file__).parents[2] / "observability"
 RULES = OBSERVABILITY / "rules" / "abridged.yml"
@@ -36,7 +37,7 @@ def checker(name: str, *arguments: str, package: str, stdin: str = "") -> subpro
     path = shutil.which(name)
     if path is None:
         pytest.skip(f"{name} is not installed (Debian: apt-get install {package})")
-    return subprocess.run([path, *arguments], input=stdin, capture_output=True, text=True, timeout=50)
+    return subprocess.run([path, *arguments], input=stdin, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def live() -> Metrics:
