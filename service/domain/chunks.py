@@ -5,10 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-__all__ = ["calls_needed", "cut_text", "grouped", "output_tokens_max", "part_tokens_max", "source_room"]
+__all__ = [
+    "calls_needed",
+    "cut_text",
+    "grouped",
+    "output_tokens_max",
+    "part_tokens_max",
+    "source_room",
+    "writable_tokens",
+]
 
 OUTPUT_SLACK_TOKENS = 256
 """Room for the JSON around a summary."""
+
+WRITTEN_TOKENS_MIN = 128
 
 SOURCE_SHARE = 0.9
 """Of the room that is left for a source; the rest is for what an estimate of a prompt misses."""
@@ -23,6 +33,11 @@ _SEPARATORS = ("\n\n", "\n", ". ", " ")
 def output_tokens_max(summary_tokens: int) -> int:
     """What a model may write for a summary of this size: twice as much, and the JSON around it."""
     return 2 * summary_tokens + OUTPUT_SLACK_TOKENS
+
+
+def writable_tokens(summary_tokens: int, *, window_tokens: int) -> int:
+    """The size of summary that a model is asked for: the wanted one, or what leaves a small window to the source."""
+    return min(summary_tokens, max(WRITTEN_TOKENS_MIN, window_tokens // 8))
 
 
 def source_room(window_tokens: int, *, fixed_tokens: int, summary_tokens: int) -> int:

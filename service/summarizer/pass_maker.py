@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.domain.chunks import source_room
+from service.domain.chunks import source_room, writable_tokens
 from service.domain.events import ErrorClass
 from service.domain.policy import Policy
 from service.domain.prompt import PromptTemplate
@@ -75,7 +75,8 @@ class PassMaker:
         if self._model is None:
             return SOURCE_TOKENS_UNBOUNDED
         fixed = self._template_tokens + summary_tokens
-        room = source_room(self._window, fixed_tokens=fixed, summary_tokens=summary_tokens)
+        written = writable_tokens(summary_tokens, window_tokens=self._window)
+        room = source_room(self._window, fixed_tokens=fixed, summary_tokens=written)
         return max(CHUNK_TOKENS_MIN, min(policy.max_input_tokens, room))
 
     def is_listed_for(self, failure: PassFailed) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
-from service.domain.chunks import calls_needed, cut_text, grouped, part_tokens_max, source_room
+from service.domain.chunks import calls_needed, cut_text, grouped, part_tokens_max, source_room, writable_tokens
 from service.domain.events import ErrorClass, MessageAppended, PassPlan
 from service.domain.message import Message
 from service.domain.policy import ToolOutput, without_floors
@@ -231,7 +231,7 @@ class SummaryPass:
     async def _answer_within(self, work: PassInput, asker: Asker, limits: _Limits) -> tuple[Answer, Source, bool]:
         """The answer from one part, or from parts and their merges, within the limits."""
         parts = await asyncio.to_thread(self._parts, work, limits)
-        size, limit = work.plan.summary_tokens_max, limits.whole
+        size, limit = self._size(work), limits.whole
         total = len(parts)
         if total > 1:
             summaries = total * part_tokens_max(size, chunk_tokens=limit)
@@ -324,15 +324,20 @@ class SummaryPass:
         records = (_record(work, a.vetted.draft, model=a.model, record_id="part", merged=True) for a in answers)
         return [_inner(summary_text(record)) for record in records]
 
+    def _size(self, work: PassInput) -> int:
+        """The size of record that is asked for, in tokens: the plan's, or what leaves a small model room to read."""
+        window, planned = self._settings.window_tokens, work.plan.summary_tokens_max
+        return planned if window is None else writable_tokens(planned, window_tokens=window)
+
     def _room(self, work: PassInput) -> Room:
         """The room of the pass's record."""
-        size = work.plan.summary_tokens_max
+        size = self._size(work)
         content = size - self._cost(work, _EMPTY)
         return Room(max(CONTENT_TOKENS_MIN, content), max(size, work.plan.room_tokens))
 
     def _part_room(self, work: PassInput, chunk_tokens: int) -> Room:
         """The room of a partial summary: two of them fit into a merging call even when both are too long."""
-        part = part_tokens_max(work.plan.summary_tokens_max, chunk_tokens=chunk_tokens)
+        part = part_tokens_max(self._size(work), chunk_tokens=chunk_tokens)
         return Room(max(CONTENT_TOKENS_MIN, part), self._cost(work, _EMPTY) + chunk_tokens // 2)
 
     def _limits(self, work: PassInput) -> _Limits:
@@ -340,7 +345,7 @@ class SummaryPass:
         window, most, size = (
             self._settings.window_tokens,
             work.plan.policy.max_input_tokens,
-            work.plan.summary_tokens_max,
+            self._size(work),
         )
         if window is None:
             return _Limits(sys.maxsize, sys.maxsize)
