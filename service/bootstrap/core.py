@@ -33,6 +33,7 @@ from service.counting import Counting
 from service.domain.conversation import Conversation
 from service.domain.decide import ChangeSettings
 from service.domain.events import Event
+from service.domain.policy import Policy
 from service.domain.tokens import TokenCounter
 from service.domain.triggers import HeldBy, held_by
 from service.models.model import SummaryModel
@@ -104,7 +105,16 @@ def open_core(
     executor = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read")
     resources.callback(executor.shutdown, wait=False)
     asyncio.get_running_loop().set_default_executor(executor)
-    policies = Policies(settings.policy_for, client_fields=frozenset(settings.client_policy_fields))
+
+    def source_tokens(policy: Policy, summary_tokens: int) -> int:
+        # Asked for by commits, of which there are none before the maker is there: that needs the log's secret.
+        return maker.source_tokens(policy, summary_tokens)
+
+    policies = Policies(
+        settings.policy_for,
+        client_fields=frozenset(settings.client_policy_fields),
+        source_tokens=source_tokens,
+    )
     report = CommitReport(metrics, tracing, clock_ns=time.time_ns)
     log, table = _open_log(settings, report, policies, resources, on_fatal, now_us)
 
@@ -116,11 +126,6 @@ def open_core(
     # Each by itself: a model that is missing is a call of its own, and the one that stood in for it another.
     summarizer = providers.preferred(settings.summarizer.models, traced=lambda model: TracedModel(model, tracing))
     maker = _maker(settings, summarizer, providers.extractive(), counter, now_us, hash_key=log.secret("bad answers"))
-    policies = Policies(
-        settings.policy_for,
-        client_fields=frozenset(settings.client_policy_fields),
-        source_tokens=maker.source_tokens,
-    )
     changes = Changes()
     heard = _Heard(changes)
     conversations = Conversations(

@@ -202,8 +202,7 @@ def record_from_proto(proto: summary_pb2.SummaryRecord) -> SummaryRecord:
         quality=_quality_from_proto(proto.quality),
         covered_tokens=proto.covered_tokens,
         rewrites=proto.rewrites,
-        # Written before the field was: a record at depth 0 has always stood alone.
-        stands_alone=proto.stands_alone or proto.depth == 0,
+        stands_alone=proto.stands_alone,
     )
 
 

@@ -211,7 +211,9 @@ def lineage(state: Conversation) -> tuple[SummaryRecord, ...]:
     record = state.live
     while record is not None:
         chain.append(record)
-        record = None if record.stands_alone else record_named(state, current_id(state, record.parent_id))
+        # A record at depth 0 stands alone, also one from before there was a field that says so.
+        alone = record.stands_alone or record.depth == 0
+        record = None if alone else record_named(state, current_id(state, record.parent_id))
     return tuple(chain)
 
 

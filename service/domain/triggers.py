@@ -33,7 +33,7 @@ from service.domain.policy import (
 )
 from service.domain.record import MessageRange, SummaryRecord
 from service.domain.tokens import TRANSCRIPT_FRAME_TOKENS
-from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, aimed_tokens, compressible, counted_tokens
+from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, compressible, counted_tokens
 
 __all__ = [
     "HeldBy",
@@ -267,13 +267,14 @@ def may_stand_in(state: Conversation, policy: Policy) -> bool:
 def _sizes(state: Conversation, policy: Policy, division: WindowSplit, replaced_tokens: int) -> tuple[int, int]:
     """The size that a record should have, and the size at which it would miss what the pass is for.
 
-    Where the aim leaves no room, the budget does; a record is never asked to be smaller than one that says something.
+    The window is to end below its trigger. Where what stays leaves no room for that, the budget does; a record is never
+    asked to be smaller than one that says something.
     """
     # Whoever counts the record may estimate, and its estimate is corrected like any other.
     factor = max(1.0, state.settings.calibration_factor)
-    aimed = int((aimed_tokens(state, policy) - division.kept_tokens) / factor)
+    below_trigger = int((policy.trigger_token_ratio * state.budget - division.kept_tokens) / factor) - 1
     left = int((state.budget - division.kept_tokens) / factor)
-    room = max(RECORD_TOKENS_MIN, aimed, min(SUMMARY_TOKENS_MIN, left))
+    room = max(RECORD_TOKENS_MIN, below_trigger, min(SUMMARY_TOKENS_MIN, left))
     cap = min(room, summary_cap(policy, budget=state.budget, replaced_tokens=replaced_tokens))
     gaining = int((1 - policy.min_gain) * replaced_tokens / factor)
     return cap, max(cap, min(room, gaining))

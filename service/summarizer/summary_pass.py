@@ -238,14 +238,14 @@ class SummaryPass:
             total += calls_needed(summaries, chunk_tokens=limit, summary_tokens=size)
         asker.require_calls(total)
         self._observer.calls(0, total)
-        room = self._room(work)
+        room = await asyncio.to_thread(self._room, work)
         if len(parts) == 1:
             prompt, source = await asyncio.to_thread(self._question, work, parts[0], work.previous, room)
             material = Material(messages=parts[0].messages, previous=work.previous)
             answer = await asker.ask(prompt, material, source, room=room)
             self._observer.calls(1, 1)
             return answer, source, False
-        part_room = self._part_room(work, limit)
+        part_room = await asyncio.to_thread(self._part_room, work, limit)
         answers = []
         for part in parts:
             prompt, source = await asyncio.to_thread(self._question, work, part, None, part_room)
@@ -260,8 +260,7 @@ class SummaryPass:
         """One answer of many: neighbours that fit one call are merged until one is left, the record before at last."""
         done = len(answers)
         while True:
-            texts = await asyncio.to_thread(self._texts, merging.work, answers)
-            sizes = [self._around.counter.count(text) for text in texts]
+            texts, sizes = await asyncio.to_thread(self._texts, merging.work, answers)
             groups = grouped(sizes, limit=merging.limit)
             if len(groups) == len(answers):
                 cause = "the summaries of the parts do not fit into one call"
@@ -281,7 +280,7 @@ class SummaryPass:
 
     async def _merge(self, merging: _Merging, texts: Sequence[str], *, last: bool) -> Answer:
         work = merging.work
-        room = merging.room if last else self._part_room(work, merging.limit)
+        room = merging.room if last else await asyncio.to_thread(self._part_room, work, merging.limit)
         previous = work.previous if last else None
         prompt, source, material = await asyncio.to_thread(self._merge_question, work, texts, previous, room)
         return await merging.asker.ask(prompt, material, source, room=room)
@@ -320,9 +319,11 @@ class SummaryPass:
         material = Material(previous=previous, merge=tuple(texts))
         return prompt, self._source(work, (), tuple(texts), previous, prompt), material
 
-    def _texts(self, work: PassInput, answers: Sequence[Answer]) -> list[str]:
+    def _texts(self, work: PassInput, answers: Sequence[Answer]) -> tuple[list[str], list[int]]:
+        """The answers as a merging prompt quotes them, and what each takes there, in tokens."""
         records = (_record(work, a.vetted.draft, model=a.model, record_id="part", merged=True) for a in answers)
-        return [_inner(summary_text(record)) for record in records]
+        texts = [_inner(summary_text(record)) for record in records]
+        return texts, [self._around.counter.count(text) for text in texts]
 
     def _size(self, work: PassInput) -> int:
         """The size of record that is asked for, in tokens: the plan's, or what leaves a small model room to read."""

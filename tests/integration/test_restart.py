@@ -22,7 +22,7 @@ from service.summarizer.revival import PROBE_FIRST_S
 from tests.support.answers import gated, hanging, record, saying
 from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import refused
-from tests.support.sidecar import PATIENCE_S, Clock, Sidecar, on_ollama, said, script, sidecar
+from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Clock, Sidecar, on_ollama, said, script, sidecar
 
 DEAD = {"summarizer.models": ["ollama:x"], "ollama.hosts": ["127.0.0.1:9"]}
 CLAIMS_MAX = 3
@@ -181,7 +181,10 @@ async def test_a_fallback_record_is_remade_when_a_model_is_back(tmp_path):
         assert [line for line in metrics.splitlines() if 'outcome="fallback"' in line and not line.endswith(" 0.0")]
         assert not [line for line in metrics.splitlines() if 'outcome="success"' in line and not line.endswith(" 0.0")]
 
-    async with FakeOllama(responder=saying(record())) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+    async with (
+        FakeOllama(responder=saying(record())) as ollama,
+        sidecar(tmp_path, on_ollama(ollama) | ANY_DRAFT) as s,
+    ):
         chat = s.chat()
         before = (await chat.state()).event_version
         await s.chat("c2").talk(14, wait_s=PATIENCE_S)

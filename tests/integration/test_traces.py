@@ -16,7 +16,7 @@ from tests.support.answers import record, saying
 from tests.support.ollama_server import FakeOllama
 from tests.support.otlp_sink import OtlpSink, otlp_sink
 from tests.support.refusal import refused
-from tests.support.sidecar import PATIENCE_S, Sidecar, on_ollama, said, sidecar
+from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Sidecar, on_ollama, said, sidecar
 
 SERVICE = "abridged.v1.ConversationService"
 CORE = "https://opentelemetry.io/schemas/1.44.0"
@@ -140,7 +140,7 @@ async def test_a_remake_is_linked_to_the_append_behind_the_record_that_it_replac
 
     async with (
         FakeOllama(responder=saying(record())) as ollama,
-        sidecar(tmp_path, on_ollama(ollama), environ=sink.environ) as s,
+        sidecar(tmp_path, on_ollama(ollama) | ANY_DRAFT, environ=sink.environ) as s,
     ):
         watch = s.conversations.WatchConversation(
             api.WatchConversationRequest(

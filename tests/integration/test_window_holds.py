@@ -10,7 +10,7 @@ from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import summary_pb2
 from tests.support.answers import gated, hanging, record, saying
 from tests.support.ollama_catalogue import FakeModel
-from tests.support.ollama_model import count_tokens
+from tests.support.ollama_responder import count_tokens
 from tests.support.ollama_server import FakeOllama
 from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, on_ollama, said, sidecar
 
@@ -149,8 +149,8 @@ async def test_a_summary_that_is_too_long_loses_list_items_before_it_is_refused(
     points = [f"The importer reads table orders_{n} on host db-01." for n in range(2, 13)]
     answer = record("The user and the assistant settled how the importer reads orders.", key_points=points)
     async with FakeOllama(responder=saying(answer)) as ollama, sidecar(tmp_path, on_ollama(ollama) | ANY_DRAFT) as s:
-        chat = s.chat(policy={"max_summary_tokens": 130, "reset_token_ratio": 0.3, "tail_token_ratio": 0.1})
-        await chat.append(said(0, "The importer.", role=1, tokens=500))
+        chat = s.chat(overhead_tokens=1_200)
+        await chat.append(said(1, tokens=20))
         await chat.talk(14, wait_s=PATIENCE_S)
 
         made = (await chat.summaries())[0]

@@ -65,6 +65,8 @@ def plain(value: Any) -> Any:
         return value.hex()
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, frozenset):
+        return sorted(map(plain, value))
     if isinstance(value, tuple | list | Sequence):
         return [plain(item) for item in value]
     return value

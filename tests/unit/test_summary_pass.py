@@ -103,7 +103,7 @@ def longest_answer(request: CompletionRequest) -> str:
 
 
 def summary_pass(
-    counter: EstimatingCounter, model: SummaryModel | None = None, *, input_tokens_max: int
+    counter: EstimatingCounter, model: SummaryModel | None = None, *, input_tokens_max: int | None
 ) -> SummaryPass:
     """A pass; its model answers at once, and as long as it may, unless there is another."""
     return SummaryPass(
@@ -135,7 +135,7 @@ async def test_an_extract_has_no_floors():
     source = replace(source, messages=source.messages[:20])
     extractive = ExtractiveModel(clock=time.monotonic)
 
-    made = await summary_pass(EstimatingCounter(), extractive, input_tokens_max=10_000_000).run(source, record_id="r")
+    made = await summary_pass(EstimatingCounter(), extractive, input_tokens_max=None).run(source, record_id="r")
 
     assert made.record.summary
     with pytest.raises(PassFailed):

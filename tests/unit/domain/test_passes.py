@@ -136,7 +136,9 @@ def test_no_gain_leaves_the_messages_and_waits():
 def test_a_failed_pass_leaves_everything_as_it_was(error_class):
     """Whatever the class: the messages are there, the pass is over, the next one waits."""
     state = pending()
-    command = FailPass("p", error_class, 3, False, "q", 9, output_bytes=12, output_hash=b"h")
+    command = FailPass(
+        "p", error_class, 3, False, "q", 9, output_bytes=12, output_hash=b"h", cause="stalled", asked=True
+    )
     after = (
         Given(state)
         .when(command, POLICY)

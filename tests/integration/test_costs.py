@@ -1,0 +1,52 @@
+"""What compaction costs on real chats: calls, windows over their budget, passes that free little; shown with `-rP`."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.support.costs import Costs, played
+from tests.support.shared_data import shared_chats
+
+AIRLINE, CODING, MEETINGS = "airline_tool_chats.jsonl", "coding_agent_chats.jsonl", "meetings.jsonl"
+
+
+async def costs_of(name: str, *, context_length: int = 4_096, away: bool = False) -> Costs:
+    costs = await played(shared_chats(name), context_length=context_length, away=away)
+    sys.stdout.write(f"\n{name} at {context_length}{', model away' if away else ''}: {costs}\n")
+    return costs
+
+
+async def test_tool_chats_cost_hardly_more_than_two_calls_each_and_no_window_is_over_without_a_reason():
+    """At 4,096 tokens, of which their system messages take up to half."""
+    airline, coding = await costs_of(AIRLINE), await costs_of(CODING)
+
+    long_chats = airline.long_chats + coding.long_chats
+    assert airline.calls + coding.calls <= 2.2 * long_chats
+    assert airline.over_without_reason + coding.over_without_reason == 0
+    assert airline.little_passes + coding.little_passes <= 0.08 * (airline.passes + coding.passes)
+
+
+async def test_a_meeting_costs_one_call_a_pass():
+    """However often the chain is as deep as it may be: nothing is read again that one call does not hold."""
+    costs = await costs_of(MEETINGS)
+
+    assert costs.calls == costs.passes
+    assert (costs.over_budget, costs.little_passes) == (0, 0)
+
+
+async def test_a_rebase_costs_what_it_promises():
+    """At the default context length: at most two calls for 10,000 tokens, rebases among them."""
+    costs = await costs_of(MEETINGS, context_length=8_192)
+
+    assert costs.calls <= 2 * costs.tokens / 10_000
+
+
+@pytest.mark.parametrize("name", [AIRLINE, CODING, MEETINGS])
+async def test_with_the_model_away_windows_hold_and_hardly_anybody_is_asked(name):
+    """Extraction serves; the breaker lets a call through now and then."""
+    costs = await costs_of(name, away=True)
+
+    assert costs.over_without_reason == 0
+    assert costs.calls <= 7

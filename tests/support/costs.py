@@ -1,0 +1,225 @@
+"""What real chats cost: played a message at a time through conversations and passes, in one process, in memory.
+
+The model is scripted: it returns good records, made of its source, or it is away. What is counted is what an operator
+pays for: calls, windows over their budget, passes that free little.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eventlog.event import StreamId
+from eventlog.memory import MemoryEventLog
+from observability.metrics import MetricLabels, Metrics
+from observability.tracing import SilentTracing
+from service.codec.values import canonical, message_to_proto
+from service.conversation_log import ConversationLog
+from service.conversations import AppendRequest, Conversations
+from service.counting import Counting
+from service.domain.conversation import Conversation
+from service.domain.events import Event, Settings, SummarizationCompleted
+from service.domain.message import Message, Role, ToolCall
+from service.domain.policy import Policy
+from service.domain.prompt import CHAIN_TEMPLATE
+from service.domain.triggers import HeldBy, held_by, may_stand_in
+from service.models.breaker import BreakerPolicy, CircuitBreaker
+from service.models.extractive import ExtractiveModel
+from service.models.model import Completion, CompletionRequest, ModelDescription, ModelUnavailable, OnProgress
+from service.models.retry import RetryPolicy
+from service.policies import Policies
+from service.projections import MemoryConversationTable
+from service.summarizer.ask import AskerSettings
+from service.summarizer.pass_maker import PassMaker
+from service.summarizer.progress import ProgressBoard
+from service.summarizer.reactor import Reactor, ReactorLimits
+from service.summarizer.report import Telemetry
+from service.summarizer.surroundings import Surroundings
+from service.tokenizers.estimated import EstimatingCounter
+
+__all__ = ["Costs", "played"]
+
+MODEL_WINDOW = 16_384
+PASSES_MAX = 8
+"""Passes that one message may lead to."""
+
+
+@dataclass(slots=True)
+class Costs:
+    """What a file of chats cost. `long_chats` are those that pass their trigger."""
+
+    long_chats: int = 0
+    tokens: int = 0
+    calls: int = 0
+    passes: int = 0
+    little_passes: int = 0
+    windows: int = 0
+    over_budget: int = 0
+    over_without_reason: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        per_chat = self.calls / max(1, self.long_chats)
+        per_10k = 10_000 * self.calls / max(1, self.tokens)
+        return (
+            f"{self.calls} calls, {per_chat:.2f} a long chat, {per_10k:.2f} per 10,000 tokens; {self.passes} passes, "
+            f"{self.little_passes} of them free less than a fifth; {self.over_budget} of {self.windows} windows over "
+            f"their budget, {self.over_without_reason} of them without a reason"
+        )
+
+
+class _Scripted:
+    """A model that makes records of its source by extraction, or that is away behind its breaker."""
+
+    name = "scripted:costs"
+
+    def __init__(self, costs: Costs, *, away: bool, clock: Callable[[], float]) -> None:
+        self._costs = costs
+        self._away = away
+        self._clock = clock
+        self._extraction = ExtractiveModel(clock=clock)
+        self._breaker = CircuitBreaker(BreakerPolicy(), clock=clock, on_change=lambda _: None)
+
+    async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
+        if self._away:
+            raise self._unavailable(called=True)
+        self._costs.calls += 1
+        return await self._extraction.complete(request, deadline_s=deadline_s, on_progress=on_progress)
+
+    async def describe(self) -> ModelDescription:
+        if self._away:
+            raise self._unavailable(called=False)
+        return ModelDescription(context_length=MODEL_WINDOW, window=MODEL_WINDOW)
+
+    async def idle(self) -> bool:
+        return True
+
+    async def close(self) -> None: ...
+
+    def _unavailable(self, *, called: bool) -> ModelUnavailable:
+        error = ModelUnavailable("away")
+        if not called or self._breaker.refusal_s() is not None:
+            error.asked = False
+            return error
+        self._costs.calls += 1
+        self._breaker.began()
+        self._breaker.failed()
+        return error
+
+
+async def played(chats: Iterator[Mapping[str, Any]], *, context_length: int, away: bool = False) -> Costs:
+    """Play every chat, a message an append, each followed by a GetContext that waits for its passes."""
+    costs = Costs()
+    player = _Player(costs, context_length, away=away)
+    player.reactor.start([])
+    for chat in chats:
+        await player.play(chat)
+    await player.reactor.stop(grace_s=1)
+    return costs
+
+
+class _Player:
+    def __init__(self, costs: Costs, context_length: int, *, away: bool) -> None:
+        clock_s = asyncio.get_running_loop().time
+        counter = EstimatingCounter()
+        self._costs = costs
+        self._context_length = context_length
+        self._ids = 0
+        self._now_us = 1_700_000_000_000_000
+        self._changed = asyncio.Event()
+        around = Surroundings(counter, clock_s, self._clock_us, asyncio.sleep, random.Random(1), b"key")
+        maker = PassMaker(
+            _Scripted(costs, away=away, clock=clock_s),
+            ExtractiveModel(clock=clock_s),
+            listed=False,
+            asking=AskerSettings(0.0, 1, RetryPolicy(delay_base_s=0.001), 600.0),
+            template=CHAIN_TEMPLATE,
+            window_default=MODEL_WINDOW,
+            surroundings=around,
+        )
+        self._policies = Policies(lambda _: Policy(), client_fields=frozenset(), source_tokens=maker.source_tokens)
+        self._conversations = Conversations(
+            ConversationLog(
+                MemoryEventLog(clock_us=self._clock_us, hook=MemoryConversationTable(lambda _: b"").project),
+                new_id=self._new_id,
+                traceparent=str,
+            ),
+            policies=self._policies,
+            counting=Counting(counter),
+            clock_us=self._clock_us,
+            new_id=self._new_id,
+            on_changed=self._heard,
+        )
+        metrics = Metrics(version="1", labels=MetricLabels((), (), (), (), ()))
+        self.reactor = Reactor(
+            self._conversations,
+            maker=maker,
+            telemetry=Telemetry(metrics, SilentTracing(), ProgressBoard(), log_content=False),
+            limits=ReactorLimits(concurrent_passes=1, queue_max=10),
+        )
+
+    async def play(self, chat: Mapping[str, Any]) -> None:
+        key = StreamId("default", chat["conversation_id"])
+        state: Conversation | None = None
+        for entry in chat["messages"]:
+            message = _message(entry)
+            contents = {message.id: canonical(message_to_proto(message))}
+            request = AppendRequest((message,), contents, lambda: Settings(context_length=self._context_length))
+            await self._conversations.append(key, request)
+            state = await self._window(key)
+        assert state is not None
+        self._costs.tokens += state.original_tokens
+        self._costs.long_chats += state.completed_passes > 0
+
+    async def _window(self, key: StreamId) -> Conversation:
+        """The state behind the passes that the message led to."""
+        for _ in range(PASSES_MAX):
+            self._changed.clear()
+            state = await self._conversations.state(key)
+            if state.due_pass is None:
+                break
+            await self._changed.wait()
+        held = held_by(state, self._policies.of(state.settings), self._clock_us())
+        assert state.due_pass is None or not may_stand_in(state, self._policies.of(state.settings))
+        self._costs.windows += 1
+        if state.ratio > 1:
+            self._costs.over_budget += 1
+            self._costs.over_without_reason += held is not HeldBy.IRREDUCIBLE
+        return state
+
+    def _heard(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
+        self.reactor.changed(key, state, events)
+        for event in events:
+            if isinstance(event, SummarizationCompleted):
+                self._completed(state, event)
+        self._changed.set()
+
+    def _completed(self, state: Conversation, event: SummarizationCompleted) -> None:
+        plan = next(ended.plan for ended in reversed(state.passes) if ended.plan.pass_id == event.pass_id)
+        freed = (plan.replaced_tokens - event.record.tokens_after) / (plan.token_ratio * state.budget)
+        self._costs.passes += 1
+        self._costs.little_passes += freed < 0.2
+        self._costs.kinds[plan.trigger.value] = self._costs.kinds.get(plan.trigger.value, 0) + 1
+
+    def _clock_us(self) -> int:
+        self._now_us += 1
+        return self._now_us
+
+    def _new_id(self) -> str:
+        self._ids += 1
+        return f"id-{self._ids}"
+
+
+def _message(entry: Mapping[str, Any]) -> Message:
+    calls = tuple(ToolCall(c["id"], c["name"], c["arguments"]) for c in entry.get("tool_calls") or ())
+    return Message(
+        entry["id"],
+        Role(entry["role"]),
+        entry["content"] or "",
+        name=entry.get("name") or "",
+        tool_calls=calls,
+        tool_call_id=entry.get("tool_call_id") or "",
+    )
