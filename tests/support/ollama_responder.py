@@ -1,6 +1,8 @@
 """What the fake says: by default JSON that fits the schema of `format`, made from the prompt's own words.
 
-Invariant: the same question with the same seed gets the same answer, and every word of it occurs in the prompt.
+A summary prompt gets an honest summary: the openings of messages from all over the transcript, and the lists of the
+earlier summary as they were. Invariant: the same question with the same seed gets the same answer, and every word of it
+occurs in the prompt.
 """
 
 from __future__ import annotations
@@ -12,7 +14,17 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-__all__ = ["Ask", "AskRefused", "Piece", "Responder", "count_tokens", "prompt_of", "schema_answer", "spoken"]
+__all__ = [
+    "Ask",
+    "AskRefused",
+    "Piece",
+    "Responder",
+    "count_tokens",
+    "honest_answer",
+    "prompt_of",
+    "schema_answer",
+    "spoken",
+]
 
 TEMPLATE_TOKENS = 8
 """Tokens that a chat template puts around each message."""
@@ -21,6 +33,13 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 _PIECE = re.compile(r"\S+\s*|\s+")
 _WORD = re.compile(r"[a-z]{4,12}")
 STRING_WORDS = 6
+OPENING_CHARS = 120
+OPENING_TOKENS = 40
+"""More than the opening of a message takes, so that a summary keeps within the size that is asked for."""
+
+_SAID = re.compile(r"^<message \d+ [^\n]*>\n(.*?)(?=^<message |^</transcript>)", re.MULTILINE | re.DOTALL)
+_SIZE = re.compile(r"at most\s+(\d+) tokens")
+_LISTS = {"decisions": "Decisions", "action_items": "Action items", "unresolved": "Unresolved"}
 DEPTH_MAX = 8
 
 
@@ -112,6 +131,34 @@ def schema_answer(ask: Ask) -> str:
     if ask.format == "json":
         return json.dumps({"answer": _phrase(words, rng)})
     return _phrase(words, rng)
+
+
+def honest_answer(ask: Ask) -> str:
+    """A summary of the transcript in the prompt, where there is one; else what `schema_answer` says."""
+    prompt = ask.prompt
+    said = [text.strip().splitlines()[0][:OPENING_CHARS] for text in _SAID.findall(prompt) if text.strip()]
+    asked = _SIZE.search(prompt)
+    if not said or asked is None or not isinstance(ask.format, dict) or "key_points" not in ask.format["properties"]:
+        return schema_answer(ask)
+    earlier = {name: _listed(prompt, heading) for name, heading in _LISTS.items()}
+    room = int(asked[1]) - sum(count_tokens(item) for items in earlier.values() for item in items)
+    points = said[:: max(1, len(said) * OPENING_TOKENS // max(1, room))]
+    tasks = [{"task": task, "owner": "", "due": ""} for task in earlier.pop("action_items")]
+    return json.dumps(
+        {
+            "summary": ". ".join(points[:3]),
+            "key_points": points[3:][:30],
+            "participants": [],
+            "domain_entities": [],
+            "action_items": tasks,
+            **earlier,
+        }
+    )
+
+
+def _listed(prompt: str, heading: str) -> list[str]:
+    found = re.search(rf"^{heading}:\n((?:- .*\n)+)", prompt, re.MULTILINE)
+    return [line.removeprefix("- ") for line in found[1].splitlines()] if found else []
 
 
 def _value(schema: dict[str, Any], words: list[str], rng: Random, depth: int) -> Any:

@@ -30,8 +30,8 @@ from tests.support.ollama_responder import (
     Piece,
     Responder,
     count_tokens,
+    honest_answer,
     prompt_of,
-    schema_answer,
     spoken,
 )
 from tests.support.ollama_runner import Runner, Slot
@@ -64,7 +64,7 @@ class FakeOllama:
         self.models = list(models)
         self.manner = manner
         self.behaviour = behaviour
-        self.responder = responder or spoken(schema_answer)
+        self.responder = responder or spoken(honest_answer)
         self.load_s = load_s
         self.load_error = ""
         self.hidden_paths: set[str] = set()
