@@ -12,7 +12,7 @@ import pytest
 from service.domain.triggers import HeldBy
 from tests.support.outage import ChatInOutages, Window
 
-CHATS = int(os.environ.get("ABRIDGED_OUTAGE_CHATS", "600"))
+CHATS = int(os.environ.get("OUTAGE_CHATS", "600"))
 CHUNKS = 20
 
 

@@ -1,4 +1,4 @@
-"""Three thousand random chats, and what holds after each of their steps.
+"""Fifteen hundred random chats, and what holds after each of their steps.
 
 The chats are driven through `decide` and `evolve` alone. Every invariant has a control: a step in which it is broken
 and found to be.
@@ -18,7 +18,7 @@ from service.domain.triggers import held_by
 from tests.support import invariants
 from tests.support.simulation import SimulatedChat, Step
 
-CHATS = 3_000
+CHATS = 1_500
 CHUNKS = 30
 
 
