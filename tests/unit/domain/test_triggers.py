@@ -186,6 +186,18 @@ def test_rule_1_a_stand_in_after_a_failed_call_begins_a_wait():
     assert (after.failures_in_row, after.wait_until_version, after.wait_until_us) == (1, 84, 30 * SECOND)
 
 
+def test_rule_1_a_model_that_is_too_slow_once_is_asked_again_and_twice_in_a_row_is_not():
+    """A burst may outrun any model; a model that never keeps up costs calls for nothing."""
+    pending = given(OPEN, *chat(99)).when(append(appended(100)), POLICY).after
+
+    once = Given(pending).when(complete(pending, fallback=True, interrupted=True), POLICY).after
+    assert (once.failures_in_row, once.waiting(0)) == (0, False)
+
+    full = Given(once).when(append(*chat(90, first=101), pass_id="q"), POLICY).after
+    twice = Given(full).when(complete(full, fallback=True, interrupted=True), POLICY).after
+    assert (twice.failures_in_row, twice.waiting(0)) == (1, True)
+
+
 def test_rule_1_extraction_in_vain_is_not_tried_again_on_the_same_window():
     """An extract that saves nothing is a skip; the next one comes with the next message, and never in a loop."""
     pending = given(OPEN, *chat(99)).when(append(appended(100)), POLICY).after
