@@ -18,7 +18,14 @@ from service.conversation_log import ConversationLog
 from service.conversations import AppendRequest, Conversations
 from service.counting import Counting
 from service.domain.conversation import Conversation
-from service.domain.events import Event, Settings, SummarizationCompleted, SummarizationStarted
+from service.domain.events import (
+    Event,
+    Settings,
+    SummarizationCompleted,
+    SummarizationRequested,
+    SummarizationStarted,
+    Trigger,
+)
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
 from service.domain.prompt import CHAIN_TEMPLATE
@@ -37,9 +44,19 @@ from service.summarizer.surroundings import Surroundings
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.patience import PATIENCE_S
 
-A, B = StreamId("default", "a"), StreamId("default", "b")
+A, B, C = (StreamId("default", name) for name in "abc")
 AN_HOUR_S = 3_600.0
 ROLES = (Role.USER, Role.ASSISTANT)
+
+
+class Moody(ScriptedModel):
+    """A model that somebody else uses as long as a test says so."""
+
+    busy = False
+
+    async def idle(self) -> bool:
+        """See SummaryModel."""
+        return not self.busy
 
 
 class Bench:
@@ -52,8 +69,11 @@ class Bench:
         self.refuse: Callable[[StreamId, str], EventLogError | None] = lambda _key, _type: None
         self.table = MemoryConversationTable(lambda _state: b"")
         self.log = MemoryEventLog(clock_us=self.clock_us, hook=self._hook)
-        self.completed: dict[StreamId, asyncio.Event] = {A: asyncio.Event(), B: asyncio.Event()}
+        self.completed: dict[StreamId, asyncio.Event] = {key: asyncio.Event() for key in (A, B, C)}
         self._ids = 0
+        self.requested: dict[StreamId, list[Trigger]] = {A: [], B: [], C: []}
+        self.remade = asyncio.Event()
+        self.model = Moody([_default], clock=asyncio.get_running_loop().time)
         self.conversations = self.opened()
         self.metrics = Metrics(version="1", labels=MetricLabels(("scripted:default",), (), (), (), ()))
         self.reactor = self.made(pauses)
@@ -76,7 +96,7 @@ class Bench:
         return Reactor(
             self.conversations,
             maker=PassMaker(
-                ScriptedModel([_default], clock=clock_s),
+                self.model,
                 ExtractiveModel(clock=clock_s),
                 listed=False,
                 asking=AskerSettings(0.0, 1, RetryPolicy(), 60.0),
@@ -128,6 +148,9 @@ class Bench:
 
     def _changed(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
         self.reactor.changed(key, state, events)
+        self.requested[key] += [e.plan.trigger for e in events if isinstance(e, SummarizationRequested)]
+        if Trigger.REMAKE in self.requested[key]:
+            self.remade.set()
         if any(isinstance(e, SummarizationCompleted) for e in events):
             self.completed[key].set()
 
@@ -222,6 +245,29 @@ async def test_the_age_of_a_pending_pass_is_kept_over_a_restart():
         await bench.refused.wait()
 
     assert bench.reactor.backlog.oldest_us == triggered_us
+    await bench.reactor.stop(grace_s=1.0)
+
+
+async def test_a_record_is_remade_only_when_nobody_uses_the_model():
+    """A remake can wait for ever; a person in front of a chat cannot."""
+    bench = Bench(pauses=CommitPauses())
+    bench.model.busy = True
+    await bench.trigger(A)
+    bench.reactor.stand_in(A, (await bench.conversations.state(A)).pending.pass_id)  # type: ignore[union-attr]
+    bench.reactor.start(())
+    await bench.until_completed(A)
+    await bench.trigger(B)
+    await bench.until_completed(B)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert bench.requested[A] == [Trigger.RATIO]
+
+    bench.model.busy = False
+    await bench.trigger(C)
+    async with asyncio.timeout(PATIENCE_S):
+        await bench.remade.wait()
+
+    assert bench.requested[A] == [Trigger.RATIO, Trigger.REMAKE]
     await bench.reactor.stop(grace_s=1.0)
 
 
