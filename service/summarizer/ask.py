@@ -89,11 +89,13 @@ class Answer:
 class Room:
     """How large a draft may be, in tokens: `content_tokens` is what the model is told, without the record's frame.
 
-    `limit_tokens` is what the rendered record may take. List items over it are left out; a longer narrative is refused.
+    `limit_tokens` is what the rendered record may take. List items over it are left out; a longer narrative goes back to
+    the model. A `strict` limit holds for its last answer too.
     """
 
     content_tokens: int
     limit_tokens: int
+    strict: bool = False
 
 
 class Asker:
@@ -145,7 +147,7 @@ class Asker:
         output = cause = ""
         for repair in range(self._policy.repair_attempts + 1):
             user = prompt.user + (repair_text(reasons) if repair else "")
-            last = repair == self._policy.repair_attempts
+            at_any_length = repair == self._policy.repair_attempts and not room.strict
             try:
                 completion = await self._complete(prompt, user, material, room.content_tokens, repair)
                 output = completion.text
@@ -153,7 +155,7 @@ class Asker:
                     reasons = ("the answer was cut off: write a shorter summary and fewer list items",)
                     cause = "the answer was cut off at its length limit"
                     continue
-                result = await asyncio.to_thread(self._vetted, output, source, room, at_any_length=last)
+                result = await asyncio.to_thread(self._vetted, output, source, room, at_any_length=at_any_length)
             except AnswerLooped as error:
                 reasons = ("the answer repeated one word without end: say everything once, then close the JSON",)
                 output, cause = "", str(error)

@@ -339,7 +339,7 @@ class SummaryPass:
     def _part_room(self, work: PassInput, chunk_tokens: int) -> Room:
         """The room of a partial summary: two of them fit into a merging call even when both are too long."""
         part = part_tokens_max(self._size(work), chunk_tokens=chunk_tokens)
-        return Room(max(CONTENT_TOKENS_MIN, part), self._cost(work, _EMPTY) + chunk_tokens // 2)
+        return Room(max(CONTENT_TOKENS_MIN, part), self._cost(work, _EMPTY) + chunk_tokens // 2, strict=True)
 
     def _limits(self, work: PassInput) -> _Limits:
         """What one call takes, by the policy and by what the model can hold."""

@@ -19,7 +19,7 @@ from service.domain.prompt import CHAIN_TEMPLATE
 from service.domain.record import MessageRange
 from service.domain.tokens import TokenSource
 from service.models.extractive import ExtractiveModel
-from service.models.model import Completion, CompletionRequest, SummaryModel
+from service.models.model import Completion, CompletionRequest, OnProgress, SummaryModel
 from service.models.retry import RetryPolicy
 from service.models.scripted import ScriptedModel
 from service.summarizer.ask import AskerSettings, PassFailed
@@ -163,3 +163,51 @@ async def test_the_event_loop_turns_while_a_long_source_is_summarized(part_token
     longest = max(after - before for before, after in pairwise(turns))
     used = time.process_time() - used_before
     assert longest < 0.05 * used
+
+
+@pytest.mark.parametrize("window_tokens", [3_000, 4_096, 8_192])
+async def test_no_call_of_a_long_source_is_larger_than_the_models_window(window_tokens):
+    """Merges are grouped by what their summaries really take, and those of parts are kept so small that they fit."""
+    counter = EstimatingCounter()
+    sizes: list[int] = []
+
+    def watched(request: CompletionRequest) -> str:
+        sizes.append(counter.count(request.system) + counter.count(request.user) + request.output_tokens_max)
+        answer = json.loads(longest_answer(request))
+        # Half as long again as it should be, as models are.
+        answer["summary"] = answer["summary"][: 3 * request.summary_tokens_max].rpartition(". ")[0] + "."
+        return json.dumps({**answer, "decisions": [], "unresolved": []})
+
+    source = work(input_tokens_max=8_000)
+    source = replace(source, messages=source.messages[:90])
+    model = ScriptedModel([watched], clock=time.monotonic)
+    floors_off = replace(source.plan.policy, min_coverage=0.0, min_identifier_survival=0.0)
+    source = replace(source, plan=replace(source.plan, policy=floors_off))
+
+    await summary_pass(counter, model, input_tokens_max=window_tokens).run(source, record_id="r")
+
+    assert len(sizes) > 6
+    assert max(sizes) <= window_tokens
+
+
+async def test_an_extract_of_any_length_is_read_in_one_go():
+    """Thirty thousand tokens are one reading, and no tag of a prompt gets into the record."""
+    readings: list[int] = []
+
+    class Watched(ExtractiveModel):
+        async def complete(
+            self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress
+        ) -> Completion:
+            readings.append(len(request.material.messages))
+            return await super().complete(request, deadline_s=deadline_s, on_progress=on_progress)
+
+    source = work(input_tokens_max=1_000)
+    source = replace(source, messages=source.messages[:120])
+
+    made = await summary_pass(EstimatingCounter(), Watched(clock=time.monotonic), input_tokens_max=None).run(
+        source, record_id="r"
+    )
+
+    assert readings == [120]
+    assert made.record.attempts == 0
+    assert "<message" not in made.record.summary + "".join(made.record.key_points)
