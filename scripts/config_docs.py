@@ -56,9 +56,8 @@ preserve_recent = 12
 "ollama:qwen2.5:*" = 32768
 ```
 
-With the defaults `reset_token_ratio` never shows: `rearm_messages` arms the trigger with the very message that ends
-the cooldown, whatever the ratio is. Raise it above `cooldown_messages`, and a trigger whose ratio never fell below the
-reset waits for that many messages.
+After a pass the trigger is armed again once the ratio has been below `reset_token_ratio`, or after `rearm_messages`
+messages. With `rearm_messages` at or below `cooldown_messages` the reset has no effect.
 
 ## Scripted models
 

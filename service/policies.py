@@ -54,7 +54,6 @@ class Policies:
             policy = self._fitting(settings.model, settings.policy)
             if len(self._cached) >= _CACHED_MAX:
                 self._cached.clear()
-                self._plannable.clear()
             self._cached[key] = policy
         return self._planned(policy, settings)
 
@@ -70,6 +69,8 @@ class Policies:
             return policy
         planned = self._plannable.get((policy, tokens))
         if planned is None:
+            if len(self._plannable) >= _CACHED_MAX:
+                self._plannable.clear()
             planned = self._plannable[policy, tokens] = replace(policy, max_input_tokens=tokens)
         return planned
 

@@ -185,7 +185,9 @@ class PolicySettings(_Group):
         default=_P.min_messages, description="Messages of the conversation before its first pass."
     )
     preserve_recent: Count = Field(
-        default=_P.preserve_recent, ge=2, description="Newest messages kept verbatim, at most."
+        default=_P.preserve_recent,
+        ge=2,
+        description="Newest messages kept verbatim, at most; the user's newest, pending calls and the last two stay anyway.",
     )
     tail_token_ratio: Share = Field(
         default=_P.tail_token_ratio, description="Share of the budget that the kept messages may take."

@@ -266,14 +266,15 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         )
 
     async def _held(self, key: StreamId, state: Conversation, policy: Policy, context: Any) -> Conversation:
-        """The state with a window within its budget, where extraction can bring it there before the patience ends.
+        """The state with a window below its emergency ratio, where extraction brings it there before the patience ends.
 
         Whoever wants the model's record has waited for it; a window that no chat model takes helps nobody.
         """
-        patience_s = wire.patience_s(context.time_remaining())
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wire.patience_s(context.time_remaining())
         for _ in range(STAND_INS_MAX):
-            plan = state.due_pass
-            if plan is None or not may_stand_in(state, policy):
+            plan, patience_s = state.due_pass, until - loop.time()
+            if plan is None or patience_s <= 0 or not may_stand_in(state, policy):
                 return state
             self._reactor.stand_in(key, plan.pass_id)
             state = await self._changes.until(

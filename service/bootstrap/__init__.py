@@ -106,9 +106,11 @@ async def _look_for(model: SummaryModel, settings: Settings) -> None:
 
 
 async def _remedy(settings: Settings) -> str:
-    """What to do where no host has any of the models."""
+    """What to do about the first model of Ollama, with what the first host has instead."""
     group = settings.ollama
     models = [model.removeprefix("ollama:") for model in settings.summarizer.models if model.startswith("ollama:")]
+    if not models:
+        return WITHOUT_MODEL
     found = await inventory_of(
         parse_address(group.hosts[0], allow_insecure=group.allow_insecure_hosts),
         models[:1],

@@ -22,6 +22,7 @@ from service.cli.speed import advice, longest_prompt, speed_line
 from service.cli.startup import explained
 from service.cli.terminal import is_interactive, program_name, say
 from service.config import environment
+from service.models.extractive import EXTRACTIVE_MODEL
 from service.models.model import ModelError
 from service.models.ollama_address import parse_address
 from service.models.ollama_inventory import inventory_of, missing_remedy
@@ -31,7 +32,6 @@ from service.settings import Settings
 
 __all__ = ["demo"]
 
-EXTRACTIVE = "extractive:default"
 CONTEXT_LENGTH = 4_096
 """Of the chat model that the conversation is kept for."""
 
@@ -119,9 +119,9 @@ async def _summarizer(settings: Settings) -> dict[str, Any]:
 
 def _extractive(says: str, remedy: str) -> dict[str, Any]:
     say(says)
-    say(f"So no model is asked: summaries by {EXTRACTIVE}, which needs none.")
+    say(f"So no model is asked: summaries by {EXTRACTIVE_MODEL}, which needs none.")
     say(f"For summaries by a model: {remedy}.")
-    return {"summarizer.models": [EXTRACTIVE]}
+    return {"summarizer.models": [EXTRACTIVE_MODEL]}
 
 
 def _told(speed: ModelSpeed, settings: Settings) -> str:

@@ -19,12 +19,13 @@ OUTPUT_SLACK_TOKENS = 256
 """Room for the JSON around a summary."""
 
 WRITTEN_TOKENS_MIN = 128
+"""A model is asked for no less, however small its window."""
 
 SOURCE_SHARE = 0.9
 """Of the room that is left for a source; the rest is for what an estimate of a prompt misses."""
 
 MERGED_AT_ONCE_MIN = 3
-"""A partial summary takes at most this share of a merging call, so that each level has clearly fewer of them."""
+"""A merging call takes at least so many partial summaries, so that each level has clearly fewer of them."""
 
 _SEPARATORS = ("\n\n", "\n", ". ", " ")
 """Places to cut, best first."""

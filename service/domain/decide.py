@@ -334,7 +334,7 @@ def _counts_as_failure(state: Conversation, command: CompletePass) -> bool:
 
 
 def _saves_enough(before: Conversation, after: Conversation, plan: PassPlan) -> bool:
-    """Growth is impossible: a record is committed only when it costs clearly less than what it replaces.
+    """A record is committed only when it costs clearly less than what it replaces; a remake may outweigh its stand-in.
 
     Both sides are counted as the window counts them now; since the plan was made, a usage report may have changed that.
     A window over its budget takes whatever makes it smaller. A remake may cost more than the stand-in, not more than

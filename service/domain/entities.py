@@ -14,32 +14,11 @@ from typing import Final
 
 from service.domain.dates import fullest_forms
 from service.domain.identifiers import IdentifierKind, identifiers
+from service.domain.required import IDENTIFIER_CHARS_MAX, KIND_WEIGHTS, NUMBER_CHARS_MIN
 
-__all__ = ["ENTITY_CHARS_MAX", "ranked_entities"]
-
-ENTITY_CHARS_MAX: Final = 200
-_NUMBER_CHARS_MIN: Final = 5
-"""Shorter plain numbers are quantities that mean nothing without their sentence."""
+__all__ = ["ranked_entities"]
 
 _REPEATS_MAX: Final = 5
-
-_KIND_WEIGHTS: Final = {
-    IdentifierKind.URL: 0.8,
-    IdentifierKind.EMAIL: 1.0,
-    IdentifierKind.UUID: 1.0,
-    IdentifierKind.HASH: 0.8,
-    IdentifierKind.PATH: 1.0,
-    IdentifierKind.FILE: 1.0,
-    IdentifierKind.TICKET: 1.2,
-    IdentifierKind.VERSION: 0.8,
-    IdentifierKind.CODE: 1.2,
-    IdentifierKind.SYMBOL: 0.7,
-    IdentifierKind.AMOUNT: 0.7,
-    IdentifierKind.DATE: 0.7,
-    IdentifierKind.PHONE: 1.0,
-    IdentifierKind.NUMBER: 0.3,
-}
-"""What is worth a place, and how much; times are missing because they are not."""
 
 _SAID_WEIGHT: Final = 1.0
 """What somebody said means more than what stands in a tool's result alone."""
@@ -128,10 +107,10 @@ def _identifier_scores(texts: Sequence[str], spoken: Sequence[str]) -> dict[str,
     for position, (text, words) in enumerate(zip(texts, spoken, strict=True), start=1):
         recency = position / len(texts)
         for found in identifiers(text):
-            weight = _KIND_WEIGHTS.get(found.kind)
-            if weight is None or len(found.text) > ENTITY_CHARS_MAX:
+            weight = KIND_WEIGHTS.get(found.kind)
+            if weight is None or len(found.text) > IDENTIFIER_CHARS_MAX:
                 continue
-            if found.kind is IdentifierKind.NUMBER and len(found.text) < _NUMBER_CHARS_MIN:
+            if found.kind is IdentifierKind.NUMBER and len(found.text) < NUMBER_CHARS_MIN:
                 continue
             counts[found.text] = counts.get(found.text, 0) + 1
             if words:

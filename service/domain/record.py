@@ -74,7 +74,8 @@ class RecordContext:
 
 @dataclass(frozen=True, slots=True)
 class RecordQuality:
-    """Figures of the checks. Ratios lie in 0..1; `unsupported_claims` counts identifiers that no source has.
+    """Figures of the checks. Ratios lie in 0..1; `unsupported_claims` counts invented identifiers of the
+    draft, which were left out.
 
     `identifier_survival` is of the identifiers that a reader could need, `all_identifier_survival` of every one.
     """

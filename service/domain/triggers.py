@@ -188,8 +188,8 @@ def remade(state: Conversation, fallback: SummaryRecord, policy: Policy, pass_id
     plan = next(ended.plan for ended in reversed(state.passes) if ended.record_id == fallback.id)
     room = max(plan.room_tokens, plan.summary_tokens_max)
     if state.live is fallback:
-        without = state.ratio * state.budget - _summary_tokens(state)
-        room = min(room, int(policy.trigger_token_ratio * state.budget - without) - 1)
+        kept_tokens = state.ratio * state.budget - _summary_tokens(state)
+        room = min(room, int(policy.trigger_token_ratio * state.budget - kept_tokens) - 1)
     if room < RECORD_TOKENS_MIN:
         return None
     return SummarizationRequested(
@@ -312,8 +312,9 @@ def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:
         return replace(rebase, base_id="", source=rebase.covered, depth=0, rewrites=0)
     if drifted:
         for record in state.records:
-            good = record.stands_alone and record.id not in state.fallback_ids and record.rewrites < base.rewrites
-            if good and calls(whole - record.covered_tokens) <= policy.rebase_calls_max:
+            good = record.stands_alone and record.id not in state.fallback_ids | state.successors.keys()
+            less = record.rewrites < base.rewrites
+            if good and less and calls(whole - record.covered_tokens) <= policy.rebase_calls_max:
                 base, since = record, without(rebase.covered, record.covered)
     return replace(rebase, base_id=base.id, source=since, depth=1, rewrites=base.rewrites + 1)
 

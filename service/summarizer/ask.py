@@ -89,8 +89,8 @@ class Answer:
 class Room:
     """How large a draft may be, in tokens: `content_tokens` is what the model is told, without the record's frame.
 
-    `limit_tokens` is what the rendered record may take. List items over it are left out; a longer narrative goes back to
-    the model. A `strict` limit holds for its last answer too.
+    `limit_tokens` is what the rendered record may take. List items over it are left out; a longer narrative goes back
+    to the model. A `strict` limit holds for its last answer too.
     """
 
     content_tokens: int

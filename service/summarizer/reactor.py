@@ -65,13 +65,13 @@ class ReactorLimits:
 
 @dataclass(slots=True, eq=False)
 class _Running:
-    """A pass under way. `call` is what asks the model for it; `again` says that a next pass came meanwhile."""
+    """A pass under way. `call` asks the model for it; `again` is the line in which a next pass came meanwhile."""
 
     pass_id: str = ""
     call: asyncio.Task[PassResult] | None = None
     stands_in: bool = False
     superseded: bool = False
-    again: bool = False
+    again: asyncio.Queue[StreamId] | None = None
 
     def interrupt(self) -> None:
         """Leave the model."""
@@ -162,6 +162,9 @@ class Reactor:
         elif running.pass_id in ("", pass_id):
             running.stands_in = True
             running.interrupt()
+        else:
+            self._hurried[key] = pass_id
+            running.again = self._extractions
 
     def require_room(self) -> None:
         """Refuse a forced pass when too many are pending; a triggered one is never refused, only delayed."""
@@ -174,7 +177,7 @@ class Reactor:
             if key is _STOP:
                 return
             if (other := self._running.get(key)) is not None:
-                other.again = True
+                other.again = line
                 continue
             running = self._running[key] = _Running()
             try:
@@ -188,17 +191,18 @@ class Reactor:
                 await self._give_up(key)
             finally:
                 del self._running[key]
-                if running.again:
-                    line.put_nowait(key)
+                if running.again is not None:
+                    running.again.put_nowait(key)
 
     async def _run(self, key: StreamId, running: _Running) -> None:
+        hurried = self._hurried.pop(key, "")
         state = await self._conversations.state(key)
         plan = state.pending
         if plan is None:
             self._dequeue(key)
             return
         running.pass_id = plan.pass_id
-        running.stands_in |= plan.extractive or self._hurried.pop(key, "") == plan.pass_id
+        running.stands_in |= plan.extractive or hurried == plan.pass_id
         self._told_pending(key, state.pending_since_us)
         claimed_too_often = state.claims >= CLAIMS_MAX
         if not claimed_too_often and not await self._steps.claim(key, plan):

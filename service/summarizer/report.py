@@ -174,7 +174,9 @@ class PassReport:
         record = result.record
         self._attempts = record.attempts
         self._model = record.model
-        outcome = PassOutcome.FALLBACK if record.provenance is Provenance.EXTRACTIVE else PassOutcome.SUCCESS
+        # Where the operator wants extraction, an extract is what was wanted; everywhere else no model's success.
+        stands_in = record.provenance is Provenance.EXTRACTIVE and result.fallback
+        outcome = PassOutcome.FALLBACK if stands_in else PassOutcome.SUCCESS
         error_class = self._why_not_a_model(result) if outcome is PassOutcome.FALLBACK else None
         committed = RecordCommitted(
             depth=record.depth,

@@ -94,7 +94,7 @@ class PassInput:
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """A record, who counted its tokens, and whether it stands in for a model that failed with `failure`.
+    """A record, who counted its tokens, and whether it stands in for a model's; `failure` is why no model made it.
 
     `interrupted` says that the model had not failed, but the window could not wait for it. `tried` names the models
     turned to, in their order.

@@ -40,7 +40,7 @@ async def test_extraction_that_was_wanted_is_a_fallback_without_a_failure(tmp_pa
         await s.chat().talk(14, wait_s=PATIENCE_S)
 
         ended = await counted(s, "abridged_summarizations", "outcome", "model")
-        assert ended == {("fallback", "extractive:default"): 1}
+        assert ended == {("success", "extractive:default"): 1}
         assert await counted(s, "abridged_summarization_failures", "error_class") == {}
 
 

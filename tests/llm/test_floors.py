@@ -1,6 +1,6 @@
 """How often the floors refuse what is honest: real chats, the extract of our own, and a real small model.
 
-The chats are those of the folder that CONVERSATIONS_DIR names. The rates are printed.
+The chats are the shared ones (tests/support/shared_data.py). The rates are printed.
 
 A model's draft counts as honest when it is about its own source and not a text of another kind: no run of eight words
 twice, at least four words of content, less than half of its word pairs from the prompt, and at least a tenth of its

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from eventlog.event import StreamId
@@ -59,7 +59,6 @@ class Costs:
     windows: int = 0
     over_budget: int = 0
     over_without_reason: int = 0
-    kinds: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         per_chat = self.calls / max(1, self.long_chats)
@@ -202,7 +201,6 @@ class _Player:
         freed = (plan.replaced_tokens - event.record.tokens_after) / (plan.token_ratio * state.budget)
         self._costs.passes += 1
         self._costs.little_passes += freed < 0.2
-        self._costs.kinds[plan.trigger.value] = self._costs.kinds.get(plan.trigger.value, 0) + 1
 
     def _clock_us(self) -> int:
         self._now_us += 1

@@ -1,7 +1,7 @@
 """Golden logs: events as they were stored by a released version, and the states that they must fold to for ever.
 
 One JSON object a line: an event with its conversation, type, schema version, time and payload in base64; and behind a
-conversation's last event its state, in names and plain values. A golden log is added by a release and never edited.
+conversation's last event its state, in names and plain values. A golden log is not edited once its version is released.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def _coverage(
     record = records.get(window.summary_id)
     while record is not None:
         covered += [n for span in record.covered for n in range(span.first, span.last + 1)]
-        record = records.get(record.parent_id) if record.depth else None
+        record = None if record.stands_alone or not record.depth else records.get(record.parent_id)
     if len(covered) != len(set(covered)):
         yield "two records of the chain cover the same message"
     if both := inside & set(covered):

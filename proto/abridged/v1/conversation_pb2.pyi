@@ -32,7 +32,9 @@ class _DepthLimitEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DepthLimit
     DEPTH_LIMIT_HALT: _DepthLimit.ValueType  # 1
     """No further pass."""
     DEPTH_LIMIT_REBASE: _DepthLimit.ValueType  # 2
-    """The next record is made from original messages, at depth 0."""
+    """The next record stands alone: made from all original messages where one call holds them, else from an earlier record
+    and the originals since.
+    """
 
 class DepthLimit(_DepthLimit, metaclass=_DepthLimitEnumTypeWrapper):
     """DepthLimit says what happens when a chain of records is as deep as it may be."""
@@ -42,7 +44,9 @@ DEPTH_LIMIT_UNSPECIFIED: DepthLimit.ValueType  # 0
 DEPTH_LIMIT_HALT: DepthLimit.ValueType  # 1
 """No further pass."""
 DEPTH_LIMIT_REBASE: DepthLimit.ValueType  # 2
-"""The next record is made from original messages, at depth 0."""
+"""The next record stands alone: made from all original messages where one call holds them, else from an earlier record
+and the originals since.
+"""
 Global___DepthLimit: _TypeAlias = DepthLimit  # noqa: Y015
 
 class _Fallback:
@@ -56,19 +60,19 @@ class _FallbackEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Fallback.Val
     FALLBACK_NEVER: _Fallback.ValueType  # 1
     """Never."""
     FALLBACK_EMERGENCY: _Fallback.ValueType  # 2
-    """When the window is over its budget."""
+    """From emergency_token_ratio on."""
     FALLBACK_ALWAYS: _Fallback.ValueType  # 3
     """Always."""
 
 class Fallback(_Fallback, metaclass=_FallbackEnumTypeWrapper):
-    """Fallback says when the extractive summarizer stands in for a model that failed."""
+    """Fallback says when the extractive summarizer stands in for a model that failed or is too slow."""
 
 FALLBACK_UNSPECIFIED: Fallback.ValueType  # 0
 """The server's default."""
 FALLBACK_NEVER: Fallback.ValueType  # 1
 """Never."""
 FALLBACK_EMERGENCY: Fallback.ValueType  # 2
-"""When the window is over its budget."""
+"""From emergency_token_ratio on."""
 FALLBACK_ALWAYS: Fallback.ValueType  # 3
 """Always."""
 Global___Fallback: _TypeAlias = Fallback  # noqa: Y015
@@ -397,7 +401,7 @@ class PolicyOverrides(_message.Message):
     emergency_token_ratio: _builtins.float
     """The ratio from which min_messages, cooldown and hysteresis no longer hold a pass back."""
     min_messages: _builtins.int
-    """No pass below this many messages in the window."""
+    """No pass before the conversation has this many messages; system messages do not count."""
     preserve_recent: _builtins.int
     """How many of the newest messages stay verbatim."""
     tail_token_ratio: _builtins.float
@@ -427,7 +431,7 @@ class PolicyOverrides(_message.Message):
     repair_attempts: _builtins.int
     """How often a bad answer goes back to the model with the reasons."""
     rebase_calls_max: _builtins.int
-    """Model calls that a rebase from all original messages may take."""
+    """Model calls of a rebase that reads more than one call holds."""
     max_input_tokens: _builtins.int
     """Tokens of source that one model call gets; more is split and merged."""
     tool_output_tokens_max: _builtins.int

@@ -256,7 +256,7 @@ class PassPlan(_message.Message):
     depth: _builtins.int
     """The record's depth."""
     rebase: _builtins.bool
-    """Whether the record will stand alone: for everything that has left the window, made anew from original messages."""
+    """Whether the record will stand alone: for everything that has left the window."""
     replaces_summary_id: _builtins.str
     """The record that this one takes the place of, for TRIGGER_REMAKE."""
     token_ratio: _builtins.float
@@ -285,7 +285,9 @@ class PassPlan(_message.Message):
 
     @_builtins.property
     def policy(self) -> _conversation_pb2.PolicyOverrides:
-        """The policy in force, every field set."""
+        """The policy in force, every field set; max_input_tokens is what one call of the summarizer held, 10,000,000 for
+        extraction.
+        """
 
     def __init__(
         self,
@@ -405,7 +407,7 @@ class SummarizationCompleted(_message.Message):
     summarization_id: _builtins.str
     """The pass."""
     fallback: _builtins.bool
-    """Whether the record stands in for a model that failed."""
+    """Whether the record stands in for a model's."""
     token_source: Global___TokenSource.ValueType
     """Who counted the record's tokens."""
     wait_messages: _builtins.int
@@ -471,7 +473,7 @@ class SummarizationFailed(_message.Message):
     output_hash: _builtins.bytes
     """Its hash under the log's own secret: equal answers of one log have equal hashes, and nobody else can test a guess."""
     wait_messages: _builtins.int
-    """Messages that must come before the next pass ..."""
+    """Messages that must come before the next model call ..."""
     cause: _builtins.str
     """Why in words, at most 200 characters: the sidecar's own, never a server's, a message's or an answer's."""
     asked: _builtins.bool

@@ -35,7 +35,7 @@ class _ProvenanceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Provenance
     PROVENANCE_MERGED: _Provenance.ValueType  # 3
     """Merged from summaries of parts, because the input was longer than the model can hold."""
     PROVENANCE_REBASED: _Provenance.ValueType  # 4
-    """Made anew from original messages at the depth limit."""
+    """Made to stand alone at the depth limit, from originals or from an earlier record and the originals since."""
 
 class Provenance(_Provenance, metaclass=_ProvenanceEnumTypeWrapper):
     """Provenance says how a record came to be."""
@@ -49,7 +49,7 @@ PROVENANCE_EXTRACTIVE: Provenance.ValueType  # 2
 PROVENANCE_MERGED: Provenance.ValueType  # 3
 """Merged from summaries of parts, because the input was longer than the model can hold."""
 PROVENANCE_REBASED: Provenance.ValueType  # 4
-"""Made anew from original messages at the depth limit."""
+"""Made to stand alone at the depth limit, from originals or from an earlier record and the originals since."""
 Global___Provenance: _TypeAlias = Provenance  # noqa: Y015
 
 @_typing.final
@@ -171,7 +171,7 @@ class RecordQuality(_message.Message):
     repetition and kind, within a budget. In records without `all_identifier_survival` it is of every identifier.
     """
     unsupported_claims: _builtins.int
-    """Identifiers of the record that no source has."""
+    """Invented identifiers of the model's draft; the list items that had them were left out of the record."""
     reduction: _builtins.float
     """What the record saves of the tokens that it replaces, 0 to 1."""
     all_identifier_survival: _builtins.float
@@ -224,7 +224,9 @@ class SummaryRecord(_message.Message):
     id: _builtins.str
     """The record's id."""
     depth: _builtins.int
-    """Its place in its chain, 0 first."""
+    """Its place in its chain: 0 for a record made from originals alone. A rebased one that continues another begins its
+    chain at 1.
+    """
     parent_id: _builtins.str
     """The record before it; empty for the first one."""
     summary: _builtins.str
