@@ -33,7 +33,6 @@ from service.counting import Counting
 from service.domain.conversation import Conversation
 from service.domain.decide import ChangeSettings
 from service.domain.events import Event
-from service.domain.policy import Policy
 from service.domain.tokens import TokenCounter
 from service.domain.triggers import HeldBy, held_by
 from service.models.model import SummaryModel
@@ -102,19 +101,10 @@ def open_core(
     tracing = open_tracing(TracingSettings.from_environment(environ, service_version=VERSION))
     resources.callback(tracing.close)
     metrics = Metrics(version=VERSION, labels=_labels(settings))
-    executor = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read")
-    resources.callback(executor.shutdown, wait=False)
-    asyncio.get_running_loop().set_default_executor(executor)
+    executor = _read_threads(resources)
 
-    def source_tokens(policy: Policy, summary_tokens: int) -> int:
-        # Asked for by commits, of which there are none before the maker is there: that needs the log's secret.
-        return maker.source_tokens(policy, summary_tokens)
-
-    policies = Policies(
-        settings.policy_for,
-        client_fields=frozenset(settings.client_policy_fields),
-        source_tokens=source_tokens,
-    )
+    # The maker needs the log's secret; it is asked for by commits, of which there are none before.
+    policies = _policies(settings, lambda: maker)
     report = CommitReport(metrics, tracing, clock_ns=time.time_ns)
     log, table = _open_log(settings, report, policies, resources, on_fatal, now_us)
 
@@ -161,6 +151,21 @@ def open_core(
         metrics=metrics,
         now_us=now_us,
     )
+
+
+def _policies(settings: Settings, maker: Callable[[], PassMaker]) -> Policies:
+    return Policies(
+        settings.policy_for,
+        client_fields=frozenset(settings.client_policy_fields),
+        source_tokens=lambda policy, summary_tokens: maker().source_tokens(policy, summary_tokens),
+    )
+
+
+def _read_threads(resources: AsyncExitStack) -> ThreadPoolExecutor:
+    executor = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="read")
+    resources.callback(executor.shutdown, wait=False)
+    asyncio.get_running_loop().set_default_executor(executor)
+    return executor
 
 
 class _Heard:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -10,7 +11,7 @@ from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import summary_pb2
 from tests.support.answers import gated, hanging, record, saying
 from tests.support.ollama_catalogue import FakeModel
-from tests.support.ollama_responder import count_tokens
+from tests.support.ollama_responder import Ask, Piece, count_tokens
 from tests.support.ollama_server import FakeOllama
 from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, on_ollama, said, sidecar
 
@@ -84,29 +85,37 @@ async def test_no_window_is_over_its_budget_in_an_outage(tmp_path, fallback):
 
 async def test_remakes_in_vain_do_not_hold_back_a_model_that_is_back(tmp_path):
     """Two of them, each larger than what both stand for; the next pass comes at the trigger, as if nothing had been."""
-    nothing_saved = record("The importer reads table orders. " * 400)
-    async with FakeOllama(responder=saying(*[nothing_saved] * 4, record())) as ollama:
-        async with sidecar(tmp_path, DEAD) as s:
-            await s.chat(policy={"fallback": conversation.FALLBACK_ALWAYS}).talk(14, wait_s=PATIENCE_S)
+    wordy = [record("The exporter writes table orders. " * 400)] * 4
 
-        async with sidecar(tmp_path, on_ollama(ollama) | ANY_DRAFT | {"policy.repair_attempts": 1}) as s:
-            chat = s.chat()
-            chat.count = 14
-            for name in ("wake", "wake-again"):
-                await s.chat(name).talk(14, wait_s=PATIENCE_S)
-                await s.idle()
-            remakes = [p for p in await chat.passes() if p.trigger == REMAKE]
-            state = await chat.state()
-            assert state.failures_in_row <= 1
-            assert 1 <= len(remakes) <= 2
+    async def respond(ask: Ask) -> AsyncIterator[Piece]:
+        exporting = "exporter" in ask.prompt and wordy
+        yield Piece(content=wordy.pop() if exporting else record())
+        yield Piece(done_reason="stop")
 
-            for _ in range(20):
-                await chat.talk(1, tokens=120, wait_s=PATIENCE_S)
-                newest = (await chat.passes())[0]
-                if newest.trigger == conversation.TRIGGER_RATIO and newest.state == COMPLETED:
-                    break
-            assert (newest.trigger, newest.state) == (conversation.TRIGGER_RATIO, COMPLETED)
-            assert newest.token_ratio < 0.9
+    async with sidecar(tmp_path, DEAD) as s:
+        chat = s.chat(policy={"fallback": conversation.FALLBACK_ALWAYS})
+        turns = [said(n, f"Turn {n}: the exporter writes table orders_{n}.", tokens=120) for n in range(1, 15)]
+        await chat.append(*turns, wait_s=PATIENCE_S)
+
+    async with FakeOllama(responder=respond) as ollama, sidecar(tmp_path, on_ollama(ollama) | ANY_DRAFT) as s:
+        chat = s.chat()
+        chat.count = 14
+        for name in ("wake", "wake-again"):
+            await s.chat(name).talk(14, wait_s=PATIENCE_S)
+            async with asyncio.timeout(PATIENCE_S):
+                while len([p for p in await chat.passes() if p.trigger == REMAKE]) < (2 if "again" in name else 1):
+                    await s.idle()
+        await s.idle()
+        assert [p.skip_reason for p in (await chat.passes())[:2]] == [conversation.SKIP_REASON_NO_GAIN] * 2
+        assert (await chat.state()).failures_in_row == 1
+
+        for _ in range(20):
+            await chat.talk(1, tokens=120, wait_s=PATIENCE_S)
+            newest = (await chat.passes())[0]
+            if newest.trigger != REMAKE:
+                break
+        assert (newest.trigger, newest.state) == (conversation.TRIGGER_RATIO, COMPLETED)
+        assert newest.token_ratio < 0.9
 
 
 async def test_a_prompt_that_does_not_fit_is_asked_again_in_halves_and_the_next_one_is_planned_right(tmp_path):

@@ -42,6 +42,7 @@ from service.summarizer.reactor import Reactor, ReactorLimits
 from service.summarizer.report import Telemetry
 from service.summarizer.surroundings import Surroundings
 from service.tokenizers.estimated import EstimatingCounter
+from tests.support.chats import pending_in
 from tests.support.patience import PATIENCE_S
 
 A, B, C = (StreamId("default", name) for name in "abc")
@@ -253,7 +254,7 @@ async def test_a_record_is_remade_only_when_nobody_uses_the_model():
     bench = Bench(pauses=CommitPauses())
     bench.model.busy = True
     await bench.trigger(A)
-    bench.reactor.stand_in(A, (await bench.conversations.state(A)).pending.pass_id)  # type: ignore[union-attr]
+    bench.reactor.stand_in(A, pending_in(await bench.conversations.state(A)).pass_id)
     bench.reactor.start(())
     await bench.until_completed(A)
     await bench.trigger(B)
