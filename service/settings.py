@@ -187,7 +187,7 @@ class PolicySettings(_Group):
     preserve_recent: Count = Field(
         default=_P.preserve_recent,
         ge=2,
-        description="Newest messages kept verbatim, at most; the user's newest, pending calls, the last two stay anyway.",
+        description="Newest messages kept, at most; the user's newest, pending calls and the last two stay anyway.",
     )
     tail_token_ratio: Share = Field(
         default=_P.tail_token_ratio, description="Share of the budget that the kept messages may take."
