@@ -165,3 +165,14 @@ async def test_the_hash_of_a_bad_answer_is_the_same_after_a_restart(tmp_path):
 
     assert len(hashes) == 1
     assert elsewhere.output_hash not in hashes
+
+
+@pytest.mark.parametrize(("settings", "penalty"), [({}, 1.1), ({"summarizer.repeat_penalty": 1.4}, 1.4)])
+async def test_a_model_is_kept_from_looping_by_a_setting(tmp_path, settings, penalty):
+    """And asked for no longer lists than its summary has room for."""
+    async with FakeOllama() as ollama, sidecar(tmp_path, on_ollama(ollama) | settings) as s:
+        await s.chat().talk(14, wait_s=PATIENCE_S)
+        body = ollama.asked()[0]
+
+    assert body["options"]["repeat_penalty"] == penalty
+    assert body["format"]["properties"]["key_points"]["maxItems"] < 10
