@@ -151,12 +151,12 @@ class Asker:
                 completion = await self._complete(prompt, user, material, room.content_tokens, repair)
                 output = completion.text
                 if completion.finish_reason == "length":
-                    reasons = ("the answer was cut off: write a shorter summary and fewer list items",)
+                    reasons = ("cut_off: the answer was cut off, write a shorter summary and fewer list items",)
                     cause = "the answer was cut off at its length limit"
                     continue
                 result = await asyncio.to_thread(self._vetted, output, source, room, at_any_length=last)
             except AnswerLooped as error:
-                reasons = ("the answer repeated one word without end: say everything once, then close the JSON",)
+                reasons = ("loop: the answer repeated one word without end, say everything once, then close the JSON",)
                 output, cause = "", str(error)
                 continue
             except InvalidDraft as error:

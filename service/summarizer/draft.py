@@ -171,9 +171,11 @@ def schema_for(summary_tokens: int) -> Mapping[str, Any]:
     """The schema for an answer of this size: a small model fills every list as far as it may, and is cut off."""
     schema: dict[str, Any] = json.loads(json.dumps(SCHEMA))
     chars = _item_chars(summary_tokens)
-    for field in schema["properties"].values():
+    items = max(ITEMS_MIN, summary_tokens // ITEM_TOKENS)
+    for key, field in schema["properties"].items():
         if field["type"] == "array":
-            field["maxItems"] = min(max(ITEMS_MIN, summary_tokens // ITEM_TOKENS), field["maxItems"])
+            # The names of things are short.
+            field["maxItems"] = min(2 * items if key == "domain_entities" else items, field["maxItems"])
             item = field["items"]
             if item["type"] == "object":
                 for name, text in item["properties"].items():

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from abridged.v1 import conversation_pb2 as conversation
 from service.cli.main import main
+from tests.support.answers import saying
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_responder import Ask, Piece, schema_answer, spoken
 from tests.support.ollama_server import FakeOllama
@@ -176,3 +177,13 @@ async def test_a_model_is_kept_from_looping_by_a_setting(tmp_path, settings, pen
 
     assert body["options"]["repeat_penalty"] == penalty
     assert body["format"]["properties"]["key_points"]["maxItems"] < 10
+
+
+async def test_the_log_names_an_answer_that_was_cut_off(tmp_path):
+    """By one word, as it names a check: a sentence would be redacted."""
+    cut = saying("{", done_reason="length")
+    async with FakeOllama(responder=cut) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        await s.chat().talk(14, wait_s=PATIENCE_S)
+        (line,) = [line for line in s.logs if line["event"] == "pass.failed"]
+
+    assert line["reasons"] == ["cut_off"]

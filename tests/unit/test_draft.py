@@ -79,6 +79,7 @@ def test_lists_are_as_long_as_the_summary_has_room_for(tokens, items, chars):
     decisions = schema_for(tokens)["properties"]["decisions"]
 
     assert (decisions["maxItems"], decisions["items"]["maxLength"]) == (items, chars)
+    assert schema_for(1_024)["properties"]["domain_entities"]["maxItems"] == 60
     assert schema_for(tokens)["required"] == SCHEMA["required"]
     assert schema_for(tokens)["properties"]["summary"] == SCHEMA["properties"]["summary"]
 
