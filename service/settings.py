@@ -280,6 +280,13 @@ class SummarizerSettings(_Group):
     seed: int = Field(
         default=7, ge=0, le=2_147_483_647, description="First seed; a repair or a redone range takes others."
     )
+    repeat_penalty: float = Field(
+        default=1.1,
+        ge=1,
+        le=2,
+        description="How much less likely Ollama makes the words that were just written; 1 for not at all. Small "
+        "models loop without it.",
+    )
     deadline_s: Seconds = Field(
         default=600.0,
         description="All questions of one pass to a model, in seconds; the wait for a place at a host does not count, "

@@ -236,7 +236,9 @@ def _maker(
         None if model.name == extractive.name else model,
         extractive,
         listed=extractive.name in summarizer.models,
-        asking=AskerSettings(summarizer.temperature, summarizer.seed, retry, summarizer.deadline_s),
+        asking=AskerSettings(
+            summarizer.temperature, summarizer.seed, summarizer.repeat_penalty, retry, summarizer.deadline_s
+        ),
         template=prompt_template(summarizer.prompt_file),
         window_default=settings.ollama.num_ctx,
         surroundings=Surroundings(counter, time.monotonic, now_us, asyncio.sleep, random.Random(), hash_key),

@@ -66,6 +66,7 @@ _ERROR_WORDS_MAX: Final = 25
 
 _PLACEHOLDER: Final = re.compile(
     r"(?:none|n/?a|null|nil|nan|undefined|unknown|todo|tbd|tba|empty|string|text|ok(?:ay)?|done|true|false|summary|"
+    r"messages?(?: ?\d+)?|transcript|id|"
     r"(?:the |a |your |insert )?(?:conversation )?summary(?: text| goes)?(?: here)?|no summary(?: available| needed)?|"
     r"placeholder|lorem ipsum.{0,400}|example|not (?:applicable|available|provided|mentioned|specified)|nothing|"
     r"no (?:information|content|data|response|output|messages?|decisions?|action items?|key points?)"

@@ -121,7 +121,8 @@ class CompletionRequest:
 
     `schema` is the inlined JSON Schema that the answer must satisfy. `prompt_tokens` is our own count of system and
     user text, which a provider compares with what its server evaluated. `output_tokens_max` bounds the answer,
-    `summary_tokens_max` is the size that the summary should have. `conversation_id` is for spans only.
+    `summary_tokens_max` is the size that the summary should have. A `repeat_penalty` above 1 makes words that were just
+    written less likely. `conversation_id` is for spans only.
     """
 
     system: str
@@ -133,6 +134,7 @@ class CompletionRequest:
     summary_tokens_max: int
     temperature: float
     seed: int
+    repeat_penalty: float = 1.0
     attempt: int = 1
     conversation_id: str = ""
     prompt_name: str = ""

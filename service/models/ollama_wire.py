@@ -41,6 +41,7 @@ def chat_body(request: CompletionRequest, *, model: str, num_ctx: int, think: bo
         "num_predict": request.output_tokens_max,
         "temperature": request.temperature,
         "seed": request.seed,
+        "repeat_penalty": request.repeat_penalty,
     }
     body: dict[str, Any] = _common(model, num_ctx) | {
         "messages": messages,

@@ -16,7 +16,7 @@ from service.domain.policy import Policy
 from service.domain.prompt import Prompt, repair_text
 from service.models.model import AnswerLooped, Completion, CompletionRequest, Material, ModelError, SummaryModel
 from service.models.retry import RetryDetails, RetryPolicy, complete_with_retry
-from service.summarizer.draft import SCHEMA, Draft, InvalidDraft, parsed
+from service.summarizer.draft import Draft, InvalidDraft, parsed, schema_for, without_cut_items
 from service.summarizer.fitting import fitted
 from service.summarizer.surroundings import Surroundings
 from service.summarizer.vetting import Source, Vetted, vetted
@@ -73,6 +73,7 @@ class AskerSettings:
 
     temperature: float
     seed: int
+    repeat_penalty: float
     retry: RetryPolicy
     deadline_s: float
 
@@ -152,12 +153,12 @@ class Asker:
                 completion = await self._complete(prompt, user, material, room.content_tokens, repair)
                 output = completion.text
                 if completion.finish_reason == "length":
-                    reasons = ("the answer was cut off: write a shorter summary and fewer list items",)
+                    reasons = ("cut_off: the answer was cut off, write a shorter summary and fewer list items",)
                     cause = "the answer was cut off at its length limit"
                     continue
                 result = await asyncio.to_thread(self._vetted, output, source, room, at_any_length=at_any_length)
             except AnswerLooped as error:
-                reasons = ("the answer repeated one word without end: say everything once, then close the JSON",)
+                reasons = ("loop: the answer repeated one word without end, say everything once, then close the JSON",)
                 output, cause = "", str(error)
                 continue
             except InvalidDraft as error:
@@ -183,13 +184,14 @@ class Asker:
         request = CompletionRequest(
             system=prompt.system,
             user=user,
-            schema=SCHEMA,
+            schema=schema_for(summary_tokens),
             material=material,
             prompt_tokens=prompt_tokens,
             output_tokens_max=output_tokens_max(summary_tokens),
             summary_tokens_max=summary_tokens,
             temperature=self._settings.temperature,
             seed=self._settings.seed + repair,
+            repeat_penalty=self._settings.repeat_penalty,
             attempt=self.attempts + 1,
             conversation_id=self._conversation_id,
             prompt_name=prompt.name,
@@ -246,7 +248,7 @@ class Asker:
         """The draft, fitted and checked. One that stays too long is no bad answer: whether it saves enough is decided
         where it would be committed.
         """
-        draft = parsed(output)
+        draft = without_cut_items(parsed(output), room.content_tokens)
         fitting = fitted(draft, tokens_max=room.limit_tokens, cost=self._cost)
         if fitting is None and not at_any_length:
             raise InvalidDraft((f"summary: too long, the whole object may take {room.content_tokens} tokens",))

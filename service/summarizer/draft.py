@@ -22,12 +22,19 @@ from service.domain.record import (
     RecordContext,
 )
 
-__all__ = ["SCHEMA", "Draft", "InvalidDraft", "parsed"]
+__all__ = ["SCHEMA", "Draft", "InvalidDraft", "parsed", "schema_for", "without_cut_items"]
 
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 
 REASONS_MAX = 8
 """More reasons do not help a model to mend its answer."""
+
+ITEMS_MIN = 2
+ITEM_TOKENS = 32
+ITEM_CHARS_MIN = 120
+NAME_CHARS = 60
+"""A list may have one item for so many tokens of a summary, and never fewer than ITEMS_MIN; an item may have as many
+characters as the summary has tokens, and never fewer than ITEM_CHARS_MIN; an owner or a due date has NAME_CHARS."""
 
 Text = Annotated[str, Field(max_length=STRING_CHARS_MAX)]
 
@@ -158,3 +165,46 @@ def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 SCHEMA: Mapping[str, Any] = _inlined(Draft.model_json_schema())
 """The JSON Schema of a draft, inlined."""
+
+
+def schema_for(summary_tokens: int) -> Mapping[str, Any]:
+    """The schema for an answer of this size: a small model fills every list as far as it may, and is cut off."""
+    schema: dict[str, Any] = json.loads(json.dumps(SCHEMA))
+    chars = _item_chars(summary_tokens)
+    items = max(ITEMS_MIN, summary_tokens // ITEM_TOKENS)
+    for key, field in schema["properties"].items():
+        if field["type"] == "array":
+            # The names of things are short.
+            field["maxItems"] = min(2 * items if key == "domain_entities" else items, field["maxItems"])
+            item = field["items"]
+            if item["type"] == "object":
+                for name, text in item["properties"].items():
+                    text["maxLength"] = chars if name == "task" else NAME_CHARS
+            else:
+                item["maxLength"] = chars
+    return schema
+
+
+def without_cut_items(draft: Draft, summary_tokens: int) -> Draft:
+    """The draft without the list items that end where `schema_for` made them end: in the middle of a sentence."""
+    chars = _item_chars(summary_tokens)
+
+    def whole(items: list[str]) -> list[str]:
+        return [item for item in items if len(item) != chars]
+
+    return draft.model_copy(
+        update={
+            "key_points": whole(draft.key_points),
+            "participants": whole(draft.participants),
+            "decisions": whole(draft.decisions),
+            "action_items": [
+                i for i in draft.action_items if len(i.task) != chars and NAME_CHARS not in (len(i.owner), len(i.due))
+            ],
+            "unresolved": whole(draft.unresolved),
+            "domain_entities": whole(draft.domain_entities),
+        }
+    )
+
+
+def _item_chars(summary_tokens: int) -> int:
+    return min(max(ITEM_CHARS_MIN, summary_tokens), STRING_CHARS_MAX)

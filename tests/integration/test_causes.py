@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from abridged.v1 import conversation_pb2 as conversation
 from service.cli.main import main
+from tests.support.answers import saying
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_responder import Ask, Piece, schema_answer, spoken
 from tests.support.ollama_server import FakeOllama
@@ -168,3 +169,24 @@ async def test_the_hash_of_a_bad_answer_is_the_same_after_a_restart(tmp_path):
 
     assert len(hashes) == 1
     assert elsewhere.output_hash not in hashes
+
+
+@pytest.mark.parametrize(("settings", "penalty"), [({}, 1.1), ({"summarizer.repeat_penalty": 1.4}, 1.4)])
+async def test_a_model_is_kept_from_looping_by_a_setting(tmp_path, settings, penalty):
+    """And asked for no longer lists than its summary has room for."""
+    async with FakeOllama() as ollama, sidecar(tmp_path, on_ollama(ollama) | settings) as s:
+        await s.chat().talk(14, wait_s=PATIENCE_S)
+        body = ollama.asked()[0]
+
+    assert body["options"]["repeat_penalty"] == penalty
+    assert body["format"]["properties"]["key_points"]["maxItems"] < 10
+
+
+async def test_the_log_names_an_answer_that_was_cut_off(tmp_path):
+    """By one word, as it names a check: a sentence would be redacted."""
+    cut = saying("{", done_reason="length")
+    async with FakeOllama(responder=cut) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        await s.chat().talk(14, wait_s=PATIENCE_S)
+        (line,) = [line for line in s.logs if line["event"] == "pass.failed"]
+
+    assert line["reasons"] == ["cut_off"]

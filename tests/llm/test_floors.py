@@ -29,14 +29,14 @@ from service.domain.words import word_keys
 from service.summarizer.draft import Draft, DraftItem
 from service.summarizer.vetting import Source, vetted
 from service.tokenizers.estimated import EstimatingCounter
-from tests.support.llm.engine import ENGINE_CONTEXT, ENGINE_MODEL, Engine
+from tests.support.llm.engine import ENGINE_MODEL, Engine
 from tests.support.ollama_responder import Ask
 from tests.unit.extractive.corpora import real_conversations
 
 pytestmark = [pytest.mark.llm, pytest.mark.timeout(3_000)]
 
-DRAFTS: Final = 120
-SOURCE_TOKENS: Final = 700
+DRAFTS: Final = 40
+SOURCE_TOKENS: Final = 300
 REFUSED_MAX: Final = 0.03
 RANGES: Final = {500: 139, 1_000: 277, 2_500: 690, 8_000: 1_024, 30_000: 1_024}
 """Tokens of a range, and of the summary that the default policy allows for it."""
@@ -120,9 +120,9 @@ def test_hardly_any_extract_would_be_refused_over_chained_passes(capsys):
 
 
 async def test_the_small_models_honest_drafts_are_hardly_ever_refused(capsys):
-    """At most three in a hundred."""
+    """At most three in a hundred; of so few drafts that is one. The chats and the seeds are always the same."""
     engine = Engine()
-    chosen = [s for s in slices(SOURCE_TOKENS, at_most=99) if len(s.messages) >= 3 and len(told(s)) < 3_200]
+    chosen = [s for s in slices(SOURCE_TOKENS, at_most=99) if len(s.messages) >= 3 and len(told(s)) < 1_600]
     Random(7).shuffle(chosen)
     chosen = chosen[:DRAFTS]
     pairs = [pairs_of("\n".join(t for m in s.messages for t in texts_of(m))) for s in chosen]
@@ -153,7 +153,7 @@ async def said_by(engine: Engine, part: Slice, *, seed: int) -> str:
         model=ENGINE_MODEL.name,
         messages=({"role": "system", "content": SYSTEM}, {"role": "user", "content": user}),
         format=None,
-        options={"num_predict": 150, "temperature": 0.2, "seed": seed, "num_ctx": ENGINE_CONTEXT},
+        options={"num_predict": 80, "temperature": 0.2, "seed": seed, "repeat_penalty": 1.1},
     )
     return "".join([piece.content async for piece in engine.respond(ask)])
 

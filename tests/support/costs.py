@@ -134,7 +134,7 @@ class _Player:
             _Scripted(costs, away=away, clock=clock_s),
             ExtractiveModel(clock=clock_s),
             listed=False,
-            asking=AskerSettings(0.0, 1, RetryPolicy(delay_base_s=0.001), 600.0),
+            asking=AskerSettings(0.0, 1, 1.0, RetryPolicy(delay_base_s=0.001), 600.0),
             template=CHAIN_TEMPLATE,
             window_default=MODEL_WINDOW,
             surroundings=around,

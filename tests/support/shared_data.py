@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["FILES", "keep_named_folder", "shared_chats", "shared_file"]
+__all__ = ["FILES", "keep_named_folder", "shared_chats", "shared_data_is_there", "shared_file"]
 
 FILES = ("airline_tool_chats.jsonl", "coding_agent_chats.jsonl", "meetings.jsonl")
 
@@ -29,6 +29,11 @@ def keep_named_folder() -> None:
     """Take over what ABRIDGED_SHARED_DATA says, before the test run removes it from its environment."""
     if named := os.environ.pop(_NAMED, ""):
         os.environ[_KEPT] = named
+
+
+def shared_data_is_there() -> bool:
+    """Whether somebody named a folder, or the default one lies beside the repository."""
+    return bool(os.environ.get(_KEPT)) or _BESIDE.is_dir()
 
 
 def shared_file(name: str) -> Path:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from service.summarizer.draft import REASONS_MAX, SCHEMA, InvalidDraft, parsed
+from service.summarizer.draft import REASONS_MAX, SCHEMA, InvalidDraft, parsed, schema_for, without_cut_items
 
 ANSWER = {
     "summary": "They moved the importer to db-2.",
@@ -71,3 +71,26 @@ def test_the_schema_is_inlined_and_within_what_grammars_take():
     assert SCHEMA["additionalProperties"] is False
     assert "maxLength" not in SCHEMA["properties"]["summary"]
     assert SCHEMA["properties"]["key_points"]["items"]["maxLength"] == 1_000
+
+
+@pytest.mark.parametrize(("tokens", "items", "chars"), [(40, 2, 120), (256, 8, 256), (10_000, 20, 1_000)])
+def test_lists_are_as_long_as_the_summary_has_room_for(tokens, items, chars):
+    """A small model fills each list as far as it may; what the draft allows bounds all of them."""
+    decisions = schema_for(tokens)["properties"]["decisions"]
+
+    assert (decisions["maxItems"], decisions["items"]["maxLength"]) == (items, chars)
+    assert schema_for(1_024)["properties"]["domain_entities"]["maxItems"] == 60
+    assert schema_for(tokens)["required"] == SCHEMA["required"]
+    assert schema_for(tokens)["properties"]["summary"] == SCHEMA["properties"]["summary"]
+
+
+def test_an_item_that_ends_where_the_schema_made_it_end_is_left_out():
+    """It stops in the middle of a sentence; a shorter or a longer one was ended by the model."""
+    whole, cut, longer = "a" * 119, "b" * 120, "c" * 121
+    task = {"task": "move", "owner": "o" * 60, "due": ""}
+    answer = ANSWER | {"decisions": [whole, cut, longer], "action_items": [task, task | {"owner": "Ana"}]}
+
+    draft = without_cut_items(parsed(json.dumps(answer)), 40)
+
+    assert draft.decisions == [whole, longer]
+    assert [item.owner for item in draft.action_items] == ["Ana"]

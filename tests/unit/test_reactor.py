@@ -100,7 +100,7 @@ class Bench:
                 self.model,
                 ExtractiveModel(clock=clock_s),
                 listed=False,
-                asking=AskerSettings(0.0, 1, RetryPolicy(), 60.0),
+                asking=AskerSettings(0.0, 1, 1.0, RetryPolicy(), 60.0),
                 template=CHAIN_TEMPLATE,
                 window_default=8_192,
                 surroundings=Surroundings(counter, clock_s, self.clock_us, asyncio.sleep, random.Random(1), b"key"),

@@ -108,7 +108,7 @@ def summary_pass(
     """A pass; its model answers at once, and as long as it may, unless there is another."""
     return SummaryPass(
         model or ScriptedModel([longest_answer], clock=time.monotonic),
-        settings=PassSettings(AskerSettings(0.0, 1, RetryPolicy(), 60.0), input_tokens_max, CHAIN_TEMPLATE),
+        settings=PassSettings(AskerSettings(0.0, 1, 1.0, RetryPolicy(), 60.0), input_tokens_max, CHAIN_TEMPLATE),
         surroundings=Surroundings(counter, time.monotonic, lambda: 1, asyncio.sleep, random.Random(1), b"key"),
         observer=_Silent(),
     )

@@ -59,6 +59,14 @@ VAGUE = record(
 """Honest, but without a single identifier."""
 
 
+@pytest.mark.parametrize("summary", ["{{message 1}}", "{id}", "[transcript]"])
+def test_lists_without_a_narrative_are_no_record(summary: str):
+    """A real small model filled the lists and left a field name of its own where the summary belongs."""
+    lists = {name: items for name, items in GARDEN.honest.items() if name != "summary"}
+
+    assert codes(record(summary, **lists), source(GARDEN.first)) == ["placeholder"]
+
+
 def test_a_remake_that_keeps_fewer_identifiers_than_the_extract_is_refused():
     """From what the fallback record had, nothing may be lost; the setting takes any remake."""
     fallback = committed(HONEST, Provenance.EXTRACTIVE)

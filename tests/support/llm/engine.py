@@ -34,12 +34,12 @@ def weights() -> Path:
 class Engine:
     """The model, loaded. `respond` is a responder for the fake."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, context: int = ENGINE_CONTEXT) -> None:
         import xllamacpp
 
         parameters = xllamacpp.CommonParams()
         parameters.model.path = str(weights())
-        parameters.n_ctx = ENGINE_CONTEXT
+        parameters.n_ctx = context
         parameters.n_parallel = 1
         # llama.cpp's threads spin while they wait for each other: on a busy machine of two cores, two are seven times
         # slower than one.
@@ -84,6 +84,12 @@ def _body(ask: Ask) -> dict[str, Any]:
         "max_tokens": ask.options.get("num_predict", -1),
         "temperature": ask.options.get("temperature", 0.8),
         "seed": ask.options.get("seed", -1),
+        # What Ollama samples with when a question does not say.
+        "repeat_penalty": ask.options.get("repeat_penalty", 1.0),
+        "repeat_last_n": ask.options.get("repeat_last_n", 64),
+        "top_k": 40,
+        "top_p": 0.9,
+        "min_p": 0.0,
         "timings_per_token": False,
     }
     if isinstance(ask.format, dict):

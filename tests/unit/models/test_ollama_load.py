@@ -191,12 +191,14 @@ async def test_what_a_proxy_hides_is_not_needed():
 
 
 async def test_the_request_is_what_the_caller_asked_for():
-    """Schema, seed, temperature and output limit arrive unchanged; cutting and shifting are switched off."""
+    """The schema and all options arrive unchanged; cutting and shifting are switched off."""
     async with FakeOllama() as server, model_over(server) as model:
-        await ask(model, seed=11, temperature=0.4, output_tokens_max=321)
+        await ask(model, seed=11, temperature=0.4, repeat_penalty=1.3, output_tokens_max=321)
 
     body = server.asked()[0]
-    assert body["options"] == {"num_ctx": PATIENT.num_ctx, "num_predict": 321, "temperature": 0.4, "seed": 11}
+    assert body["options"] == {
+        "num_ctx": PATIENT.num_ctx, "num_predict": 321, "temperature": 0.4, "seed": 11, "repeat_penalty": 1.3,
+    }  # fmt: skip
     assert (body["truncate"], body["shift"], body["stream"]) == (False, False, True)
     assert body["format"] == record_request().schema
     assert [message["role"] for message in body["messages"]] == ["system", "user"]
