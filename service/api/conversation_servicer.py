@@ -22,7 +22,7 @@ from service.chat_models import ChatModels
 from service.codec.values import record_to_proto
 from service.conversations import AppendRequest, Conversations
 from service.domain.conversation import Conversation, EndedPass, lineage, record_named
-from service.domain.decide import ChangeSettings, ReportUsage, RequestPass
+from service.domain.decide import ChangeSettings, EndWait, ReportUsage, RequestPass
 from service.domain.errors import PassNotFound, SummaryNotFound, WaitedPassFailed
 from service.domain.events import SummarizationRequested
 from service.domain.policy import Policy
@@ -273,6 +273,11 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         loop = asyncio.get_running_loop()
         until = loop.time() + wire.patience_s(context.time_remaining())
         for _ in range(STAND_INS_MAX):
+            if state.pending is None and may_stand_in(state, policy):
+                # The operator's policy may be another one since the last event: the rules are asked once more.
+                state, _ = await self._conversations.execute(
+                    key, lambda _: EndWait(self._new_id(), self._conversations.now_us())
+                )
             plan, patience_s = state.due_pass, until - loop.time()
             if plan is None or patience_s <= 0 or not may_stand_in(state, policy):
                 return state

@@ -397,8 +397,9 @@ def _failed(state: Conversation, event: SummarizationFailed, at_us: int) -> Conv
         asked=event.asked,
         tried=event.tried,
     )
+    begun = state.claims > 0
     state = _ended(state, ended)
-    if event.error_class is not ErrorClass.CANCELLED:
+    if event.attempts or _counts_unasked(event.error_class, begun=begun):
         state = _remake_counted(state, ended)
     if not event.wait_until_us:
         return state
@@ -419,10 +420,17 @@ def _skipped(state: Conversation, event: SummarizationSkipped, at_us: int) -> Co
     return _waiting(state, event.wait_messages, event.wait_until_us) if event.wait_until_us else state
 
 
+def _counts_unasked(error_class: ErrorClass, *, begun: bool) -> bool:
+    """Whether a remake without a call counts: not one that a host refused, nor one that was never begun."""
+    if error_class is ErrorClass.CANCELLED:
+        return begun
+    return error_class not in (ErrorClass.TRANSPORT, ErrorClass.MODEL_MISSING)
+
+
 def _remake_counted(state: Conversation, ended: EndedPass) -> Conversation:
-    """A remake in vain counts against its record, not against the conversation, and only if a model was asked."""
+    """A remake in vain counts against its record, not against the conversation."""
     replaced = ended.plan.replaces_id
-    if not replaced or not ended.attempts:
+    if not replaced:
         return state
     return state._replace(remakes=MappingProxyType({**state.remakes, replaced: state.remakes.get(replaced, 0) + 1}))
 

@@ -33,7 +33,7 @@ from service.domain.policy import (
 )
 from service.domain.record import MessageRange, SummaryRecord
 from service.domain.tokens import TRANSCRIPT_FRAME_TOKENS
-from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, compressible, counted_tokens
+from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, compressible, summary_tokens
 
 __all__ = [
     "HeldBy",
@@ -46,6 +46,10 @@ __all__ = [
     "ruled",
     "superseded",
 ]
+
+
+OVERRUN = 2
+"""Models write more than they are asked for; a record of more than twice its size would leave the next pass no room."""
 
 
 class HeldBy(StrEnum):
@@ -94,7 +98,7 @@ def _ruled(state: Conversation, policy: Policy, pass_id: str, now_us: int) -> li
     refresh_due = _refresh_due(state, policy)
     if not past_trigger and not refresh_due:
         return []
-    division = compressible(state, policy, tail_messages=policy.preserve_recent)
+    division = _division(state, policy)
     if division is None:
         return [SummarizationSkipped(SkipReason.IRREDUCIBLE)] if past_trigger and _may_say(state, policy) else []
     trigger = _trigger(state, policy, past_trigger=past_trigger, refresh_due=refresh_due)
@@ -116,7 +120,7 @@ def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
         return HeldBy.DISABLED
     if state.waiting(now_us) and not may_stand_in(state, policy):
         return HeldBy.WAITING_AFTER_FAILURE
-    if compressible(state, policy, tail_messages=policy.preserve_recent) is None:
+    if _division(state, policy) is None:
         return HeldBy.IRREDUCIBLE
     if _halted(state, policy):
         return HeldBy.DEPTH_LIMIT
@@ -155,7 +159,7 @@ def requested(
         return SummarizationSkipped(SkipReason.DEPTH_LIMIT)
     live = state.live
     ranges = division.ranges
-    replaced_tokens = division.dropped_tokens + _summary_tokens(state)
+    replaced_tokens = division.dropped_tokens + summary_tokens(state)
     cap, room = _sizes(state, policy, division, replaced_tokens)
     plan = PassPlan(
         pass_id=pass_id,
@@ -188,7 +192,7 @@ def remade(state: Conversation, fallback: SummaryRecord, policy: Policy, pass_id
     plan = next(ended.plan for ended in reversed(state.passes) if ended.record_id == fallback.id)
     room = max(plan.room_tokens, plan.summary_tokens_max)
     if state.live is fallback:
-        kept_tokens = state.ratio * state.budget - _summary_tokens(state)
+        kept_tokens = state.ratio * state.budget - summary_tokens(state)
         room = min(room, int(policy.trigger_token_ratio * state.budget - kept_tokens) - 1)
     if room < RECORD_TOKENS_MIN:
         return None
@@ -248,6 +252,14 @@ def _refresh_due(state: Conversation, policy: Policy) -> bool:
     return 0 < policy.force_refresh_after_messages <= state.messages_since_pass
 
 
+def _division(state: Conversation, policy: Policy) -> WindowSplit | None:
+    """What a pass would compress; in an emergency all but the last exchange, where that is needed."""
+    division = compressible(state, policy, tail_messages=policy.preserve_recent)
+    if division is None and state.ratio >= policy.emergency_token_ratio:
+        return compressible(state, policy, tail_messages=TAIL_MESSAGES_MIN)
+    return division
+
+
 def _may_say(state: Conversation, policy: Policy) -> bool:
     """Irreducible is said once, and again only after cooldown_messages more: never a loop."""
     said_at = state.irreducible_said_at
@@ -276,8 +288,9 @@ def _sizes(state: Conversation, policy: Policy, division: WindowSplit, replaced_
     left = int((state.budget - division.kept_tokens) / factor)
     room = max(RECORD_TOKENS_MIN, below_trigger, min(SUMMARY_TOKENS_MIN, left))
     cap = min(room, summary_cap(policy, budget=state.budget, replaced_tokens=replaced_tokens))
+    cap = min(cap, max(RECORD_TOKENS_MIN, int(replaced_tokens / factor) - 1))
     gaining = int((1 - policy.min_gain) * replaced_tokens / factor)
-    return cap, max(cap, min(room, gaining))
+    return cap, max(cap, min(room, gaining, OVERRUN * cap))
 
 
 def _prompt_tokens(division: WindowSplit, policy: Policy) -> int:
@@ -331,7 +344,3 @@ def _cheap_base(chain: tuple[SummaryRecord, ...], plan: PassPlan) -> tuple[Summa
         since.extend(record.covered)
         tokens += record.covered_tokens
     return best, read
-
-
-def _summary_tokens(state: Conversation) -> int:
-    return state.window_tokens - counted_tokens(state.window, state.settings.calibration_factor)

@@ -23,6 +23,7 @@ __all__ = [
     "compressible",
     "counted_tokens",
     "split",
+    "summary_tokens",
     "tool_pairs",
 ]
 
@@ -101,14 +102,23 @@ def tool_pairs(messages: Iterable[MessageAppended]) -> ToolPairs:
 def compressible(state: Conversation, policy: Policy, *, tail_messages: int) -> WindowSplit | None:
     """How a pass would split the window, or None when it would not be worth one.
 
-    It is worth one when at least one message is dropped, and the dropped messages take at least min_range_tokens; in an
-    emergency, when they take clearly more than the smallest record.
+    It is worth one when at least one message is dropped, and the dropped messages take at least min_range_tokens. In an
+    emergency it is when they and the summary take clearly more than the smallest record, or more at all if that is all
+    that the window needs.
     """
     division = split(state, policy, tail_messages=tail_messages)
-    worth = policy.min_range_tokens
+    if not division.dropped:
+        return None
     if state.ratio >= policy.emergency_token_ratio:
-        worth = min(worth, 2 * RECORD_TOKENS_MIN)
-    return division if division.dropped and division.dropped_tokens >= worth else None
+        fits = division.kept_tokens + RECORD_TOKENS_MIN <= state.budget
+        worth = RECORD_TOKENS_MIN if fits else 2 * RECORD_TOKENS_MIN
+        return division if division.dropped_tokens + summary_tokens(state) > worth else None
+    return division if division.dropped_tokens >= policy.min_range_tokens else None
+
+
+def summary_tokens(state: Conversation) -> int:
+    """What the summary takes in the window, an estimate corrected; 0 without one."""
+    return state.window_tokens - counted_tokens(state.window, state.settings.calibration_factor)
 
 
 def aimed_tokens(state: Conversation, policy: Policy) -> int:

@@ -126,6 +126,7 @@ class Asker:
         self._cost = cost
         self._is_model = is_model
         self._left_s = settings.deadline_s
+        self._try_began_s = 0.0
         self.attempts = 0
         self._asked = False
         self._tried: dict[str, None] = {}
@@ -198,6 +199,7 @@ class Asker:
             prompt_version=prompt.version,
         )
         self._started()
+        self._try_began_s = self._around.clock_s()
         try:
             completion = await complete_with_retry(
                 self._model,
@@ -229,10 +231,16 @@ class Asker:
 
     def _retried(self, details: RetryDetails) -> None:
         self._ended(details.error)
+        self.require_calls(1)
         self._started()
 
     def _ended(self, error: ModelError) -> None:
-        """A call failed; one that this process refused itself was none."""
+        """A call failed; one that this process refused itself was none. What it waited for in our own line is not its
+        time.
+        """
+        now_s = self._around.clock_s()
+        self._left_s -= now_s - self._try_began_s - error.queued_s
+        self._try_began_s = now_s
         self._tried |= dict.fromkeys(error.tried or (self._model.name,))
         if not error.call_made:
             self.attempts -= 1
@@ -249,7 +257,9 @@ class Asker:
         where it would be committed.
         """
         draft = without_cut_items(parsed(output), room.content_tokens)
-        fitting = fitted(draft, tokens_max=room.limit_tokens, cost=self._cost)
+        # Nobody can be asked to write an extract again, so its narrative is cut.
+        cut = not self._is_model
+        fitting = fitted(draft, tokens_max=room.limit_tokens, cost=self._cost, cut_narrative=cut)
         if fitting is None and not at_any_length:
             raise InvalidDraft((f"summary: too long, the whole object may take {room.content_tokens} tokens",))
         return vetted(fitting or draft, source)

@@ -148,7 +148,9 @@ class Reactor:
         if state.pending is None:
             self._dequeue(key)
         running = self._running.get(key)
-        if running is not None and (state.pending is None or state.pending.pass_id != running.pass_id):
+        # Before it has an id it has read no plan yet, and reads the newest.
+        ended = state.pending is None or (running is not None and state.pending.pass_id != running.pass_id)
+        if running is not None and running.pass_id and ended:
             running.superseded = True
             running.interrupt()
         self._revival.changed(key, state)
@@ -157,8 +159,9 @@ class Reactor:
         """Make the record of this pass by extraction at once, whatever a model is doing for it."""
         running = self._running.get(key)
         if running is None:
-            self._hurried[key] = pass_id
-            self._extractions.put_nowait(key)
+            if self._hurried.get(key) != pass_id:
+                self._hurried[key] = pass_id
+                self._extractions.put_nowait(key)
         elif running.pass_id in ("", pass_id):
             running.stands_in = True
             running.interrupt()
@@ -181,7 +184,7 @@ class Reactor:
                 continue
             running = self._running[key] = _Running()
             try:
-                await self._run(key, running)
+                await self._run(key, running, line)
             except PassSuperseded:
                 _log.info("pass.superseded", conversation_id=key.name)
             except TRANSIENT as error:
@@ -194,7 +197,7 @@ class Reactor:
                 if running.again is not None:
                     running.again.put_nowait(key)
 
-    async def _run(self, key: StreamId, running: _Running) -> None:
+    async def _run(self, key: StreamId, running: _Running, line: asyncio.Queue[StreamId]) -> None:
         hurried = self._hurried.pop(key, "")
         state = await self._conversations.state(key)
         plan = state.pending
@@ -203,6 +206,10 @@ class Reactor:
             return
         running.pass_id = plan.pass_id
         running.stands_in |= plan.extractive or hurried == plan.pass_id
+        if line is self._extractions and not running.stands_in:
+            # An entry that was left over: a pass that asks a model must not keep the line of those that ask none.
+            self._queue.put_nowait(key)
+            return
         self._told_pending(key, state.pending_since_us)
         claimed_too_often = state.claims >= CLAIMS_MAX
         if not claimed_too_often and not await self._steps.claim(key, plan):

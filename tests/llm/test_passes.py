@@ -37,8 +37,8 @@ SETTINGS = {
     "policy.min_range_tokens": 1,
     "policy.repair_attempts": 4,
 }
-"""No extract stands in, and as much of a short chat is summarized as may be; the floors are the default ones. A model of
-this size is told more often than by default what was wrong."""
+"""No extract stands in, and as much of a short chat is summarized as may be; the floors are the default ones. A model
+of this size is told more often than by default what was wrong."""
 
 
 @pytest.fixture

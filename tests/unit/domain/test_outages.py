@@ -9,7 +9,9 @@ import os
 
 import pytest
 
+from service.domain.policy import RECORD_TOKENS_MIN
 from service.domain.triggers import HeldBy
+from service.domain.window import TAIL_MESSAGES_MIN, split, summary_tokens
 from tests.support.outage import ChatInOutages, Window
 
 CHATS = int(os.environ.get("OUTAGE_CHATS", "600"))
@@ -17,8 +19,14 @@ CHUNKS = 20
 
 
 def is_over_without_reason(window: Window) -> bool:
-    """Over the budget, although something of it could be compressed."""
-    return window.state.ratio > 1 and window.held_by is not HeldBy.IRREDUCIBLE
+    """Over the budget, although the last exchange, what must stay and the smallest record would fit."""
+    state, policy = window.state, window.policy
+    if state.ratio <= 1:
+        return False
+    least = split(state, policy, tail_messages=TAIL_MESSAGES_MIN)
+    replaced = least.dropped_tokens + summary_tokens(state)
+    fits = least.kept_tokens + RECORD_TOKENS_MIN <= state.budget and replaced > RECORD_TOKENS_MIN
+    return window.held_by is not HeldBy.IRREDUCIBLE or (bool(least.dropped) and fits)
 
 
 def is_left_past_its_trigger(window: Window) -> bool:
