@@ -204,3 +204,37 @@ async def test_a_pass_that_nobody_wants_leaves_its_model(tmp_path):
 
         await ollama.until(lambda o: o.working == 0)
         assert (await chat.passes())[0].error_class == conversation.ERROR_CLASS_CANCELLED
+
+
+@pytest.mark.parametrize(
+    "text", ["数据库迁移失败了然后我们重新开始处理订单队列" * 40, "0123456789abcdef" * 60], ids=["unspaced", "digits"]
+)
+async def test_an_extract_of_text_without_sentences_fits_its_room(tmp_path, text):
+    """What cannot be shortened by leaving sentences out is cut."""
+    async with sidecar(tmp_path, DEAD) as s:
+        chat = s.chat()
+        await chat.append(*(said(n, text, tokens=120) for n in range(1, 21)))
+        await chat.append(*(said(n, tokens=800) for n in (21, 22)))
+
+        window = await chat.context()
+
+        assert (window.compacted, window.over_limit) == (True, False)
+
+
+async def test_two_reads_of_a_full_window_leave_the_line_of_extracts_free(tmp_path):
+    """The entry that one of them leaves over does not have a model asked there."""
+    settings = {"summarizer.concurrent_passes": 1}
+    async with FakeOllama(responder=hanging()) as ollama, sidecar(tmp_path, on_ollama(ollama) | settings) as s:
+        await s.chat("slow").talk(14)
+        await ollama.until(lambda o: bool(o.asked()))
+        for name in ("one", "two", "three"):
+            full = s.chat(name, policy={"tail_token_ratio": 0.3})
+            await full.talk(20)
+            first, second = await asyncio.gather(full.context(), full.context())
+            assert (first.over_limit, second.over_limit) == (False, False)
+            await full.talk(12)
+
+        last = s.chat("last")
+        await last.talk(20)
+        assert not (await last.context()).over_limit
+        assert len(ollama.asked()) == 1

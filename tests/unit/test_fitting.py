@@ -62,3 +62,14 @@ def test_as_many_items_stay_as_fit(most):
     assert kept is not None
     assert words(kept) <= most
     assert len(kept.key_points) == min(18, (most - 3) // 2)
+
+
+def test_an_extract_is_cut_where_nobody_can_be_asked_to_write_it_again():
+    """One sentence without an end is as long as its source; its beginning is what fits."""
+    endless = draft("ab" * 200, key_points=["a b"])
+
+    kept = fitted(endless, tokens_max=50, cost=lambda made: len(made.summary) + words(made), cut_narrative=True)
+
+    assert kept is not None
+    assert kept.summary == ("ab" * 200)[:49]
+    assert kept.key_points == []
