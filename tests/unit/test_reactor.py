@@ -249,6 +249,22 @@ async def test_the_age_of_a_pending_pass_is_kept_over_a_restart():
     await bench.reactor.stop(grace_s=1.0)
 
 
+async def test_a_message_that_comes_while_a_pass_is_looked_up_does_not_lose_it():
+    """After a start the state has to be read first; what is committed meanwhile belongs to the same pass."""
+    bench = Bench(pauses=CommitPauses())
+    await bench.trigger(A)
+    state = await bench.conversations.state(A)
+    bench.conversations = bench.opened()
+    bench.reactor = bench.made(CommitPauses())
+
+    bench.reactor.start([Attention("default", "a", pending=True, wait_until_us=0, fallback=False)])
+    await asyncio.sleep(0)
+    bench.reactor.changed(A, state, ())
+
+    await bench.until_completed(A)
+    await bench.reactor.stop(grace_s=1.0)
+
+
 async def test_a_record_is_remade_only_when_nobody_uses_the_model():
     """A remake can wait for ever; a person in front of a chat cannot."""
     bench = Bench(pauses=CommitPauses())
