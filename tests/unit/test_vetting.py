@@ -165,8 +165,8 @@ def test_the_scripted_models_answer_says_something_new_however_small_it_is():
     """Also where the record before it fills the room."""
     parent: SummaryRecord | None = None
     for begin in range(0, 60, 10):
-        texts = [f"Release r{n} of billing_api moves host db_{n}, since step migrate_{n} failed with error E{n}." for n in
-                 range(begin, begin + 10)]  # fmt: skip
+        text = "Release r{0} of billing_api moves host db_{0}, since step migrate_{0} failed with error E{0}."
+        texts = [text.format(n) for n in range(begin, begin + 10)]
         answer = default_answer(request(Material(messages=messages(texts), previous=parent), tokens_max=128))
         assert codes(answer, source(texts, previous=parent)) == []
         parent = committed(answer)
