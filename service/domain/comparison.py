@@ -27,7 +27,7 @@ __all__ = ["Compared", "compared", "record_texts"]
 _REQUIRED_MIN: Final = 16
 """Fewer required identifiers prove nothing by their absence."""
 
-_WITHOUT_NAMES: Final = 0.15
+_WITHOUT_NAMES: Final = 0.1
 
 _INSTRUCTION_SHARE_MAX: Final = 0.5
 _INSTRUCTION_WORDS_MIN: Final = 5

@@ -21,7 +21,7 @@ PARTS_MAX: Final = 8
 _PART_KEYS: Final = 50
 """So many new words make a part of the source that a summary has to speak of."""
 
-_PARTS_MIN: Final = 4
+_PARTS_MIN: Final = 6
 _TOUCHED_KEYS: Final = 2
 """One word may be there by chance."""
 

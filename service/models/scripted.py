@@ -179,7 +179,8 @@ def default_answer(request: CompletionRequest) -> str:
     chars_left -= len(record["summary"])
     record["participants"] = _taken(_participants(material), PARTICIPANTS_MAX, chars_left // 4)
     record["domain_entities"] = _taken(_entities(material), DOMAIN_ENTITIES_MAX, chars_left // 3)
-    record["key_points"] = _taken(_first_sentences(material), KEY_POINTS_MAX, chars_left // 3)
+    points = chars_left // 3
+    record["key_points"] = _taken(_first_sentences(material, min(points, SENTENCE_CHARS_MAX)), KEY_POINTS_MAX, points)
     return json.dumps(record, ensure_ascii=False)
 
 
@@ -207,11 +208,11 @@ def _entities(material: Material) -> Iterator[str]:
         yield from filter(_IDENTIFIER.search, _WORD.findall(text))
 
 
-def _first_sentences(material: Material) -> Iterator[str]:
+def _first_sentences(material: Material, chars_max: int) -> Iterator[str]:
     for message in reversed(material.messages):
         found = _SENTENCE.search(message.content)
         if found is not None and found[0].strip():
-            yield _clip(found[0].strip(), SENTENCE_CHARS_MAX)
+            yield _clip(found[0].strip(), chars_max)
 
 
 def _taken(texts: Iterator[str], count_max: int, chars_max: int) -> list[str]:

@@ -169,8 +169,19 @@ def test_the_scripted_models_own_answer_is_honest_in_every_language():
             assert codes(again, source(chat.later, previous=parent)) == [], chat.name
 
 
-def request(material: Material) -> CompletionRequest:
+def test_the_scripted_models_answer_says_something_new_however_small_it_is():
+    """Also where the record before it fills the room."""
+    parent: SummaryRecord | None = None
+    for begin in range(0, 60, 10):
+        text = "Release r{0} of billing_api moves host db_{0}, since step migrate_{0} failed with error E{0}."
+        texts = [text.format(n) for n in range(begin, begin + 10)]
+        answer = default_answer(request(Material(messages=messages(texts), previous=parent), tokens_max=128))
+        assert codes(answer, source(texts, previous=parent)) == []
+        parent = committed(answer)
+
+
+def request(material: Material, *, tokens_max: int = 300) -> CompletionRequest:
     return CompletionRequest(
         system="", user="", schema={}, material=material, prompt_tokens=0, output_tokens_max=1_000,
-        summary_tokens_max=300, temperature=0.0, seed=1,
+        summary_tokens_max=tokens_max, temperature=0.0, seed=1,
     )  # fmt: skip
