@@ -35,8 +35,8 @@ from tests.unit.extractive.corpora import real_conversations
 
 pytestmark = [pytest.mark.llm, pytest.mark.timeout(3_000)]
 
-DRAFTS: Final = 40
-SOURCE_TOKENS: Final = 300
+DRAFTS: Final = 80
+SOURCE_TOKENS: Final = 700
 REFUSED_MAX: Final = 0.03
 RANGES: Final = {500: 139, 1_000: 277, 2_500: 690, 8_000: 1_024, 30_000: 1_024}
 """Tokens of a range, and of the summary that the default policy allows for it."""
@@ -143,7 +143,7 @@ async def test_the_small_models_honest_drafts_are_hardly_ever_refused(capsys):
         sys.stdout.write(
             f"\ndrafts: {len(chosen)}, honest {honest}, of them refused {refused.total()} {dict(refused)}\n"
         )
-    assert honest >= 20
+    assert honest >= 10
     assert refused.total() <= max(1, REFUSED_MAX * honest)
 
 
