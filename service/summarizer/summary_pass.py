@@ -248,7 +248,7 @@ class SummaryPass:
         part_room = await asyncio.to_thread(self._part_room, work, limit)
         answers = []
         for part in parts:
-            prompt, source = await asyncio.to_thread(self._question, work, part, None, part_room)
+            prompt, source = await asyncio.to_thread(self._question, _in_part(work), part, None, part_room)
             answers.append(await asker.ask(prompt, Material(messages=part.messages), source, room=part_room))
             self._observer.calls(len(answers), total)
         answer = await self._merged(_Merging(work, asker, limit, room, total), answers)
@@ -279,7 +279,7 @@ class SummaryPass:
             answers = merged
 
     async def _merge(self, merging: _Merging, texts: Sequence[str], *, last: bool) -> Answer:
-        work = merging.work
+        work = merging.work if last else _in_part(merging.work)
         room = merging.room if last else await asyncio.to_thread(self._part_room, work, merging.limit)
         previous = work.previous if last else None
         prompt, source, material = await asyncio.to_thread(self._merge_question, work, texts, previous, room)
@@ -414,6 +414,11 @@ class SummaryPass:
                 summary_tokens_max=summary_tokens,
             ),
         )
+
+
+def _in_part(work: PassInput) -> PassInput:
+    """The pass as a part of it is judged: what it replaces is no measure for less than the whole."""
+    return replace(work, replaces=None)
 
 
 def _record(work: PassInput, draft: Draft, *, model: str, record_id: str, merged: bool) -> SummaryRecord:

@@ -190,6 +190,30 @@ async def test_no_call_of_a_long_source_is_larger_than_the_models_window(window_
     assert max(sizes) <= window_tokens
 
 
+async def test_a_remake_in_parts_is_compared_with_the_whole_record_at_its_end_alone():
+    """The record that it replaces tells of any part more than the part's own summary has room for."""
+    floors_off = Policy(min_coverage=0.0, max_repetition=0.0)
+    source = replace(work(input_tokens_max=3_000), plan=replace(pass_plan(3_000), policy=floors_off))
+    source = replace(source, messages=source.messages[:20])
+    whole = await summary_pass(EstimatingCounter(), input_tokens_max=10_000_000).run(source, record_id="extract")
+    parts: list[int] = []
+
+    def brief(request: CompletionRequest) -> str:
+        material = request.material
+        if material.merge:
+            return longest_answer(request)
+        parts.append(len(material.messages))
+        first = material.messages[0].content[:300].rpartition(". ")[0]
+        return json.dumps({**json.loads(longest_answer(request)), "summary": first, "key_points": []})
+
+    model = ScriptedModel([brief], clock=time.monotonic)
+    remake = replace(source, replaces=whole.record)
+    made = await summary_pass(EstimatingCounter(), model, input_tokens_max=3_000).run(remake, record_id="r")
+
+    assert len(parts) > 1
+    assert made.record.summary
+
+
 async def test_an_extract_of_any_length_is_read_in_one_go():
     """Thirty thousand tokens are one reading, and no tag of a prompt gets into the record."""
     readings: list[int] = []
