@@ -14,7 +14,8 @@ from typing import Any
 
 from eventlog.event import StreamId
 from eventlog.memory import MemoryEventLog
-from observability.metrics import MetricLabels, Metrics
+from observability.labels import MetricLabels
+from observability.metrics import Metrics
 from observability.tracing import SilentTracing
 from service.codec.values import canonical, message_to_proto
 from service.conversation_log import ConversationLog
@@ -22,7 +23,6 @@ from service.conversations import AppendRequest, Conversations
 from service.counting import Counting
 from service.domain.conversation import Conversation
 from service.domain.events import Event, Settings, SummarizationCompleted
-from service.domain.message import Message, Role, ToolCall
 from service.domain.policy import Policy
 from service.domain.prompt import CHAIN_TEMPLATE
 from service.domain.triggers import HeldBy, held_by, may_stand_in
@@ -39,6 +39,7 @@ from service.summarizer.reactor import Reactor, ReactorLimits
 from service.summarizer.report import Telemetry
 from service.summarizer.surroundings import Surroundings
 from service.tokenizers.estimated import EstimatingCounter
+from tests.support.shared_data import loaded
 
 __all__ = ["Costs", "played"]
 
@@ -164,7 +165,7 @@ class _Player:
         key = StreamId("default", chat["conversation_id"])
         state: Conversation | None = None
         for entry in chat["messages"]:
-            message = _message(entry)
+            message = loaded(entry)
             contents = {message.id: canonical(message_to_proto(message))}
             request = AppendRequest((message,), contents, lambda: Settings(context_length=self._context_length))
             await self._conversations.append(key, request)
@@ -209,15 +210,3 @@ class _Player:
     def _new_id(self) -> str:
         self._ids += 1
         return f"id-{self._ids}"
-
-
-def _message(entry: Mapping[str, Any]) -> Message:
-    calls = tuple(ToolCall(c["id"], c["name"], c["arguments"]) for c in entry.get("tool_calls") or ())
-    return Message(
-        entry["id"],
-        Role(entry["role"]),
-        entry["content"] or "",
-        name=entry.get("name") or "",
-        tool_calls=calls,
-        tool_call_id=entry.get("tool_call_id") or "",
-    )

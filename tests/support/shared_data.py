@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-__all__ = ["FILES", "keep_named_folder", "shared_chats", "shared_data_is_there", "shared_file"]
+from service.domain.message import Message, Role, ToolCall
+
+__all__ = ["FILES", "keep_named_folder", "loaded", "shared_chats", "shared_data_is_there", "shared_file"]
 
 FILES = ("airline_tool_chats.jsonl", "coding_agent_chats.jsonl", "meetings.jsonl")
 
@@ -51,3 +53,16 @@ def shared_chats(name: str) -> Iterator[dict[str, Any]]:
     """The chats of a file: `conversation_id` and `messages`."""
     for line in shared_file(name).read_text(encoding="utf-8").splitlines():
         yield json.loads(line)
+
+
+def loaded(entry: Mapping[str, Any]) -> Message:
+    """One of a chat's `messages`, as the domain has it."""
+    calls = tuple(ToolCall(call["id"], call["name"], call["arguments"]) for call in entry.get("tool_calls") or ())
+    return Message(
+        entry["id"],
+        Role(entry["role"]),
+        entry["content"] or "",
+        name=entry.get("name") or "",
+        tool_calls=calls,
+        tool_call_id=entry.get("tool_call_id") or "",
+    )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from service.domain.message import Message, Role, ToolCall
-from tests.support.shared_data import FILES, shared_chats
+from service.domain.message import Message, Role
+from tests.support.shared_data import FILES, loaded, shared_chats
 
 __all__ = ["PLANNING", "real_conversation", "real_conversations", "said"]
 
@@ -39,22 +38,10 @@ def real_conversations() -> Iterator[tuple[str, tuple[Message, ...]]]:
     """Every chat of the shared files, by its id; skips the test where they are not there."""
     for name in FILES:
         for chat in shared_chats(name):
-            yield chat["conversation_id"], tuple(_loaded(entry) for entry in chat["messages"])
+            yield chat["conversation_id"], tuple(loaded(entry) for entry in chat["messages"])
 
 
 def real_conversation(name: str, conversation_id: str) -> tuple[Message, ...]:
     """One chat of a shared file; skips the test where the files are not there."""
     (chat,) = [chat for chat in shared_chats(name) if chat["conversation_id"] == conversation_id]
-    return tuple(_loaded(entry) for entry in chat["messages"])
-
-
-def _loaded(entry: dict[str, Any]) -> Message:
-    calls = tuple(ToolCall(call["id"], call["name"], call["arguments"]) for call in entry.get("tool_calls") or ())
-    return Message(
-        entry["id"],
-        Role(entry["role"]),
-        entry["content"] or "",
-        name=entry.get("name") or "",
-        tool_calls=calls,
-        tool_call_id=entry.get("tool_call_id") or "",
-    )
+    return tuple(loaded(entry) for entry in chat["messages"])
