@@ -117,8 +117,7 @@ class Reactor:
                 self._revival.end_wait_at(key, row.wait_until_us)
             if row.fallback:
                 self._revival.remake_later(key)
-        lines = [self._queue] * self._limits.concurrent_passes + [self._extractions] * EXTRACTIONS_MAX
-        for number, line in enumerate(lines):
+        for number, line in enumerate(self._lines()):
             self._workers.append(asyncio.create_task(self._work(line), name=f"pass worker {number}"))
 
     async def stop(self, *, grace_s: float) -> None:
@@ -126,7 +125,7 @@ class Reactor:
         self._stopping = True
         for handle in self._postponed.values():
             handle.cancel()
-        for line in [self._queue] * self._limits.concurrent_passes + [self._extractions] * EXTRACTIONS_MAX:
+        for line in self._lines():
             line.put_nowait(_STOP)
         if self._workers:
             _, running = await asyncio.wait(self._workers, timeout=grace_s)
@@ -173,6 +172,10 @@ class Reactor:
         """Refuse a forced pass when too many are pending; a triggered one is never refused, only delayed."""
         if len(self.backlog) >= self._limits.queue_max:
             raise TooManyPasses(retry_after_s=5.0)
+
+    def _lines(self) -> list[asyncio.Queue[StreamId]]:
+        """The line of each worker."""
+        return [self._queue] * self._limits.concurrent_passes + [self._extractions] * EXTRACTIONS_MAX
 
     async def _work(self, line: asyncio.Queue[StreamId]) -> None:
         while not self._stopping:
@@ -274,8 +277,7 @@ class Reactor:
         if running.stands_in:
             raise self._interrupted(report)
         summary_pass = await self._maker.by_model(report)
-        record_id = _record_id(work)
-        running.call = asyncio.create_task(summary_pass.run(work, record_id=record_id))
+        running.call = asyncio.create_task(summary_pass.run(work, record_id=work.record_id))
         if running.superseded or running.stands_in:
             running.interrupt()
         try:
@@ -295,7 +297,7 @@ class Reactor:
         """The extract; `failure` is what the next pass waits for, `after` what came before in any case."""
         attempts, tried = (after.attempts, after.tried) if after else (0, ())
         extraction = self._maker.by_extraction(report)
-        result = await extraction.run(work, record_id=_record_id(work), attempts_before=attempts)
+        result = await extraction.run(work, record_id=work.record_id, attempts_before=attempts)
         return replace(
             result,
             fallback=not self._maker.wants_extraction,
@@ -382,10 +384,6 @@ class Reactor:
 
     def _count_pending(self) -> None:
         self._telemetry.metrics.passes_pending(len(self.backlog), oldest_timestamp_s=self.backlog.oldest_us / 1e6)
-
-
-def _record_id(work: PassInput) -> str:
-    return f"summary-{work.plan.pass_id}"
 
 
 def _internal(cause: str) -> PassFailed:

@@ -91,6 +91,11 @@ class PassInput:
     chat_model: str = ""
     replaces: SummaryRecord | None = None
 
+    @property
+    def record_id(self) -> str:
+        """The id of the record that it makes."""
+        return f"summary-{self.plan.pass_id}"
+
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
@@ -211,7 +216,7 @@ class SummaryPass:
 
     def _cost(self, work: PassInput, draft: Draft) -> int:
         """What a record of the draft takes in the window, in tokens."""
-        record = _record(work, draft, model="", record_id=f"summary-{work.plan.pass_id}", merged=False)
+        record = _record(work, draft, model="", record_id=work.record_id, merged=False)
         return self._rendered_tokens(record)
 
     async def _answer(self, work: PassInput, asker: Asker) -> tuple[Answer, Source, bool]:
