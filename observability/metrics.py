@@ -39,31 +39,15 @@ from observability.facts import (
 )
 from observability.labels import (
     CALL_SERIES_MAX,
-    EVENT_TYPES_MAX,
     GRPC_CODES,
     HOSTS_NAMED_MAX,
-    METHODS_MAX,
     MODELS_NAMED_MAX,
     OTHER,
-    TIMED_METHODS_MAX,
     MetricLabels,
 )
 from observability.standing import StandingInstruments
 
-__all__ = [
-    "CALL_SERIES_MAX",
-    "EVENT_TYPES_MAX",
-    "GRPC_CODES",
-    "HOSTS_NAMED_MAX",
-    "METHODS_MAX",
-    "MODELS_NAMED_MAX",
-    "NOT_BEGUN",
-    "OTHER",
-    "SERIES_MAX",
-    "TIMED_METHODS_MAX",
-    "MetricLabels",
-    "Metrics",
-]
+__all__ = ["NOT_BEGUN", "SERIES_MAX", "Metrics"]
 
 SERIES_MAX = 600
 NOT_BEGUN = "none"

@@ -29,7 +29,8 @@ from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
 
 from observability.facts import RpcEnded, RpcStarted
-from observability.metrics import OTHER, Metrics
+from observability.labels import OTHER
+from observability.metrics import Metrics
 from observability.tracing import SilentTracing, Span, Tracing, sampled_trace_id
 from service.api.auth import Authenticator, set_caller
 from service.api.errors import (

@@ -18,7 +18,8 @@ from eventlog.event import StreamId
 from eventlog.log import EventLog
 from eventlog.memory import MemoryEventLog
 from eventlog.sqlite import SqliteEventLog
-from observability.metrics import MetricLabels, Metrics
+from observability.labels import MetricLabels
+from observability.metrics import Metrics
 from observability.tracing import Tracing, TracingSettings, current_traceparent, open_tracing
 from service.api.edge import METHOD_SCOPES
 from service.api.wire import conversation_view

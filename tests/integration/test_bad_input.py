@@ -27,8 +27,9 @@ from abridged.v1 import (
 from abridged.v1 import event_log_service_pb2 as log
 from abridged.v1 import server_info_service_pb2 as info
 from eventlog import errors as log_errors
+from observability.labels import MetricLabels
 from observability.logs import LogSettings, configure_logs
-from observability.metrics import MetricLabels, Metrics
+from observability.metrics import Metrics
 from observability.tracing import TracingSettings, open_tracing
 from service.api import errors as edge_errors
 from service.api.auth import Authenticator

@@ -10,7 +10,8 @@ from http import HTTPStatus
 
 import pytest
 
-from observability.metrics import MetricLabels, Metrics
+from observability.labels import MetricLabels
+from observability.metrics import Metrics
 from service.api.http import (
     CONNECTIONS_MAX,
     HEAD_BYTES_MAX,

@@ -20,7 +20,8 @@ from urllib.request import urlopen
 import pytest
 
 from observability.facts import PassEnded, PassOutcome, PassTrigger
-from observability.metrics import MetricLabels, Metrics
+from observability.labels import MetricLabels
+from observability.metrics import Metrics
 from service.api.http import HttpServer, metrics_route
 
 RULES = Path(__file__).parents[2] / "observability" / "rules" / "abridged.yml"

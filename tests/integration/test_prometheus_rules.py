@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from observability.metrics import MetricLabels, Metrics
+from observability.labels import MetricLabels
+from observability.metrics import Metrics
 from tests.support.patience import PATIENCE_S
 
 OBSERVABILITY = Path(__file__).parents[2] / "observability"

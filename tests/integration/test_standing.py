@@ -8,7 +8,8 @@ import threading
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from observability.facts import LogMeasured
-from observability.metrics import MetricLabels, Metrics
+from observability.labels import MetricLabels
+from observability.metrics import Metrics
 from service.api.look import Look
 from service.domain.triggers import HeldBy
 from service.projections import MemoryConversationTable

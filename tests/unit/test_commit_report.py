@@ -13,7 +13,8 @@ from eventlog.event import RecordedEvent
 from eventlog.log import Append, Committed
 from eventlog.sqlite import SqliteEventLog
 from observability.facts import BatchCommitted
-from observability.metrics import MetricLabels, Metrics
+from observability.labels import MetricLabels
+from observability.metrics import Metrics
 from observability.tracing import SilentTracing
 from service.commit_report import CommitReport
 from tests.support.event_logs import A, Clock, append, event

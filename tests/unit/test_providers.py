@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from observability.metrics import MetricLabels, Metrics
+from observability.labels import MetricLabels
+from observability.metrics import Metrics
 from service.domain.tokens import TokenCounter
 from service.providers import Providers
 from service.settings import PROVIDERS, OllamaSettings

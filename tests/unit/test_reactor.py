@@ -11,7 +11,8 @@ from eventlog.errors import EventLogError, LogCorrupt, LogUnavailable
 from eventlog.event import StreamId
 from eventlog.log import Committed
 from eventlog.memory import MemoryEventLog
-from observability.metrics import MetricLabels, Metrics
+from observability.labels import MetricLabels
+from observability.metrics import Metrics
 from observability.tracing import SilentTracing
 from service.codec.values import canonical, message_to_proto
 from service.conversation_log import ConversationLog

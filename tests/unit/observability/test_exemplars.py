@@ -6,7 +6,8 @@ import pytest
 
 from eventlog.event import StreamId
 from observability.facts import PassEnded
-from observability.metrics import MetricLabels, Metrics
+from observability.labels import MetricLabels
+from observability.metrics import Metrics
 from observability.tracing import SilentSpan, SilentTracing, TraceIds, sampled_trace_id
 from service.domain.events import PassPlan, Trigger
 from service.domain.policy import Policy

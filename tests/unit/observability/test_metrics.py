@@ -23,20 +23,18 @@ from observability.facts import (
     RecordCommitted,
     SkipReason,
 )
-from observability.metrics import (
+from observability.labels import (
     CALL_SERIES_MAX,
     EVENT_TYPES_MAX,
     GRPC_CODES,
     HOSTS_NAMED_MAX,
     METHODS_MAX,
     MODELS_NAMED_MAX,
-    NOT_BEGUN,
     OTHER,
-    SERIES_MAX,
     TIMED_METHODS_MAX,
     MetricLabels,
-    Metrics,
 )
+from observability.metrics import NOT_BEGUN, SERIES_MAX, Metrics
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

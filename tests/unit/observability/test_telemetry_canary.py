@@ -20,8 +20,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from observability.exported import ExportedTracing
 from observability.facts import ChatStarted, ErrorClass, PassEnded, PassOutcome, PassStarted, PassTrigger, RpcStarted
+from observability.labels import MetricLabels
 from observability.logs import LogSettings, configure_logs
-from observability.metrics import MetricLabels, Metrics
+from observability.metrics import Metrics
 from observability.tracing import TracingSettings
 
 CANARY = "CANARY 7f3a sings of the merger"
