@@ -4,7 +4,7 @@
 PYTHON ?=
 export PYTHON
 
-.PHONY: help install run test check format test-llm test-crash test-outages bench coverage protos config-docs lock clean
+.PHONY: help install run test check format test-llm test-crash test-hostile test-outages bench coverage protos config-docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ test-llm: ## the tests that ask a real small model
 
 test-crash: ## the long kill -9 run
 	@scripts/test -m crash_long
+
+test-hostile: ## the long attacks: floods, power cuts, flipped bits, a greedy tenant
+	@scripts/test -m hostile
 
 test-outages: ## ten thousand random chats in outages, against the rules alone
 	@OUTAGE_CHATS=10000 scripts/test -q -n 2 tests/unit/domain/test_outages.py
