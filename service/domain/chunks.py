@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 __all__ = [
+    "answer_tokens_max",
     "calls_needed",
     "cut_text",
     "grouped",
@@ -17,6 +18,10 @@ __all__ = [
 
 OUTPUT_SLACK_TOKENS = 256
 """Room for the JSON around a summary."""
+
+ANSWER_GENEROSITY = 2
+"""An answer may be so many times as long as what a plan keeps for it, where the window has the room: a small model
+fills every list of the schema, and one that is cut off costs its call and a repair."""
 
 WRITTEN_TOKENS_MIN = 128
 """A model is asked for no less, however small its window."""
@@ -34,6 +39,15 @@ _SEPARATORS = ("\n\n", "\n", ". ", " ")
 def output_tokens_max(summary_tokens: int) -> int:
     """What a model may write for a summary of this size: twice as much, and the JSON around it."""
     return 2 * summary_tokens + OUTPUT_SLACK_TOKENS
+
+
+def answer_tokens_max(summary_tokens: int, *, window_tokens: int | None, prompt_tokens: int) -> int:
+    """What a model may write after this prompt: all it needs where the window has the room, never less than planned."""
+    planned = output_tokens_max(summary_tokens)
+    generous = ANSWER_GENEROSITY * planned
+    if window_tokens is None:
+        return generous
+    return max(planned, min(generous, window_tokens - math.ceil(prompt_tokens / SOURCE_SHARE)))
 
 
 def writable_tokens(summary_tokens: int, *, window_tokens: int) -> int:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["CLIP_CHARS_MAX", "clipped", "is_broken", "is_label", "sentences"]
+__all__ = ["CLIP_CHARS_MAX", "clipped", "is_broken", "is_label", "sentences", "up_to_last_end"]
 
 CLIP_CHARS_MAX: Final = 300
 
@@ -22,6 +22,9 @@ _FENCE: Final = "```"
 
 _END: Final = re.compile(
     r"(?<=[.!?\u2026\u061f\u0964])[\"'\u201d\u2019)\]]{0,3}\s+(?=[^\sa-z])|(?<=[\u3002\uff01\uff1f])"
+)
+_LAST_END: Final = re.compile(
+    r".*(?:[.!?\u2026\u061f\u0964][\"'\u201d\u2019)\]]{0,3}(?=\s|$)|[\u3002\uff01\uff1f])", re.DOTALL
 )
 _ABBREVIATED: Final = re.compile(r"(?:^|[\s(])(?:[A-Z]|[Mm]rs?|[Mm]s|[Dd]r|[Pp]rof|[Ss]t|[Nn]o|[Vv]s|e\.g|i\.e|etc)\.$")
 _LIST_MARK: Final = re.compile(r"^(?:[-*+\u2022>#|]{1,6}\s+|\d{1,3}[.)]\s+)+")
@@ -98,6 +101,12 @@ def clipped(sentence: str, chars_max: int = CLIP_CHARS_MAX) -> str:
         return sentence
     end = _boundary(sentence, chars_max - 1)
     return sentence[:end].rstrip(" ,;:-(") + _ELLIPSIS if end else ""
+
+
+def up_to_last_end(text: str) -> str:
+    """`text` without the sentence that it breaks off in; empty when no sentence ends in it."""
+    found = _LAST_END.match(text)
+    return found.group() if found else ""
 
 
 def _unwrapped(prose: str) -> Iterator[str]:

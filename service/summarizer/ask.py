@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from service.domain.chunks import output_tokens_max
+from service.domain.chunks import answer_tokens_max
 from service.domain.events import CAUSE_CHARS_MAX, ErrorClass
 from service.domain.policy import Policy
 from service.domain.prompt import Prompt, repair_text
 from service.models.model import AnswerLooped, Completion, CompletionRequest, Material, ModelError, SummaryModel
 from service.models.retry import RetryDetails, RetryPolicy, complete_with_retry
-from service.summarizer.draft import Draft, InvalidDraft, parsed, schema_for, without_cut_items
+from service.summarizer.draft import Draft, InvalidDraft, parsed, schema_for, without_cut_ends
 from service.summarizer.fitting import fitted
 from service.summarizer.surroundings import Surroundings
 from service.summarizer.vetting import Source, Vetted, vetted
@@ -102,6 +102,7 @@ class Room:
 class Asker:
     """Asks one model for the drafts of one pass. `attempts` counts the calls that were made so far, if it is a model.
 
+    `window_tokens` is what a model can hold of prompt and answer; None is the extractive one, which reads any length.
     `cost` is what a draft takes in the window, in tokens. The pass has one deadline and one bound on calls.
     """
 
@@ -115,7 +116,7 @@ class Asker:
         conversation_id: str,
         policy: Policy,
         cost: Callable[[Draft], int],
-        is_model: bool,
+        window_tokens: int | None,
     ) -> None:
         self._model = model
         self._settings = settings
@@ -124,7 +125,7 @@ class Asker:
         self._conversation_id = conversation_id
         self._policy = policy
         self._cost = cost
-        self._is_model = is_model
+        self._window_tokens = window_tokens
         self._left_s = settings.deadline_s
         self._try_began_s = 0.0
         self.attempts = 0
@@ -188,7 +189,9 @@ class Asker:
             schema=schema_for(summary_tokens),
             material=material,
             prompt_tokens=prompt_tokens,
-            output_tokens_max=output_tokens_max(summary_tokens),
+            output_tokens_max=answer_tokens_max(
+                summary_tokens, window_tokens=self._window_tokens, prompt_tokens=prompt_tokens
+            ),
             summary_tokens_max=summary_tokens,
             temperature=self._settings.temperature,
             seed=self._settings.seed + repair,
@@ -247,7 +250,7 @@ class Asker:
         self._asked = self._asked or error.asked
 
     def _started(self) -> None:
-        if not self._is_model:
+        if self._window_tokens is None:
             return
         self.attempts += 1
         self._observer.attempt(self.attempts, self._model.name)
@@ -256,9 +259,9 @@ class Asker:
         """The draft, fitted and checked. One that stays too long is no bad answer: whether it saves enough is decided
         where it would be committed.
         """
-        draft = without_cut_items(parsed(output), room.content_tokens)
+        draft = without_cut_ends(parsed(output), room.content_tokens)
         # Nobody can be asked to write an extract again, so its narrative is cut.
-        cut = not self._is_model
+        cut = self._window_tokens is None
         fitting = fitted(draft, tokens_max=room.limit_tokens, cost=self._cost, cut_narrative=cut)
         if fitting is None and not at_any_length:
             raise InvalidDraft((f"summary: too long, the whole object may take {room.content_tokens} tokens",))

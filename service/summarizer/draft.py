@@ -21,8 +21,9 @@ from service.domain.record import (
     ActionItem,
     RecordContext,
 )
+from service.domain.sentences import up_to_last_end
 
-__all__ = ["SCHEMA", "Draft", "InvalidDraft", "parsed", "schema_for", "without_cut_items"]
+__all__ = ["SCHEMA", "Draft", "InvalidDraft", "parsed", "schema_for", "without_cut_ends"]
 
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 
@@ -35,6 +36,10 @@ ITEM_CHARS_MIN = 120
 NAME_CHARS = 60
 """A list may have one item for so many tokens of a summary, and never fewer than ITEMS_MIN; an item may have as many
 characters as the summary has tokens, and never fewer than ITEM_CHARS_MIN; an owner or a due date has NAME_CHARS."""
+
+NARRATIVE_CHARS_PER_TOKEN = 5
+"""A narrative may have so many characters for each token of the whole summary: more than any script needs, so only a
+model that does not come to an end meets the limit."""
 
 Text = Annotated[str, Field(max_length=STRING_CHARS_MAX)]
 
@@ -170,6 +175,8 @@ SCHEMA: Mapping[str, Any] = _inlined(Draft.model_json_schema())
 def schema_for(summary_tokens: int) -> Mapping[str, Any]:
     """The schema for an answer of this size: a small model fills every list as far as it may, and is cut off."""
     schema: dict[str, Any] = json.loads(json.dumps(SCHEMA))
+    if (narrative := _narrative_chars(summary_tokens)) is not None:
+        schema["properties"]["summary"]["maxLength"] = narrative
     chars = _item_chars(summary_tokens)
     items = max(ITEMS_MIN, summary_tokens // ITEM_TOKENS)
     for key, field in schema["properties"].items():
@@ -185,8 +192,11 @@ def schema_for(summary_tokens: int) -> Mapping[str, Any]:
     return schema
 
 
-def without_cut_items(draft: Draft, summary_tokens: int) -> Draft:
-    """The draft without the list items that end where `schema_for` made them end: in the middle of a sentence."""
+def without_cut_ends(draft: Draft, summary_tokens: int) -> Draft:
+    """The draft without what ends where `schema_for` made it end: list items, and the last sentence of the narrative.
+
+    Raises InvalidDraft when the narrative is one such sentence.
+    """
     chars = _item_chars(summary_tokens)
 
     def whole(items: list[str]) -> list[str]:
@@ -194,6 +204,7 @@ def without_cut_items(draft: Draft, summary_tokens: int) -> Draft:
 
     return draft.model_copy(
         update={
+            "summary": _ended(draft.summary, _narrative_chars(summary_tokens)),
             "key_points": whole(draft.key_points),
             "participants": whole(draft.participants),
             "decisions": whole(draft.decisions),
@@ -204,6 +215,22 @@ def without_cut_items(draft: Draft, summary_tokens: int) -> Draft:
             "domain_entities": whole(draft.domain_entities),
         }
     )
+
+
+def _ended(narrative: str, chars_max: int | None) -> str:
+    """The narrative, without its last sentence if that is cut."""
+    if len(narrative) != chars_max:
+        return narrative
+    whole = up_to_last_end(narrative)
+    if not whole:
+        raise InvalidDraft((f"summary: no sentence ends within {chars_max} characters",))
+    return whole
+
+
+def _narrative_chars(summary_tokens: int) -> int | None:
+    """None where a grammar does not take the length: whatever is written is bounded by the answer's own limit then."""
+    chars = NARRATIVE_CHARS_PER_TOKEN * summary_tokens
+    return chars if chars <= STRING_CHARS_MAX else None
 
 
 def _item_chars(summary_tokens: int) -> int:

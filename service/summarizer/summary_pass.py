@@ -211,7 +211,7 @@ class SummaryPass:
             conversation_id=work.conversation_id,
             policy=work.plan.policy,
             cost=lambda draft: self._cost(work, draft),
-            is_model=self._settings.window_tokens is not None,
+            window_tokens=self._settings.window_tokens,
         )
 
     def _cost(self, work: PassInput, draft: Draft) -> int:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from service.summarizer.draft import REASONS_MAX, SCHEMA, InvalidDraft, parsed, schema_for, without_cut_items
+from service.summarizer.draft import REASONS_MAX, SCHEMA, InvalidDraft, parsed, schema_for, without_cut_ends
 
 ANSWER = {
     "summary": "They moved the importer to db-2.",
@@ -81,7 +81,12 @@ def test_lists_are_as_long_as_the_summary_has_room_for(tokens, items, chars):
     assert (decisions["maxItems"], decisions["items"]["maxLength"]) == (items, chars)
     assert schema_for(1_024)["properties"]["domain_entities"]["maxItems"] == 60
     assert schema_for(tokens)["required"] == SCHEMA["required"]
-    assert schema_for(tokens)["properties"]["summary"] == SCHEMA["properties"]["summary"]
+
+
+@pytest.mark.parametrize(("tokens", "chars"), [(40, 200), (200, 1_000), (201, None), (10_000, None)])
+def test_a_narrative_is_as_long_as_the_summary_has_room_for(tokens, chars):
+    """As far as grammars take a length; beyond it the answer's own limit holds."""
+    assert schema_for(tokens)["properties"]["summary"].get("maxLength") == chars
 
 
 def test_an_item_that_ends_where_the_schema_made_it_end_is_left_out():
@@ -90,7 +95,23 @@ def test_an_item_that_ends_where_the_schema_made_it_end_is_left_out():
     task = {"task": "move", "owner": "o" * 60, "due": ""}
     answer = ANSWER | {"decisions": [whole, cut, longer], "action_items": [task, task | {"owner": "Ana"}]}
 
-    draft = without_cut_items(parsed(json.dumps(answer)), 40)
+    draft = without_cut_ends(parsed(json.dumps(answer)), 40)
 
     assert draft.decisions == [whole, longer]
     assert [item.owner for item in draft.action_items] == ["Ana"]
+
+
+@pytest.mark.parametrize("first", ["They moved to db-2 (v1.4).", "移到了 db-2。", "क्या वे गए।"])
+def test_a_narrative_that_the_schema_cut_ends_with_its_last_whole_sentence(first):
+    """A shorter one was ended by the model, however it ends."""
+    cut = f"{first} Then the importer ".ljust(200, "x")
+
+    kept = [without_cut_ends(parsed(json.dumps(ANSWER | {"summary": text})), 40).summary for text in (cut, cut[:-1])]
+
+    assert kept == [first, cut[:-1]]
+
+
+def test_a_narrative_that_is_one_cut_sentence_goes_back_to_the_model():
+    """Nothing of it would be left."""
+    with pytest.raises(InvalidDraft, match="no sentence ends within 200 characters"):
+        without_cut_ends(parsed(json.dumps(ANSWER | {"summary": "and v1.4 then " * 14 + "andv"})), 40)
