@@ -20,7 +20,7 @@ from tests.support.llm.stretches import Stretch, stretches
 from tests.support.ollama_server import FakeOllama
 from tests.support.sidecar import PATIENCE_S, Sidecar, duration, on_ollama, sidecar
 
-pytestmark = [pytest.mark.llm, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.llm, pytest.mark.timeout(3_000)]
 
 CONTEXT = 4_096
 COMMITTED_MIN = 5
