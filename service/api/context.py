@@ -95,7 +95,7 @@ def _answer(
         held_by=HELD_BY.to_proto(held) if held else conversation_pb2.HELD_BY_UNSPECIFIED,
         compacted=live is not None,
         summary_id=live.id if live else "",
-        depth=live.depth if live else -1,
+        depth=live.depth if live else None,
         pending_summarization_id=state.pending.pass_id if state.pending else "",
         message_version=state.message_version,
         rendered_json=render_json([m.message for m in rendered], query.rendering) if query.rendering else "",

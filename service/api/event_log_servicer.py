@@ -15,7 +15,7 @@ from service.api.auth import current_caller
 from service.api.errors import InvalidRequest
 from service.api.fitting import RESPONSE_BYTES_MAX, fitting
 from service.api.watch import Watching, until_stopped
-from service.api.wire import event_to_proto
+from service.api.wire import event_bytes, event_to_proto
 from service.codec.events import EVENT_TYPES
 from service.codec.values import timestamp
 from service.domain.errors import ConversationNotFound
@@ -127,4 +127,4 @@ def _namespace(conversation_id: str) -> str:
 
 
 def _answerable(events: Iterable[RecordedEvent]) -> list[RecordedEvent]:
-    return fitting(events, lambda event: len(event.payload))
+    return fitting(events, event_bytes)

@@ -12,7 +12,7 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from abridged.v1 import conversation_pb2, conversation_service_pb2, event_log_service_pb2, message_pb2
+from abridged.v1 import conversation_pb2, conversation_service_pb2, event_pb2, message_pb2
 from eventlog.event import RecordedEvent
 from service.api.errors import InvalidRequest
 from service.codec.enums import (
@@ -22,6 +22,7 @@ from service.codec.enums import (
     SKIP_REASONS,
     TRIGGERS,
 )
+from service.codec.events import is_known, parsed
 from service.codec.values import (
     canonical,
     message_from_proto,
@@ -45,6 +46,7 @@ __all__ = [
     "context_messages",
     "conversation_view",
     "ended_pass",
+    "event_bytes",
     "event_to_proto",
     "masked",
     "messages_of",
@@ -69,6 +71,9 @@ PAGE_SIZE_DEFAULT = 50
 PAGE_SIZE_MAX = 500
 
 _pb = conversation_pb2
+_BODIES = {
+    f.message_type.name: f.name for f in event_pb2.Event.DESCRIPTOR.oneofs_by_name["body"].fields if f.message_type
+}
 
 
 def messages_of(
@@ -160,7 +165,7 @@ def conversation_view(state: Conversation, *, held_by: HeldBy | None = None) -> 
         window_messages=len(state.window),
         messages_since_pass=state.messages_since_pass,
         live_summary_id=state.live.id if state.live else "",
-        depth=state.live.depth if state.live else -1,
+        depth=state.live.depth if state.live else None,
         summary_count=len(state.records),
         pending_summarization_id=state.pending.pass_id if state.pending else "",
         failures_in_row=state.failures_in_row,
@@ -219,9 +224,12 @@ def context_messages(messages: Sequence[RenderedMessage]) -> list[conversation_s
     ]
 
 
-def event_to_proto(event: RecordedEvent, log_id: str) -> event_log_service_pb2.Event:
-    """A stored event; its payload goes out unparsed."""
-    return event_log_service_pb2.Event(
+def event_to_proto(event: RecordedEvent, log_id: str) -> event_pb2.Event:
+    """A stored event: its payload as it is stored, and as today's contract has it unless a newer version wrote it."""
+    body = {}
+    if is_known(event.type, event.schema_version):
+        body[_BODIES[event.type]] = parsed(event.type, event.schema_version, event.payload)
+    return event_pb2.Event(
         log_id=log_id,
         position=event.position,
         conversation_id=event.stream.name,
@@ -232,7 +240,13 @@ def event_to_proto(event: RecordedEvent, log_id: str) -> event_log_service_pb2.E
         time=timestamp(event.time_us),
         trace_context=event.trace_context,
         payload=event.payload,
+        **body,  # type: ignore[arg-type]  # the field of its type
     )
+
+
+def event_bytes(event: RecordedEvent) -> int:
+    """About what an event takes in an answer: its payload is in it as bytes and as a message."""
+    return 2 * len(event.payload)
 
 
 def seconds(duration: Duration) -> float:

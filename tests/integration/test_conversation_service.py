@@ -123,7 +123,7 @@ async def test_a_forced_pass_ignores_ratio_and_message_count(tmp_path):
         assert done.summary_id == record.id == (await chat.state()).live_summary_id
         assert record.provenance == summary_pb2.PROVENANCE_MODEL
         assert [(r.first, r.last) for r in record.covered] == [(1, 3)]
-        assert record.covered_count == 3
+        assert record.covered_message_count == 3
         assert record.tokens_after < record.tokens_before == 600
 
 

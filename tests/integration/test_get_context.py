@@ -73,6 +73,7 @@ async def test_the_original_view_has_every_message_and_no_summary(tmp_path):
 
         original = await chat.context(view=api.CONTEXT_VIEW_ORIGINAL)
 
+        assert (original.HasField("depth"), (await chat.context()).HasField("depth")) == (False, True)
         assert [m.message.id for m in original.messages] == [f"m{n}" for n in range(1, 13)]
         assert not original.compacted
         assert original.summary_id == ""

@@ -5,6 +5,7 @@ isort:skip_file
 
 from abridged.v1 import conversation_pb2 as _conversation_pb2
 from abridged.v1 import event_log_service_pb2 as _event_log_service_pb2
+from abridged.v1 import event_pb2 as _event_pb2
 from abridged.v1 import message_pb2 as _message_pb2
 from abridged.v1 import summary_pb2 as _summary_pb2
 from collections import abc as _abc
@@ -363,7 +364,7 @@ class GetContextResponse(_message.Message):
     summary_id: _builtins.str
     """The live record; empty when there is none."""
     depth: _builtins.int
-    """Its depth; -1 when there is none."""
+    """Its depth; unset when there is none."""
     pending_summarization_id: _builtins.str
     """The pass under way; empty when there is none."""
     message_version: _builtins.int
@@ -387,16 +388,18 @@ class GetContextResponse(_message.Message):
         held_by: _conversation_pb2.HeldBy.ValueType = ...,
         compacted: _builtins.bool = ...,
         summary_id: _builtins.str = ...,
-        depth: _builtins.int = ...,
+        depth: _builtins.int | None = ...,
         pending_summarization_id: _builtins.str = ...,
         message_version: _builtins.int = ...,
         rendered_json: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "depth", b"depth", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compacted", b"compacted", "depth", b"depth", "held_by", b"held_by", "message_version", b"message_version", "messages", b"messages", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "summary_id", b"summary_id", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "compacted", b"compacted", "depth", b"depth", "held_by", b"held_by", "message_version", b"message_version", "messages", b"messages", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "summary_id", b"summary_id", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__depth: _TypeAlias = _typing.Literal["depth"]  # noqa: Y015
+    _WhichOneofArgType__depth: _TypeAlias = _typing.Literal["_depth", b"_depth"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__depth) -> _WhichOneofReturnType__depth | None: ...
 
 Global___GetContextResponse: _TypeAlias = GetContextResponse  # noqa: Y015
 
@@ -1021,7 +1024,7 @@ class WatchConversationResponse(_message.Message):
     CAUGHT_UP_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def event(self) -> _event_log_service_pb2.Event:
+    def event(self) -> _event_pb2.Event:
         """An event of the conversation."""
 
     @_builtins.property
@@ -1039,7 +1042,7 @@ class WatchConversationResponse(_message.Message):
     def __init__(
         self,
         *,
-        event: _event_log_service_pb2.Event | None = ...,
+        event: _event_pb2.Event | None = ...,
         progress: Global___PassProgress | None = ...,
         caught_up: _event_log_service_pb2.CaughtUp | None = ...,
         heartbeat: _event_log_service_pb2.Heartbeat | None = ...,
