@@ -32,6 +32,7 @@ from service.codec.values import (
     requested_settings,
     timestamp,
 )
+from service.domain.attachments import is_data
 from service.domain.conversation import Conversation, EndedPass
 from service.domain.errors import InvalidPageToken, TooLarge
 from service.domain.events import PassPlan, Settings
@@ -66,6 +67,9 @@ WAIT_WITHOUT_DEADLINE_S = 60.0
 
 DEADLINE_MARGIN_S = 0.05
 """What is left of a deadline when a wait ends, so that the answer still arrives."""
+
+ADDRESS_CHARS_MAX = 2_048
+"""Characters of an attachment's URI that names a place and holds no data; a prompt quotes it whole."""
 
 PAGE_SIZE_DEFAULT = 50
 PAGE_SIZE_MAX = 500
@@ -103,6 +107,7 @@ def messages_of(
         if places.setdefault(proto.id, place) != place:
             raise InvalidRequest(((f"messages[{place}].id", f"is that of messages[{places[proto.id]}] too"),))
         _require_fitting_role(proto, place)
+        _require_short_addresses(proto, place)
         contents[proto.id] = canonical(proto)
         result.append(message_from_proto(proto))
     return tuple(result), contents
@@ -305,6 +310,13 @@ def _require_fitting_role(proto: message_pb2.Message, place: int) -> None:
     if bool(proto.tool_call_id) != (proto.role == message_pb2.ROLE_TOOL):
         what = "a tool message names the call that it answers, and no other message does"
         raise InvalidRequest(((f"messages[{place}].tool_call_id", what),))
+
+
+def _require_short_addresses(proto: message_pb2.Message, place: int) -> None:
+    for i, attachment in enumerate(proto.attachments):
+        if len(attachment.uri) > ADDRESS_CHARS_MAX and not is_data(attachment.uri):
+            what = f"must be at most {ADDRESS_CHARS_MAX} characters, if it is no data: URI"
+            raise InvalidRequest(((f"messages[{place}].attachments[{i}].uri", what),))
 
 
 def _derived_id(request_id: str, place: int) -> str:

@@ -97,7 +97,7 @@ def message_to_proto(message: Message) -> message_pb2.Message:
         )
     if message.attachments:
         proto.attachments.extend(
-            message_pb2.Attachment(uri=a.uri, media_type=a.media_type, token_count=a.token_count)
+            message_pb2.Attachment(uri=a.uri, media_type=a.media_type, token_count=a.token_count, name=a.name)
             for a in message.attachments
         )
     if message.create_time_us:
@@ -122,7 +122,7 @@ def message_from_proto(proto: message_pb2.Message) -> Message:
         proto.name,
         tuple([ToolCall(c.id, c.name, c.arguments) for c in calls]) if calls else (),
         proto.tool_call_id,
-        tuple([Attachment(a.uri, a.media_type, a.token_count) for a in attachments]) if attachments else (),
+        tuple([Attachment(a.uri, a.media_type, a.token_count, a.name) for a in attachments]) if attachments else (),
         timestamp_us(proto.create_time) if proto.HasField("create_time") else 0,
         proto.token_count if proto.HasField("token_count") else None,
         proto.user_id,

@@ -60,11 +60,17 @@ class _RenderingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Rendering.V
     RENDERING_UNSPECIFIED: _Rendering.ValueType  # 0
     """None."""
     RENDERING_OPENAI: _Rendering.ValueType  # 1
-    """{"messages": [...]} as OpenAI-style chat completions take it."""
+    """{"messages": [...]} as OpenAI-style chat completions take it. Attachments of users: images by http(s) or data, PDF
+    files, mp3 and wav by data.
+    """
     RENDERING_ANTHROPIC: _Rendering.ValueType  # 2
-    """{"system": ..., "messages": [...]} as Anthropic's Messages API takes it."""
+    """{"system": ..., "messages": [...]} as Anthropic's Messages API takes it. Attachments of users and of tool results:
+    images and PDF documents by https or data, plain text by data.
+    """
     RENDERING_OLLAMA: _Rendering.ValueType  # 3
-    """{"messages": [...]} as Ollama's /api/chat takes it."""
+    """{"messages": [...]} as Ollama's /api/chat takes it. Attachments of users and of tool results: jpeg, png and webp by
+    data.
+    """
 
 class Rendering(_Rendering, metaclass=_RenderingEnumTypeWrapper):
     """Rendering chooses a JSON form beside the messages."""
@@ -72,12 +78,46 @@ class Rendering(_Rendering, metaclass=_RenderingEnumTypeWrapper):
 RENDERING_UNSPECIFIED: Rendering.ValueType  # 0
 """None."""
 RENDERING_OPENAI: Rendering.ValueType  # 1
-"""{"messages": [...]} as OpenAI-style chat completions take it."""
+"""{"messages": [...]} as OpenAI-style chat completions take it. Attachments of users: images by http(s) or data, PDF
+files, mp3 and wav by data.
+"""
 RENDERING_ANTHROPIC: Rendering.ValueType  # 2
-"""{"system": ..., "messages": [...]} as Anthropic's Messages API takes it."""
+"""{"system": ..., "messages": [...]} as Anthropic's Messages API takes it. Attachments of users and of tool results:
+images and PDF documents by https or data, plain text by data.
+"""
 RENDERING_OLLAMA: Rendering.ValueType  # 3
-"""{"messages": [...]} as Ollama's /api/chat takes it."""
+"""{"messages": [...]} as Ollama's /api/chat takes it. Attachments of users and of tool results: jpeg, png and webp by
+data.
+"""
 Global___Rendering: _TypeAlias = Rendering  # noqa: Y015
+
+class _AttachmentOmission:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AttachmentOmissionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AttachmentOmission.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ATTACHMENT_OMISSION_UNSPECIFIED: _AttachmentOmission.ValueType  # 0
+    """Never sent."""
+    ATTACHMENT_OMISSION_ROLE: _AttachmentOmission.ValueType  # 1
+    """The API takes none in messages of this role."""
+    ATTACHMENT_OMISSION_MEDIA_TYPE: _AttachmentOmission.ValueType  # 2
+    """The API does not take the media type, or none is given."""
+    ATTACHMENT_OMISSION_URI: _AttachmentOmission.ValueType  # 3
+    """The API does not fetch such a URI for this media type, or the data in it is broken or empty."""
+
+class AttachmentOmission(_AttachmentOmission, metaclass=_AttachmentOmissionEnumTypeWrapper):
+    """AttachmentOmission says why an attachment is not in a rendering."""
+
+ATTACHMENT_OMISSION_UNSPECIFIED: AttachmentOmission.ValueType  # 0
+"""Never sent."""
+ATTACHMENT_OMISSION_ROLE: AttachmentOmission.ValueType  # 1
+"""The API takes none in messages of this role."""
+ATTACHMENT_OMISSION_MEDIA_TYPE: AttachmentOmission.ValueType  # 2
+"""The API does not take the media type, or none is given."""
+ATTACHMENT_OMISSION_URI: AttachmentOmission.ValueType  # 3
+"""The API does not fetch such a URI for this media type, or the data in it is broken or empty."""
+Global___AttachmentOmission: _TypeAlias = AttachmentOmission  # noqa: Y015
 
 class _PassStage:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -355,6 +395,7 @@ class GetContextResponse(_message.Message):
     PENDING_SUMMARIZATION_ID_FIELD_NUMBER: _builtins.int
     MESSAGE_VERSION_FIELD_NUMBER: _builtins.int
     RENDERED_JSON_FIELD_NUMBER: _builtins.int
+    OMITTED_ATTACHMENTS_FIELD_NUMBER: _builtins.int
     over_limit: _builtins.bool
     """Whether window and overhead are over the budget."""
     held_by: _conversation_pb2.HeldBy.ValueType
@@ -379,6 +420,10 @@ class GetContextResponse(_message.Message):
     def usage(self) -> _conversation_pb2.TokenUsage:
         """What it costs, overhead included."""
 
+    @_builtins.property
+    def omitted_attachments(self) -> _containers.RepeatedCompositeFieldContainer[Global___OmittedAttachment]:
+        """The attachments of `messages` that are not in `rendered_json`, in its order."""
+
     def __init__(
         self,
         *,
@@ -392,16 +437,51 @@ class GetContextResponse(_message.Message):
         pending_summarization_id: _builtins.str = ...,
         message_version: _builtins.int = ...,
         rendered_json: _builtins.str = ...,
+        omitted_attachments: _abc.Iterable[Global___OmittedAttachment] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "depth", b"depth", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "compacted", b"compacted", "depth", b"depth", "held_by", b"held_by", "message_version", b"message_version", "messages", b"messages", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "summary_id", b"summary_id", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "compacted", b"compacted", "depth", b"depth", "held_by", b"held_by", "message_version", b"message_version", "messages", b"messages", "omitted_attachments", b"omitted_attachments", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "summary_id", b"summary_id", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__depth: _TypeAlias = _typing.Literal["depth"]  # noqa: Y015
     _WhichOneofArgType__depth: _TypeAlias = _typing.Literal["_depth", b"_depth"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__depth) -> _WhichOneofReturnType__depth | None: ...
 
 Global___GetContextResponse: _TypeAlias = GetContextResponse  # noqa: Y015
+
+@_typing.final
+class OmittedAttachment(_message.Message):
+    """OmittedAttachment is an attachment that is not in a rendering."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    message_id: _builtins.str
+    """The message."""
+    number: _builtins.int
+    """The message's number."""
+    index: _builtins.int
+    """Its place in the message's attachments, from 0."""
+    reason: Global___AttachmentOmission.ValueType
+    """Why."""
+    def __init__(
+        self,
+        *,
+        message_id: _builtins.str = ...,
+        number: _builtins.int = ...,
+        index: _builtins.int = ...,
+        reason: Global___AttachmentOmission.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "message_id", b"message_id", "number", b"number", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OmittedAttachment: _TypeAlias = OmittedAttachment  # noqa: Y015
 
 @_typing.final
 class GetConversationRequest(_message.Message):

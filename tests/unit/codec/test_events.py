@@ -57,7 +57,7 @@ MESSAGES = st.builds(
     name=TEXT,
     tool_calls=st.lists(st.builds(ToolCall, TEXT, TEXT, TEXT), max_size=3).map(tuple),
     tool_call_id=TEXT,
-    attachments=st.lists(st.builds(Attachment, TEXT, TEXT, COUNT), max_size=2).map(tuple),
+    attachments=st.lists(st.builds(Attachment, TEXT, TEXT, COUNT, TEXT), max_size=2).map(tuple),
     create_time_us=TIME_US,
     token_count=st.none() | COUNT,
     user_id=TEXT,
