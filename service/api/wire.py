@@ -128,9 +128,14 @@ def requested(proto: conversation_pb2.ConversationSettings) -> Settings:
 
 
 def masked(current: Settings, update: conversation_pb2.ConversationSettings, mask: FieldMask) -> Settings:
-    """The current settings with the masked fields of `update`; what `update` leaves unset goes back to the default."""
+    """The current settings with the masked fields of `update`; what `update` leaves unset goes back to the default.
+
+    Paths are in the contract's snake_case or in JSON's lowerCamelCase; `*` is every field.
+    """
     if not mask.paths:
         raise InvalidRequest((("update_mask", "names no field"),))
+    if "*" in mask.paths:
+        return requested(update)
     result = requested_settings(current)
     for path in mask.paths:
         _take(result, update, path.split("."), path)
@@ -264,9 +269,9 @@ def patience_s(remaining_s: float | None) -> float:
     return WAIT_WITHOUT_DEADLINE_S if remaining_s is None else max(0.0, remaining_s - DEADLINE_MARGIN_S)
 
 
-def page_size(asked: int) -> int:
+def page_size(asked: int, *, default: int = PAGE_SIZE_DEFAULT) -> int:
     """The page size in force: 0 is the default, more than the maximum is the maximum."""
-    return min(asked or PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX)
+    return min(asked or default, PAGE_SIZE_MAX)
 
 
 def write_page_token(key: bytes, scope: str, cursor: int) -> str:
@@ -326,16 +331,17 @@ def _derived_id(request_id: str, place: int) -> str:
 
 def _take(target: Any, source: Any, parts: list[str], path: str) -> None:
     """Copy one masked field, presence included."""
-    field = target.DESCRIPTOR.fields_by_name.get(parts[0])
+    names = target.DESCRIPTOR
+    field = names.fields_by_name.get(parts[0]) or names.fields_by_camelcase_name.get(parts[0])
     if field is None:
         raise InvalidRequest((("update_mask", f"there is no field '{path[:80]}'"),))
     if len(parts) > 1:
         if field.message_type is None or field.is_repeated:
             raise InvalidRequest((("update_mask", f"there is no field '{path[:80]}'"),))
-        _take(getattr(target, parts[0]), getattr(source, parts[0]), parts[1:], path)
+        _take(getattr(target, field.name), getattr(source, field.name), parts[1:], path)
         return
-    target.ClearField(parts[0])
+    target.ClearField(field.name)
     if field.is_repeated or field.message_type is not None:
-        getattr(target, parts[0]).MergeFrom(getattr(source, parts[0]))
-    elif not field.has_presence or source.HasField(parts[0]):
-        setattr(target, parts[0], getattr(source, parts[0]))
+        getattr(target, field.name).MergeFrom(getattr(source, field.name))
+    elif not field.has_presence or source.HasField(field.name):
+        setattr(target, field.name, getattr(source, field.name))

@@ -183,7 +183,9 @@ class AppendMessagesRequest(_message.Message):
 
     @_builtins.property
     def settings(self) -> _conversation_pb2.ConversationSettings:
-        """Settings, if the conversation is new; ignored otherwise."""
+        """Settings, if the conversation is new. One that exists keeps its own, and settings_ignored says so; impossible ones
+        are refused all the same.
+        """
 
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
@@ -253,8 +255,13 @@ class AppendMessagesResponse(_message.Message):
     MESSAGE_VERSION_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     SUMMARIZATION_FIELD_NUMBER: _builtins.int
+    SETTINGS_IGNORED_FIELD_NUMBER: _builtins.int
     message_version: _builtins.int
     """Messages of the conversation now."""
+    settings_ignored: _builtins.bool
+    """Whether `settings` asked for something that the conversation, which existed already, does not have:
+    UpdateConversation changes it.
+    """
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendedMessage]:
         """In the order of the request."""
@@ -274,10 +281,11 @@ class AppendMessagesResponse(_message.Message):
         message_version: _builtins.int = ...,
         usage: _conversation_pb2.TokenUsage | None = ...,
         summarization: _conversation_pb2.Summarization | None = ...,
+        settings_ignored: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summarization", b"summarization", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_version", b"message_version", "messages", b"messages", "summarization", b"summarization", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_version", b"message_version", "messages", b"messages", "settings_ignored", b"settings_ignored", "summarization", b"summarization", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -633,8 +641,8 @@ class UpdateConversationRequest(_message.Message):
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
-        """The fields of `settings` to change, such as `model` or `policy.trigger_token_ratio`; a path that `settings` leaves
-        unset goes back to the default.
+        """The fields of `settings` to change, such as `model` or `policy.trigger_token_ratio`, in snake_case or in the
+        lowerCamelCase of JSON; `*` is all of them. A path that `settings` leaves unset goes back to the default.
         """
 
     def __init__(

@@ -117,7 +117,7 @@ class ReadEventsRequest(_message.Message):
     0 is the end.
     """
     limit: _builtins.int
-    """At most this many events; 0 is 100."""
+    """At most this many events; 0 is 100, more than 500 is 500."""
     backward: _builtins.bool
     """From newer to older."""
     def __init__(
