@@ -17,7 +17,6 @@ from typing import Any, Protocol, Self, TypeVar
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.message import Message as Proto
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
@@ -36,10 +35,12 @@ from abridged.v1.conversation_service_pb2 import (
     Rendering,
     WatchConversationResponse,
 )
-from abridged.v1.event_log_service_pb2 import Event, Payload
+from abridged.v1.event_pb2 import Event
 from abridged.v1.server_info_service_pb2 import GetServerInfoResponse
 from abridged.v1.summary_pb2 import SummaryRecord
+from service.codec.events import UnknownEvent, fact
 from service.codec.values import message_to_proto
+from service.domain.events import Event as DomainEvent
 from service.domain.message import Message
 
 __all__ = [
@@ -58,7 +59,7 @@ __all__ = [
     "SummaryRecord",
     "TokenUsage",
     "WatchConversationResponse",
-    "payload_of",
+    "fact_of",
 ]
 
 RECEIVE_BYTES_MAX = 256 << 20
@@ -294,15 +295,13 @@ class SidecarClient:
             await self._sleep(pause_s)
 
 
-def payload_of(event: Event) -> Proto | None:
-    """What the event says, parsed; None for a type that this version does not know."""
-    payload = Payload()
-    for field in Payload.DESCRIPTOR.fields:
-        if field.message_type is not None and field.message_type.name == event.type:
-            parsed: Proto = getattr(payload, field.name)
-            parsed.ParseFromString(event.payload)
-            return parsed
-    return None
+def fact_of(event: Event) -> DomainEvent | None:
+    """What an event says; None when it is newer than this program."""
+    body = event.WhichOneof("body")
+    try:
+        return None if body is None else fact(getattr(event, body))
+    except UnknownEvent:
+        return None
 
 
 def _duration(seconds: float) -> Duration | None:

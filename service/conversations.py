@@ -19,7 +19,7 @@ from service.conversation_cache import ConversationCache
 from service.conversation_log import ConversationLog, OnChanged, SentMessages
 from service.counting import Counting
 from service.domain.conversation import Conversation
-from service.domain.decide import AppendMessages, ChangeSettings, Command, CountedMessage, decide
+from service.domain.decide import AppendMessages, ChangeSettings, Command, CountedMessage, decide, require_possible
 from service.domain.errors import ConversationNotFound, MessageIdReused, RequestIdReused, WrongMessageVersion
 from service.domain.events import Event, MessageAppended, Settings
 from service.domain.message import Message
@@ -35,12 +35,14 @@ _NOTHING_SENT = SentMessages({})
 class AppendRequest(NamedTuple):
     """Messages to append, each with an id of its own. `open_with` makes the settings of a new conversation.
 
+    `has_settings` says that the client sent some: one that exists keeps its own, and yet impossible ones are refused.
     `contents` has, by message id, what the client sent in its canonical form.
     """
 
     messages: tuple[Message, ...]
     contents: Mapping[str, bytes]
     open_with: Callable[[], Settings]
+    has_settings: bool = False
     request_id: str = ""
     expected_version: int | None = None
 
@@ -173,7 +175,11 @@ class Conversations:
         messages: tuple[CountedMessage, ...],
         sent: SentMessages,
     ) -> tuple[Conversation, AppendResult, dict[str, Placed]]:
-        settings = state.settings if state.is_open else request.open_with()
+        asked = request.open_with() if request.has_settings or not state.is_open else state.settings
+        settings = state.settings if state.is_open else asked
+        if not settings.includes(asked):
+            self._policies.accepted(asked)
+            require_possible(asked)
         command = AppendMessages(
             conversation_id=key.name,
             messages=self._counting.credited(messages, settings.model),

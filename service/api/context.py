@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from abridged.v1 import conversation_pb2, conversation_service_pb2
 from eventlog.event import StreamId
 from service.api.wire import context_messages, usage_of
-from service.codec.enums import HELD_BY, SUMMARY_ROLES
+from service.codec.enums import HELD_BY, OMISSIONS, SUMMARY_ROLES
 from service.conversations import Conversations
 from service.domain.conversation import Conversation
 from service.domain.errors import WindowTooLarge
 from service.domain.policy import Policy, SummaryRole
 from service.domain.render import RenderedMessage, clipped, rendered_originals, rendered_window
-from service.domain.render_json import Rendering, render_json
+from service.domain.render_json import RenderedJson, Rendering, render_json
 from service.domain.triggers import held_by
 
 __all__ = ["ORIGINAL_BYTES_MAX", "ORIGINAL_MESSAGES_MAX", "ContextQuery", "context_of"]
@@ -31,6 +31,7 @@ _RENDERINGS = {
     _pb.RENDERING_ANTHROPIC: Rendering.ANTHROPIC,
     _pb.RENDERING_OLLAMA: Rendering.OLLAMA,
 }
+_NOT_RENDERED = RenderedJson("", ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,8 @@ def _answer(
     if query.original or query.max_tokens:
         usage.window_tokens = sum(m.tokens for m in rendered)
         usage.ratio = (usage.window_tokens + usage.overhead_tokens) / usage.budget_tokens
+    made = render_json([m.message for m in rendered], query.rendering) if query.rendering else _NOT_RENDERED
+    numbers = {m.message.id: m.number for m in rendered} if made.omitted else {}
     live = state.live if not query.original else None
     held = held_by(state, policy, now_us)
     return _pb.GetContextResponse(
@@ -95,10 +98,19 @@ def _answer(
         held_by=HELD_BY.to_proto(held) if held else conversation_pb2.HELD_BY_UNSPECIFIED,
         compacted=live is not None,
         summary_id=live.id if live else "",
-        depth=live.depth if live else -1,
+        depth=live.depth if live else None,
         pending_summarization_id=state.pending.pass_id if state.pending else "",
         message_version=state.message_version,
-        rendered_json=render_json([m.message for m in rendered], query.rendering) if query.rendering else "",
+        rendered_json=made.text,
+        omitted_attachments=[
+            _pb.OmittedAttachment(
+                message_id=o.message_id,
+                number=numbers[o.message_id],
+                index=o.place,
+                reason=OMISSIONS.to_proto(o.reason),
+            )
+            for o in made.omitted
+        ],
     )
 
 

@@ -15,7 +15,7 @@ from service.api.auth import current_caller
 from service.api.errors import InvalidRequest
 from service.api.fitting import RESPONSE_BYTES_MAX, fitting
 from service.api.watch import Watching, until_stopped
-from service.api.wire import event_to_proto
+from service.api.wire import event_bytes, event_to_proto, page_size
 from service.codec.events import EVENT_TYPES
 from service.codec.values import timestamp
 from service.domain.errors import ConversationNotFound
@@ -39,7 +39,7 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
 
     async def ReadEvents(self, request: _pb.ReadEventsRequest, context: Any) -> _pb.ReadEventsResponse:
         namespace = _namespace(request.conversation_id)
-        limit = request.limit or READ_DEFAULT
+        limit = page_size(request.limit, default=READ_DEFAULT)
         if request.conversation_id:
             stream = StreamId(namespace, request.conversation_id)
             read = await asyncio.to_thread(
@@ -127,4 +127,4 @@ def _namespace(conversation_id: str) -> str:
 
 
 def _answerable(events: Iterable[RecordedEvent]) -> list[RecordedEvent]:
-    return fitting(events, lambda event: len(event.payload))
+    return fitting(events, event_bytes)

@@ -92,9 +92,9 @@ def _responses(watching: Watching, item: Item | Progress) -> list[_pb.WatchConve
                 _pb.WatchConversationResponse(event=event_to_proto(event, watching.log.log_id)) for event in item.events
             ]
         case CaughtUp():
-            return [_pb.WatchConversationResponse(caught_up=event_log_service_pb2.CaughtUp(position=item.head))]
+            return [_pb.WatchConversationResponse(caught_up=event_log_service_pb2.CaughtUp(version=item.head))]
         case Heartbeat():
-            heartbeat = event_log_service_pb2.Heartbeat(position=item.head, time=timestamp(watching.now_us()))
+            heartbeat = event_log_service_pb2.Heartbeat(version=item.head, time=timestamp(watching.now_us()))
             return [_pb.WatchConversationResponse(heartbeat=heartbeat)]
         case Progress():
             return [_pb.WatchConversationResponse(progress=_progress(item))]

@@ -12,7 +12,7 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from abridged.v1 import conversation_pb2, conversation_service_pb2, event_log_service_pb2, message_pb2
+from abridged.v1 import conversation_pb2, conversation_service_pb2, event_pb2, message_pb2
 from eventlog.event import RecordedEvent
 from service.api.errors import InvalidRequest
 from service.codec.enums import (
@@ -22,6 +22,7 @@ from service.codec.enums import (
     SKIP_REASONS,
     TRIGGERS,
 )
+from service.codec.events import is_known, parsed
 from service.codec.values import (
     canonical,
     message_from_proto,
@@ -31,6 +32,7 @@ from service.codec.values import (
     requested_settings,
     timestamp,
 )
+from service.domain.attachments import is_data
 from service.domain.conversation import Conversation, EndedPass
 from service.domain.errors import InvalidPageToken, TooLarge
 from service.domain.events import PassPlan, Settings
@@ -45,6 +47,7 @@ __all__ = [
     "context_messages",
     "conversation_view",
     "ended_pass",
+    "event_bytes",
     "event_to_proto",
     "masked",
     "messages_of",
@@ -65,10 +68,16 @@ WAIT_WITHOUT_DEADLINE_S = 60.0
 DEADLINE_MARGIN_S = 0.05
 """What is left of a deadline when a wait ends, so that the answer still arrives."""
 
+ADDRESS_CHARS_MAX = 2_048
+"""Characters of an attachment's URI that names a place and holds no data; a prompt quotes it whole."""
+
 PAGE_SIZE_DEFAULT = 50
 PAGE_SIZE_MAX = 500
 
 _pb = conversation_pb2
+_BODIES = {
+    f.message_type.name: f.name for f in event_pb2.Event.DESCRIPTOR.oneofs_by_name["body"].fields if f.message_type
+}
 
 
 def messages_of(
@@ -98,6 +107,7 @@ def messages_of(
         if places.setdefault(proto.id, place) != place:
             raise InvalidRequest(((f"messages[{place}].id", f"is that of messages[{places[proto.id]}] too"),))
         _require_fitting_role(proto, place)
+        _require_short_addresses(proto, place)
         contents[proto.id] = canonical(proto)
         result.append(message_from_proto(proto))
     return tuple(result), contents
@@ -118,9 +128,14 @@ def requested(proto: conversation_pb2.ConversationSettings) -> Settings:
 
 
 def masked(current: Settings, update: conversation_pb2.ConversationSettings, mask: FieldMask) -> Settings:
-    """The current settings with the masked fields of `update`; what `update` leaves unset goes back to the default."""
+    """The current settings with the masked fields of `update`; what `update` leaves unset goes back to the default.
+
+    Paths are in the contract's snake_case or in JSON's lowerCamelCase; `*` is every field.
+    """
     if not mask.paths:
         raise InvalidRequest((("update_mask", "names no field"),))
+    if "*" in mask.paths:
+        return requested(update)
     result = requested_settings(current)
     for path in mask.paths:
         _take(result, update, path.split("."), path)
@@ -160,7 +175,7 @@ def conversation_view(state: Conversation, *, held_by: HeldBy | None = None) -> 
         window_messages=len(state.window),
         messages_since_pass=state.messages_since_pass,
         live_summary_id=state.live.id if state.live else "",
-        depth=state.live.depth if state.live else -1,
+        depth=state.live.depth if state.live else None,
         summary_count=len(state.records),
         pending_summarization_id=state.pending.pass_id if state.pending else "",
         failures_in_row=state.failures_in_row,
@@ -219,9 +234,12 @@ def context_messages(messages: Sequence[RenderedMessage]) -> list[conversation_s
     ]
 
 
-def event_to_proto(event: RecordedEvent, log_id: str) -> event_log_service_pb2.Event:
-    """A stored event; its payload goes out unparsed."""
-    return event_log_service_pb2.Event(
+def event_to_proto(event: RecordedEvent, log_id: str) -> event_pb2.Event:
+    """A stored event: its payload as it is stored, and as today's contract has it unless a newer version wrote it."""
+    body = {}
+    if is_known(event.type, event.schema_version):
+        body[_BODIES[event.type]] = parsed(event.type, event.schema_version, event.payload)
+    return event_pb2.Event(
         log_id=log_id,
         position=event.position,
         conversation_id=event.stream.name,
@@ -232,7 +250,13 @@ def event_to_proto(event: RecordedEvent, log_id: str) -> event_log_service_pb2.E
         time=timestamp(event.time_us),
         trace_context=event.trace_context,
         payload=event.payload,
+        **body,  # type: ignore[arg-type]  # the field of its type
     )
+
+
+def event_bytes(event: RecordedEvent) -> int:
+    """About what an event takes in an answer: its payload is in it as bytes and as a message."""
+    return 2 * len(event.payload)
 
 
 def seconds(duration: Duration) -> float:
@@ -245,9 +269,9 @@ def patience_s(remaining_s: float | None) -> float:
     return WAIT_WITHOUT_DEADLINE_S if remaining_s is None else max(0.0, remaining_s - DEADLINE_MARGIN_S)
 
 
-def page_size(asked: int) -> int:
+def page_size(asked: int, *, default: int = PAGE_SIZE_DEFAULT) -> int:
     """The page size in force: 0 is the default, more than the maximum is the maximum."""
-    return min(asked or PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX)
+    return min(asked or default, PAGE_SIZE_MAX)
 
 
 def write_page_token(key: bytes, scope: str, cursor: int) -> str:
@@ -293,6 +317,13 @@ def _require_fitting_role(proto: message_pb2.Message, place: int) -> None:
         raise InvalidRequest(((f"messages[{place}].tool_call_id", what),))
 
 
+def _require_short_addresses(proto: message_pb2.Message, place: int) -> None:
+    for i, attachment in enumerate(proto.attachments):
+        if len(attachment.uri) > ADDRESS_CHARS_MAX and not is_data(attachment.uri):
+            what = f"must be at most {ADDRESS_CHARS_MAX} characters, if it is no data: URI"
+            raise InvalidRequest(((f"messages[{place}].attachments[{i}].uri", what),))
+
+
 def _derived_id(request_id: str, place: int) -> str:
     digest = hashlib.blake2b(f"{request_id}\x00{place}".encode(), digest_size=16).hexdigest()
     return f"msg-{digest}"
@@ -300,16 +331,17 @@ def _derived_id(request_id: str, place: int) -> str:
 
 def _take(target: Any, source: Any, parts: list[str], path: str) -> None:
     """Copy one masked field, presence included."""
-    field = target.DESCRIPTOR.fields_by_name.get(parts[0])
+    names = target.DESCRIPTOR
+    field = names.fields_by_name.get(parts[0]) or names.fields_by_camelcase_name.get(parts[0])
     if field is None:
         raise InvalidRequest((("update_mask", f"there is no field '{path[:80]}'"),))
     if len(parts) > 1:
         if field.message_type is None or field.is_repeated:
             raise InvalidRequest((("update_mask", f"there is no field '{path[:80]}'"),))
-        _take(getattr(target, parts[0]), getattr(source, parts[0]), parts[1:], path)
+        _take(getattr(target, field.name), getattr(source, field.name), parts[1:], path)
         return
-    target.ClearField(parts[0])
+    target.ClearField(field.name)
     if field.is_repeated or field.message_type is not None:
-        getattr(target, parts[0]).MergeFrom(getattr(source, parts[0]))
-    elif not field.has_presence or source.HasField(parts[0]):
-        setattr(target, parts[0], getattr(source, parts[0]))
+        getattr(target, field.name).MergeFrom(getattr(source, field.name))
+    elif not field.has_presence or source.HasField(field.name):
+        setattr(target, field.name, getattr(source, field.name))

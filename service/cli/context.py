@@ -61,6 +61,9 @@ def context(
         say(as_json(answer))
     elif render:
         say(json_text(json.loads(answer.rendered_json), indent=2))
+        for omitted in answer.omitted_attachments:
+            reason = word(omitted, "reason")
+            say(f"note: attachment {omitted.index} of message {omitted.number} is left out: {reason}", is_error=True)
     else:
         for line in context_lines(answer, columns=width()):
             say(line)

@@ -16,8 +16,14 @@ from service.cli.http_port import get
 from service.cli.plain_json import as_json, word
 from service.cli.terminal import width
 from service.cli.watch import event_text, progress_text
-from service.client import AppendMessagesResponse, ConversationSettings, Event, SidecarClient, WatchConversationResponse
-from service.codec.events import decode
+from service.client import (
+    AppendMessagesResponse,
+    ConversationSettings,
+    Event,
+    SidecarClient,
+    WatchConversationResponse,
+    fact_of,
+)
 from service.domain.events import SummarizationCompleted, SummarizationFailed, SummarizationSkipped
 from service.domain.message import Message
 
@@ -177,7 +183,7 @@ class _Stage:
 
 def _pass_ended_by(event: Event) -> str:
     """The pass that an event ends, if it ends one."""
-    match decode(event.type, event.schema_version, event.payload):
+    match fact_of(event):
         case SummarizationCompleted(pass_id=pass_id) | SummarizationFailed(pass_id=pass_id):
             return pass_id
         case SummarizationSkipped(pass_id=pass_id):

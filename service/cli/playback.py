@@ -53,7 +53,7 @@ class Outcome:
     faults: tuple[Fault, ...]
     messages: int = 0
     ratio: float = 0.0
-    depth: int = -1
+    depth: int = 0
     passes: int = 0
     records: int = 0
     failed: int = 0

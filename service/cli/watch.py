@@ -11,8 +11,7 @@ from service.cli.options import Invocation, sidecar_options
 from service.cli.plain_json import as_plain, json_text, word
 from service.cli.sidecar import call
 from service.cli.terminal import excerpt, say, width
-from service.client import Event, PassProgress, SidecarClient, WatchConversationResponse, payload_of
-from service.codec.events import UnknownEvent, decode
+from service.client import Event, PassProgress, SidecarClient, WatchConversationResponse, fact_of
 from service.domain.events import (
     ConversationOpened,
     MessageAppended,
@@ -65,11 +64,11 @@ def fact_line(item: WatchConversationResponse, *, columns: int) -> str:
 
 
 def json_line(item: WatchConversationResponse) -> str:
-    """An item of the stream as JSON, its event's payload as an object too."""
+    """An item of the stream as JSON, its event's payload as an object where this program knows it."""
     plain = as_plain(item)
-    payload = payload_of(item.event) if item.HasField("event") else None
-    if payload is not None:
-        plain["event"]["payload"] = as_plain(payload)
+    body = item.event.WhichOneof("body")
+    if body is not None:
+        plain["event"]["payload"] = plain["event"].pop(body)
     return json_text(plain)
 
 
@@ -87,10 +86,10 @@ def progress_text(progress: PassProgress) -> str:
 
 def event_text(event: Event, *, chars_max: int) -> str:
     """What an event says, in a line."""
-    try:
-        return _told(decode(event.type, event.schema_version, event.payload), chars_max=chars_max)
-    except UnknownEvent:
+    fact = fact_of(event)
+    if fact is None:
         return f"{event.type} (version {event.schema_version}, newer than this program)"
+    return _told(fact, chars_max=chars_max)
 
 
 def _told(event: DomainEvent, *, chars_max: int) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from abridged.v1 import conversation_pb2, event_pb2, message_pb2, summary_pb2
+from abridged.v1 import conversation_pb2, conversation_service_pb2, event_pb2, message_pb2, summary_pb2
+from service.domain.attachments import Omission
 from service.domain.events import ContextLengthSource, ErrorClass, SkipReason, Trigger
 from service.domain.message import Role
 from service.domain.policy import DepthLimit, Fallback, SummaryRole, ToolOutput
@@ -22,6 +23,7 @@ __all__ = [
     "ERROR_CLASSES",
     "FALLBACKS",
     "HELD_BY",
+    "OMISSIONS",
     "PROVENANCES",
     "ROLES",
     "SKIP_REASONS",
@@ -62,4 +64,5 @@ FALLBACKS = EnumMap(Fallback, conversation_pb2.Fallback, "FALLBACK_")
 TOOL_OUTPUTS = EnumMap(ToolOutput, conversation_pb2.ToolOutput, "TOOL_OUTPUT_")
 SUMMARY_ROLES = EnumMap(SummaryRole, conversation_pb2.SummaryRole, "SUMMARY_ROLE_")
 HELD_BY = EnumMap(HeldBy, conversation_pb2.HeldBy, "HELD_BY_")
+OMISSIONS = EnumMap(Omission, conversation_service_pb2.AttachmentOmission, "ATTACHMENT_OMISSION_")
 TOKEN_SOURCES = EnumMap(TokenSource, event_pb2.TokenSource, "TOKEN_SOURCE_")

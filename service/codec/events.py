@@ -6,16 +6,18 @@ version stays readable by an upcaster, a pure function from old bytes to the cur
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as Proto
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from abridged.v1 import event_pb2
 from service.codec.enums import ERROR_CLASSES, SKIP_REASONS, TOKEN_SOURCES, TRIGGERS
 from service.codec.values import (
+    duration,
     message_from_proto,
     message_to_proto,
     policy_from_proto,
@@ -31,7 +33,7 @@ from service.codec.values import (
 )
 from service.domain import events as domain
 
-__all__ = ["EVENT_TYPES", "UnknownEvent", "decode", "encode"]
+__all__ = ["EVENT_TYPES", "UnknownEvent", "decode", "encode", "fact", "is_known", "parsed"]
 
 
 class UnknownEvent(Exception):
@@ -44,6 +46,7 @@ class _Codec:
     encode: Callable[[Any], Proto]
     decode: Callable[[Any], domain.Event]
     schema_version: int = 1
+    upcasters: Mapping[int, Callable[[bytes], Proto]] = field(default_factory=dict)
 
 
 def encode(event: domain.Event, *, sent: bytes | None = None) -> tuple[str, int, bytes]:
@@ -59,15 +62,37 @@ def encode(event: domain.Event, *, sent: bytes | None = None) -> tuple[str, int,
 
 def decode(type_name: str, schema_version: int, payload: bytes) -> domain.Event:
     """The event; raises UnknownEvent when it cannot be read, since skipping one would falsify the fold."""
-    codec = _REGISTRY.get(type_name)
-    if codec is None or schema_version != codec.schema_version:
-        raise UnknownEvent(f"{type_name} version {schema_version}")
-    proto = codec.proto()
+    return fact(parsed(type_name, schema_version, payload))
+
+
+def fact(payload: Proto) -> domain.Event:
+    """The event of a payload that `parsed` returns; raises UnknownEvent when it has values of a newer contract."""
+    name = payload.DESCRIPTOR.name
     try:
+        return _REGISTRY[name].decode(payload)
+    except KeyError as error:
+        raise UnknownEvent(f"{name}: unreadable payload") from error
+
+
+def is_known(type_name: str, schema_version: int) -> bool:
+    """Whether this version can read such a payload."""
+    codec = _REGISTRY.get(type_name)
+    return codec is not None and (schema_version == codec.schema_version or schema_version in codec.upcasters)
+
+
+def parsed(type_name: str, schema_version: int, payload: bytes) -> Proto:
+    """The payload as a message of today's contract; raises UnknownEvent when it cannot be read."""
+    if not is_known(type_name, schema_version):
+        raise UnknownEvent(f"{type_name} version {schema_version}")
+    codec = _REGISTRY[type_name]
+    try:
+        if schema_version in codec.upcasters:
+            return codec.upcasters[schema_version](payload)
+        proto = codec.proto()
         proto.ParseFromString(payload)
-        return codec.decode(proto)
-    except (DecodeError, KeyError) as error:
+    except DecodeError as error:
         raise UnknownEvent(f"{type_name} version {schema_version}: unreadable payload") from error
+    return proto
 
 
 def _plan_to_proto(plan: domain.PassPlan) -> event_pb2.PassPlan:
@@ -193,6 +218,21 @@ def _completed_from_proto(proto: event_pb2.SummarizationCompleted) -> domain.Sum
     )
 
 
+def _completed_of_version_1(payload: bytes) -> event_pb2.SummarizationCompleted:
+    """The latency was a number of milliseconds."""
+    proto = event_pb2.SummarizationCompleted.FromString(payload)
+    for unknown in UnknownFieldSet(proto.record):  # type: ignore[attr-defined]  # by index, which iteration takes too
+        if (unknown.field_number, unknown.wire_type) == (_LATENCY_MS_OF_VERSION_1, _VARINT):
+            proto.record.latency.CopyFrom(duration(unknown.data))
+    proto.record.DiscardUnknownFields()
+    return proto
+
+
+_LATENCY_MS_OF_VERSION_1 = 17
+_VARINT = 0
+"""The wire's type of integers."""
+
+
 def _failed_to_proto(event: domain.SummarizationFailed) -> event_pb2.SummarizationFailed:
     return event_pb2.SummarizationFailed(
         summarization_id=event.pass_id,
@@ -275,7 +315,13 @@ _REGISTRY: dict[str, _Codec] = {
         lambda e: event_pb2.SummarizationReleased(summarization_id=e.pass_id),
         lambda p: domain.SummarizationReleased(p.summarization_id),
     ),
-    "SummarizationCompleted": _Codec(event_pb2.SummarizationCompleted, _completed_to_proto, _completed_from_proto),
+    "SummarizationCompleted": _Codec(
+        event_pb2.SummarizationCompleted,
+        _completed_to_proto,
+        _completed_from_proto,
+        schema_version=2,
+        upcasters={1: _completed_of_version_1},
+    ),
     "SummarizationFailed": _Codec(event_pb2.SummarizationFailed, _failed_to_proto, _failed_from_proto),
     "SummarizationSkipped": _Codec(event_pb2.SummarizationSkipped, _skipped_to_proto, _skipped_from_proto),
 }

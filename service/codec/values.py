@@ -7,6 +7,7 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from abridged.v1 import conversation_pb2, event_pb2, message_pb2, summary_pb2
@@ -33,6 +34,7 @@ from service.domain.record import (
 
 __all__ = [
     "canonical",
+    "duration",
     "message_from_proto",
     "message_to_proto",
     "overrides_from_proto",
@@ -71,6 +73,11 @@ def timestamp_us(value: Timestamp) -> int:
     return value.seconds * 1_000_000 + value.nanos // 1_000
 
 
+def duration(ms: int) -> Duration:
+    """Milliseconds as a Duration."""
+    return Duration(seconds=ms // 1_000, nanos=ms % 1_000 * 1_000_000)
+
+
 def message_to_proto(message: Message) -> message_pb2.Message:
     """The message as the contract has it."""
     proto = message_pb2.Message(
@@ -90,7 +97,7 @@ def message_to_proto(message: Message) -> message_pb2.Message:
         )
     if message.attachments:
         proto.attachments.extend(
-            message_pb2.Attachment(uri=a.uri, media_type=a.media_type, token_count=a.token_count)
+            message_pb2.Attachment(uri=a.uri, media_type=a.media_type, token_count=a.token_count, name=a.name)
             for a in message.attachments
         )
     if message.create_time_us:
@@ -115,7 +122,7 @@ def message_from_proto(proto: message_pb2.Message) -> Message:
         proto.name,
         tuple([ToolCall(c.id, c.name, c.arguments) for c in calls]) if calls else (),
         proto.tool_call_id,
-        tuple([Attachment(a.uri, a.media_type, a.token_count) for a in attachments]) if attachments else (),
+        tuple([Attachment(a.uri, a.media_type, a.token_count, a.name) for a in attachments]) if attachments else (),
         timestamp_us(proto.create_time) if proto.HasField("create_time") else 0,
         proto.token_count if proto.HasField("token_count") else None,
         proto.user_id,
@@ -152,7 +159,7 @@ def record_to_proto(record: SummaryRecord) -> summary_pb2.SummaryRecord:
             domain_entities=context.domain_entities,
         ),
         covered=ranges_to_proto(record.covered),
-        covered_count=record.covered_count,
+        covered_message_count=record.covered_count,
         tokens_before=record.tokens_before,
         tokens_after=record.tokens_after,
         model=record.model,
@@ -160,7 +167,7 @@ def record_to_proto(record: SummaryRecord) -> summary_pb2.SummaryRecord:
         prompt_version=record.prompt_version,
         provenance=PROVENANCES.to_proto(record.provenance),
         attempts=record.attempts,
-        latency_ms=record.latency_ms,
+        latency=duration(record.latency_ms),
         quality=summary_pb2.RecordQuality(
             identifier_survival=record.quality.identifier_survival,
             all_identifier_survival=record.quality.all_identifier_survival,
@@ -198,7 +205,7 @@ def record_from_proto(proto: summary_pb2.SummaryRecord) -> SummaryRecord:
         prompt_version=proto.prompt_version,
         provenance=PROVENANCES.to_domain(proto.provenance),
         attempts=proto.attempts,
-        latency_ms=proto.latency_ms,
+        latency_ms=proto.latency.ToMilliseconds(),
         quality=_quality_from_proto(proto.quality),
         covered_tokens=proto.covered_tokens,
         rewrites=proto.rewrites,

@@ -57,6 +57,7 @@ __all__ = [
     "RequestPass",
     "StartPass",
     "decide",
+    "require_possible",
 ]
 
 
@@ -229,7 +230,7 @@ def _append(state: Conversation, command: AppendMessages, policy: Policy) -> lis
     _require_version(state, command.expected_version)
     events: list[Event] = []
     if not state.is_open:
-        _require_possible(command.open_with)
+        require_possible(command.open_with)
         events.append(ConversationOpened(command.conversation_id, command.open_with))
     number = state.message_version
     for counted in command.messages:
@@ -241,7 +242,7 @@ def _append(state: Conversation, command: AppendMessages, policy: Policy) -> lis
 
 def _change_settings(state: Conversation, command: ChangeSettings, policy: Policy) -> list[Event]:
     _require_version(state, command.expected_version)
-    _require_possible(command.settings)
+    require_possible(command.settings)
     if command.settings == state.settings:
         return []
     events: list[Event] = [SettingsChanged(command.settings)]
@@ -411,6 +412,7 @@ def _require_version(state: Conversation, expected: int | None) -> None:
         raise WrongMessageVersion(expected=expected, actual=state.message_version)
 
 
-def _require_possible(settings: Settings) -> None:
+def require_possible(settings: Settings) -> None:
+    """Raise InvalidPolicy for settings that leave a chat model nothing to read."""
     if settings.reserved_output_tokens >= settings.context_length:
         raise InvalidPolicy("reserved_output_tokens", "must be below the context length")

@@ -99,6 +99,17 @@ class Settings:
     title: str = ""
     labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
 
+    def includes(self, asked: Settings) -> bool:
+        """Whether everything that a client sets in `asked` is set here too, and to the same."""
+        return (
+            all(not getattr(asked, name) or getattr(asked, name) == getattr(self, name) for name in _SET_BY_CLIENTS)
+            and asked.policy.items() <= self.policy.items()
+            and asked.labels.items() <= self.labels.items()
+        )
+
+
+_SET_BY_CLIENTS = ("model", "requested_context_length", "reserved_output_tokens", "overhead_tokens", "title")
+
 
 @dataclass(frozen=True, slots=True)
 class PassPlan:

@@ -33,11 +33,12 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """Something outside the text. `token_count` is the caller's count; 0 when unknown."""
+    """Something outside the text, or its data in a `data:` URI. `token_count` is the caller's count; 0 when unknown."""
 
     uri: str
     media_type: str = ""
     token_count: int = 0
+    name: str = ""
 
 
 class Message(NamedTuple):

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from service.domain.attachments import described
 from service.domain.chat_markup import strip_marks
 from service.domain.envelope import unwrap_envelope
 from service.domain.errors import InvalidPolicy
@@ -151,7 +152,7 @@ def transcript_entry(
         content = _tool_output(content, tool_output, cap_tokens, count)
     parts = [content.strip()] if content.strip() else []
     parts.extend(f"[calls {call.name} with {call.arguments}]" for call in message.tool_calls)
-    parts.extend(f"[attachment {a.uri} {a.media_type}]".replace(" ]", "]") for a in message.attachments)
+    parts.extend(f"[{described(attachment)}]" for attachment in message.attachments)
     return f"<message {attributes}>\n{escaped(chr(10).join(parts))}"
 
 

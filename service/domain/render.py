@@ -1,13 +1,14 @@
 """The window as it is sent: system messages, the summary framed as quoted data, then messages verbatim.
 
 Between two passes the rendered window only grows at its end, so that providers' prompt caches hold. What a chat API
-would refuse is rendered as quoted text instead: a result whose call has left, a call that nobody will answer.
+would refuse is rendered as quoted text instead: a result whose call has left, a call that nobody has answered. A result
+that comes after the user has spoken goes to its call, where a chat API takes it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from service.domain.conversation import Conversation
@@ -97,7 +98,7 @@ def rendered_window(state: Conversation, role: SummaryRole) -> tuple[RenderedMes
         if state.live_source is TokenSource.ESTIMATE:
             tokens = calibrated_tokens(tokens, factor)
         rendered.append(RenderedMessage(summary_message(state.live, role), 0, tokens, tag=summary_tag(state.live)))
-    rendered.extend(_rendered(m, _paired(m, pairs), factor) for m in chat)
+    rendered.extend(_rendered(m, _paired(m, pairs), factor) for m in _in_sending_order(chat, pairs))
     return tuple(rendered)
 
 
@@ -144,6 +145,26 @@ def quoted_calls(message: Message, places: Collection[int]) -> Message:
     ]
     left = tuple(call for place, call in enumerate(message.tool_calls) if place not in places)
     return message._replace(tool_calls=left, content="\n".join([message.content, *notes]).strip())
+
+
+def _in_sending_order(chat: Sequence[MessageAppended], pairs: ToolPairs) -> Iterator[MessageAppended]:
+    """The messages with late results behind their call, and behind its results that came in time."""
+    if not pairs.late:
+        yield from chat
+        return
+    place = {call[0]: call[0] for call in pairs.late}
+    for call, result in pairs.results.items():
+        if call[0] in place and call not in pairs.late:
+            place[call[0]] = max(place[call[0]], result)
+    moved = {pairs.results[call]: place[call[0]] for call in pairs.late}
+    behind: dict[int, list[MessageAppended]] = {}
+    for m in chat:
+        if m.number in moved:
+            behind.setdefault(moved[m.number], []).append(m)
+    for m in chat:
+        if m.number not in moved:
+            yield m
+            yield from behind.get(m.number, ())
 
 
 def _rendered(appended: MessageAppended, message: Message, factor: float) -> RenderedMessage:

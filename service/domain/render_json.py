@@ -1,7 +1,8 @@
 """A rendered window as the JSON that chat APIs take: OpenAI-style chat completions, Anthropic's Messages, Ollama's.
 
 They all want a call's results right behind the call, and refuse the whole request otherwise. Whatever the messages are,
-that holds for what is rendered here; a call or a result that is left over is quoted.
+that holds for what is rendered here; a call or a result that is left over is quoted, an attachment that an API does not
+take is left out and named.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
+from service.domain.attachments import OmittedAttachment, Part, anthropic_part, ollama_part, openai_part, parts_of
 from service.domain.message import Message, Role
 from service.domain.render import quoted_calls, quoted_result
 
-__all__ = ["Rendering", "render_json"]
+__all__ = ["RenderedJson", "Rendering", "render_json"]
 
 OPENING = "[The conversation begins with the assistant.]"
 """Anthropic's API wants a user message first."""
@@ -34,17 +36,40 @@ class Rendering(StrEnum):
     OLLAMA = "ollama"
 
 
-def render_json(messages: Sequence[Message], rendering: Rendering) -> str:
-    """The messages as compact JSON text, ready to be merged into a request's body."""
+_PARTS: Mapping[Rendering, Part] = {
+    Rendering.OPENAI: openai_part,
+    Rendering.ANTHROPIC: anthropic_part,
+    Rendering.OLLAMA: ollama_part,
+}
+
+_Attached = Mapping[str, list[Any]]
+"""By message id, its attachments in the API's form."""
+
+
+class RenderedJson(NamedTuple):
+    """Compact JSON text, and the attachments that are not in it."""
+
+    text: str
+    omitted: tuple[OmittedAttachment, ...]
+
+
+def render_json(messages: Sequence[Message], rendering: Rendering) -> RenderedJson:
+    """The messages as JSON, ready to be merged into a request's body."""
     ordered = _answered_in_place(messages)
+    attached: dict[str, list[Any]] = {}
+    omitted: list[OmittedAttachment] = []
+    for m in ordered:
+        if m.attachments:
+            attached[m.id], left_out = parts_of(m, _PARTS[rendering])
+            omitted += left_out
     match rendering:
         case Rendering.OPENAI:
-            body: dict[str, Any] = {"messages": [_openai(m) for m in ordered]}
+            body: dict[str, Any] = {"messages": [_openai(m, attached) for m in ordered]}
         case Rendering.OLLAMA:
-            body = {"messages": list(_ollama(ordered))}
+            body = {"messages": list(_ollama(ordered, attached))}
         case Rendering.ANTHROPIC:
-            body = _anthropic(_with_own_ids(ordered))
-    return _dumped(body)
+            body = _anthropic(_with_own_ids(ordered), attached)
+    return RenderedJson(_dumped(body), tuple(omitted))
 
 
 def _answered_in_place(messages: Sequence[Message]) -> list[Message]:
@@ -112,8 +137,10 @@ def _dumped(body: dict[str, Any]) -> str:
     return text
 
 
-def _openai(m: Message) -> dict[str, Any]:
+def _openai(m: Message, attached: _Attached) -> dict[str, Any]:
     body: dict[str, Any] = {"role": m.role.value, "content": m.content}
+    if parts := attached.get(m.id):
+        body["content"] = [*([{"type": "text", "text": m.content}] if m.content else []), *parts]
     if m.name:
         body["name"] = _OPENAI_NAME_REFUSED.sub("_", m.name)
     if m.tool_call_id:
@@ -126,10 +153,12 @@ def _openai(m: Message) -> dict[str, Any]:
     return body
 
 
-def _ollama(messages: Iterable[Message]) -> Iterable[dict[str, Any]]:
+def _ollama(messages: Iterable[Message], attached: _Attached) -> Iterable[dict[str, Any]]:
     names: dict[str, str] = {}
     for m in messages:
         body: dict[str, Any] = {"role": m.role.value, "content": m.content}
+        if images := attached.get(m.id):
+            body["images"] = images
         if m.tool_calls:
             names.update((c.id, c.name) for c in m.tool_calls)
             body["tool_calls"] = [
@@ -141,7 +170,7 @@ def _ollama(messages: Iterable[Message]) -> Iterable[dict[str, Any]]:
         yield body
 
 
-def _anthropic(messages: Sequence[Message]) -> dict[str, Any]:
+def _anthropic(messages: Sequence[Message], attached: _Attached) -> dict[str, Any]:
     """System text apart; consecutive messages of one role as one; tool results as blocks of a user message."""
     system = "\n\n".join(m.content for m in messages if m.role is Role.SYSTEM and m.content)
     turns: list[dict[str, Any]] = []
@@ -149,7 +178,7 @@ def _anthropic(messages: Sequence[Message]) -> dict[str, Any]:
         if m.role is Role.SYSTEM:
             continue
         role = "assistant" if m.role is Role.ASSISTANT else "user"
-        blocks = _anthropic_blocks(m)
+        blocks = _anthropic_blocks(m, attached.get(m.id, []))
         if not blocks:
             continue
         if turns and turns[-1]["role"] == role:
@@ -161,10 +190,13 @@ def _anthropic(messages: Sequence[Message]) -> dict[str, Any]:
     return {"system": system, "messages": turns} if system else {"messages": turns}
 
 
-def _anthropic_blocks(m: Message) -> list[dict[str, Any]]:
+def _anthropic_blocks(m: Message, attached: list[Any]) -> list[dict[str, Any]]:
     if m.role is Role.TOOL:
-        return [{"type": "tool_result", "tool_use_id": m.tool_call_id, "content": m.content}]
-    blocks: list[dict[str, Any]] = []
+        text_blocks = [{"type": "text", "text": m.content}] if m.content.strip() else []
+        content = [*text_blocks, *attached] if attached else m.content
+        return [{"type": "tool_result", "tool_use_id": m.tool_call_id, "content": content}]
+    # Its models read better what comes before the question about it.
+    blocks: list[dict[str, Any]] = list(attached)
     if m.content.strip():
         text = f"{m.name}: {m.content}" if m.name and m.role is Role.USER else m.content
         blocks.append({"type": "text", "text": text})

@@ -38,13 +38,15 @@ TAIL_MESSAGES_MIN = 2
 class ToolPairs:
     """Which calls and results of a message list belong together; numbers are message numbers.
 
-    `results` maps (message number, place of the call in it) to its result's number. `pending` calls may still be
-    answered; `dead` ones may not, since the user spoke after them. `orphans` are results without a call.
+    `results` maps (message number, place of the call in it) to its result's number. `pending` calls wait for theirs;
+    `dead` ones do not, since the user spoke after them, or their id is another call's now. `late` are the answered
+    calls whose result came after the user had spoken. `orphans` are results without a call.
     """
 
     results: Mapping[tuple[int, int], int]
     pending: frozenset[tuple[int, int]]
     dead: frozenset[tuple[int, int]]
+    late: frozenset[tuple[int, int]]
     orphans: frozenset[int]
 
 
@@ -79,24 +81,32 @@ def counted_tokens(messages: Iterable[MessageAppended], factor: float) -> int:
 def tool_pairs(messages: Iterable[MessageAppended]) -> ToolPairs:
     """Pair every result with the nearest preceding unanswered call of its id; linear time."""
     open_calls: dict[str, list[tuple[int, int]]] = {}
+    overdue: dict[str, list[tuple[int, int]]] = {}
     results: dict[tuple[int, int], int] = {}
     dead: set[tuple[int, int]] = set()
+    late: set[tuple[int, int]] = set()
     orphans: set[int] = set()
     for m in messages:
         if m.message.role is Role.USER:
-            dead.update(call for calls in open_calls.values() for call in calls)
+            for call_id, calls in open_calls.items():
+                overdue.setdefault(call_id, []).extend(calls)
             open_calls.clear()
         elif m.message.role is Role.ASSISTANT:
             for place, call in enumerate(m.message.tool_calls):
+                # Where ids are used again, a result is not one of a call of long ago.
+                dead.update(overdue.pop(call.id, ()))
                 open_calls.setdefault(call.id, []).append((m.number, place))
         elif m.message.role is Role.TOOL:
-            unanswered = open_calls.get(m.message.tool_call_id)
-            if unanswered:
+            if unanswered := open_calls.get(m.message.tool_call_id):
+                results[unanswered.pop()] = m.number
+            elif unanswered := overdue.get(m.message.tool_call_id):
+                late.add(unanswered[-1])
                 results[unanswered.pop()] = m.number
             else:
                 orphans.add(m.number)
     pending = frozenset(call for calls in open_calls.values() for call in calls)
-    return ToolPairs(results, pending, frozenset(dead), frozenset(orphans))
+    dead.update(call for calls in overdue.values() for call in calls)
+    return ToolPairs(results, pending, frozenset(dead), frozenset(late), frozenset(orphans))
 
 
 def compressible(state: Conversation, policy: Policy, *, tail_messages: int) -> WindowSplit | None:
@@ -139,7 +149,8 @@ def split(state: Conversation, policy: Policy, *, tail_messages: int) -> WindowS
     system_tokens = counted_tokens((m for m in state.window if m.message.role is Role.SYSTEM), factor)
     fixed = state.settings.overhead_tokens + system_tokens
     kept = _Tail(units, bound, fixed, factor).kept(state, policy, tail_messages)
-    dropped = tuple(m for i, unit in enumerate(units) if i not in kept for m in unit)
+    left_out = {m.number for i, unit in enumerate(units) if i not in kept for m in unit}
+    dropped = tuple(m for m in chat if m.number in left_out)
     dropped_tokens = counted_tokens(dropped, factor)
     return WindowSplit(dropped, dropped_tokens, fixed + counted_tokens(chat, factor) - dropped_tokens)
 
@@ -170,20 +181,25 @@ class _Tail:
         kept = set(self._bound)
         messages = 0
         for i in reversed(range(len(self._units))):
-            unit, cost = self._units[i], self._costs[i]
+            cost, newest = self._costs[i], self._newest(i)
             more = 0 if i in self._bound else cost
             if messages < TAIL_MESSAGES_MIN:
                 stays = not messages or not self._breaks(more, state.budget)
             else:
-                fits = messages + len(unit) <= tail_messages and cost <= share_left
+                fits = messages + newest <= tail_messages and cost <= share_left
                 stays = fits and self._tokens + more <= aim
             if not stays:
                 break
             kept.add(i)
-            messages += len(unit)
+            messages += newest
             share_left -= cost
             self._tokens += more
         return kept
+
+    def _newest(self, i: int) -> int:
+        """How many of a unit's messages are newer than the unit before it: a call of long ago is none of the tail."""
+        before = self._units[i - 1][-1].number if i else 0
+        return sum(m.number > before for m in self._units[i])
 
     def _breaks(self, more: int, budget: int) -> bool:
         """Whether the window fits its budget without these tokens, and not with them, however small the record."""
@@ -192,17 +208,42 @@ class _Tail:
 
 
 def _units(chat: list[MessageAppended], pairs: ToolPairs) -> list[list[MessageAppended]]:
-    """The messages in order, in groups that a boundary may not divide: each call with everything up to its results."""
+    """Groups that a boundary may not divide, by their newest message: each call with everything up to its results.
+
+    A late result has its call with it, and not what was said in between, which may have been said for days.
+    """
     index = {m.number: i for i, m in enumerate(chat)}
     reach = list(range(len(chat)))
-    for (call_number, _), result_number in pairs.results.items():
-        start = index[call_number]
-        reach[start] = max(reach[start], index[result_number])
+    for call, result_number in pairs.results.items():
+        if call not in pairs.late:
+            start = index[call[0]]
+            reach[start] = max(reach[start], index[result_number])
     units: list[list[MessageAppended]] = []
+    unit_of: dict[int, int] = {}
     end = -1
     for i, m in enumerate(chat):
         if i > end:
             units.append([])
         units[-1].append(m)
+        unit_of[m.number] = len(units) - 1
         end = max(end, reach[i])
-    return units
+    return _joined(units, [(unit_of[call[0]], unit_of[pairs.results[call]]) for call in pairs.late])
+
+
+def _joined(units: list[list[MessageAppended]], pairs: Iterable[tuple[int, int]]) -> list[list[MessageAppended]]:
+    """The units, each that is paired with a later one in its place; about linear, by union and find."""
+    parent = list(range(len(units)))
+
+    def found(place: int) -> int:
+        while parent[place] != place:
+            parent[place] = parent[parent[place]]
+            place = parent[place]
+        return place
+
+    for one, other in pairs:
+        earlier, later = sorted((found(one), found(other)))
+        parent[earlier] = later
+    joined: dict[int, list[MessageAppended]] = {place: [] for place in range(len(units)) if parent[place] == place}
+    for place, unit in enumerate(units):
+        joined[found(place)].extend(unit)
+    return list(joined.values())

@@ -63,17 +63,55 @@ async def test_every_field_of_a_message_comes_back_as_it_was_sent(tmp_path):
 
 
 async def test_the_first_append_opens_the_conversation_with_its_settings(tmp_path):
-    """Settings of a later append are ignored."""
+    """Settings of a later append are ignored, and its answer says so where they ask for something else."""
     async with sidecar(tmp_path) as s:
         chat = s.chat(title="Import", labels={"team": "blue"}, model="qwen2.5:7b")
-        await chat.append(said(1))
+        opened = await chat.append(said(1))
+        same = await chat.append(said(2))
+        chat.settings = conversation.ConversationSettings(context_length=2_000, labels={"team": "blue"})
+        part = await chat.append(said(3))
         chat.settings = conversation.ConversationSettings(context_length=9_999, title="other")
-        await chat.append(said(2))
+        other = await chat.append(said(4))
+        repeated = await chat.append(said(4))
 
         state = await chat.state()
 
-        assert (state.settings.title, state.settings.context_length, state.message_version) == ("Import", 2_000, 2)
+        assert [a.settings_ignored for a in (opened, same, part, other, repeated)] == [False, False, False, True, True]
+        assert (state.settings.title, state.settings.context_length, state.message_version) == ("Import", 2_000, 4)
         assert state.usage.context_length_source == conversation.CONTEXT_LENGTH_SOURCE_CONVERSATION
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"policy": {"trigger_token_ratio": 0.5, "reset_token_ratio": 0.9}}, "settings.policy.reset_token_ratio"),
+        ({"policy": {"pass_calls_max": 5}}, "settings.policy.pass_calls_max"),
+        ({"context_length": 1_000, "reserved_output_tokens": 1_000}, "settings.reserved_output_tokens"),
+    ],
+)
+async def test_impossible_settings_are_refused_even_where_they_would_be_ignored(tmp_path, settings, field):
+    """Nothing is appended: a caller that would have opened with them hears of its mistake every time."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(said(1))
+        chat.settings = conversation.ConversationSettings(**settings)
+
+        async with refused("INVALID_ARGUMENT", "INVALID_POLICY") as refusal:
+            await chat.append(said(2))
+
+        assert list(refusal.fields) == [field]
+        assert (await chat.state()).message_version == 1
+
+
+async def test_settings_that_the_operator_has_since_taken_back_stop_no_append(tmp_path):
+    """A client that sends the same settings with every append goes on, as its conversation does."""
+    async with sidecar(tmp_path, {"client_policy_fields": ["min_messages"]}) as s:
+        await s.chat(policy={"min_messages": 20}).append(said(1))
+
+    async with sidecar(tmp_path, {"client_policy_fields": ["enabled"]}) as s:
+        answer = await s.chat(policy={"min_messages": 20}).append(said(2))
+
+        assert (answer.message_version, answer.settings_ignored) == (2, False)
 
 
 async def test_a_conversation_without_a_context_length_takes_the_operators(tmp_path):
@@ -123,7 +161,7 @@ async def test_a_forced_pass_ignores_ratio_and_message_count(tmp_path):
         assert done.summary_id == record.id == (await chat.state()).live_summary_id
         assert record.provenance == summary_pb2.PROVENANCE_MODEL
         assert [(r.first, r.last) for r in record.covered] == [(1, 3)]
-        assert record.covered_count == 3
+        assert record.covered_message_count == 3
         assert record.tokens_after < record.tokens_before == 600
 
 

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
+from abridged.v1 import event_pb2
+from service.api.fitting import RESPONSE_BYTES_MAX
 from tests.support.refusal import refused
 from tests.support.sidecar import PATIENCE_S, Sidecar, said, sidecar
 
@@ -154,6 +157,55 @@ async def test_events_carry_log_id_trace_and_stored_bytes(tmp_path):
         assert all(e.trace_context.startswith("00-0af7651916cd43dd8448eb211c80319c-") for e in events)
         assert len({e.event_id for e in events}) == 2
         assert all(e.time.seconds for e in events)
+
+
+async def test_every_event_says_what_it_is_by_its_type_and_by_its_bytes(tmp_path):
+    """Read, subscribed or watched: no client has to find a message by a name; the stored bytes are beside it."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.talk(12, wait_s=PATIENCE_S)
+        await chat.talk(4, wait_s=PATIENCE_S)
+
+        seen = {
+            "ReadEvents": list((await read(s, conversation_id="c1", limit=500)).events),
+            "SubscribeEvents": [e for page in await caught_up(subscribed(s)) for e in page.events],
+            "WatchConversation": await watched(s),
+        }
+
+        record = (await chat.summaries())[0]
+        for method, events in seen.items():
+            bodies = [event.WhichOneof("body") for event in events]
+            assert {"conversation_opened", "message_appended", "summarization_completed"} <= set(bodies), method
+            for event, body in zip(events, bodies, strict=True):
+                said_by_bytes = getattr(event_pb2, event.type).FromString(event.payload)
+                assert getattr(event, body) == said_by_bytes, method
+            completed = [e.summarization_completed for e in events if e.HasField("summarization_completed")]
+            assert completed[-1].record.latency == record.latency
+        assert record.latency.ToNanoseconds() > 0
+
+
+async def test_large_events_are_bounded_with_both_of_their_forms(tmp_path):
+    """What an event says is in an answer twice; a client with gRPC's default limit of 4 MiB takes every page."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(context_length=100_000_000)
+        for number in range(0, 12, 4):
+            await chat.append(*(said(number + i, "x" * 250_000) for i in range(1, 5)))
+
+        page = await read(s, conversation_id="c1", limit=500)
+        pages = await caught_up(subscribed(s))
+
+        assert not page.end
+        assert max(answer.ByteSize() for answer in (page, *pages)) <= RESPONSE_BYTES_MAX + 10_000
+
+
+async def watched(s: Any) -> list[Any]:
+    events = []
+    async for item in s.conversations.WatchConversation(api.WatchConversationRequest(conversation_id="c1")):
+        if item.HasField("event"):
+            events.append(item.event)
+        elif item.HasField("caught_up"):
+            break
+    return events
 
 
 async def test_a_namespace_takes_a_scope_of_its_own(tmp_path):

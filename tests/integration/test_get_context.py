@@ -73,6 +73,7 @@ async def test_the_original_view_has_every_message_and_no_summary(tmp_path):
 
         original = await chat.context(view=api.CONTEXT_VIEW_ORIGINAL)
 
+        assert (original.HasField("depth"), (await chat.context()).HasField("depth")) == (False, True)
         assert [m.message.id for m in original.messages] == [f"m{n}" for n in range(1, 13)]
         assert not original.compacted
         assert original.summary_id == ""
@@ -147,6 +148,43 @@ async def test_every_rendering_is_json_whatever_the_text(tmp_path, rendering):
 
         assert len(body["messages"]) == 3
         assert "\x00" in json.dumps(body, ensure_ascii=False).encode().decode("unicode_escape", "ignore")
+
+
+@pytest.mark.parametrize("rendering", [api.RENDERING_OPENAI, api.RENDERING_ANTHROPIC, api.RENDERING_OLLAMA])
+async def test_a_late_result_is_sent_with_its_call(tmp_path, rendering):
+    """Call, user message, result: no half of the pair is quoted, and the user's words stand behind both."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(said(1), call(2, "x", "y"), tool_result(3, "x"))
+        await chat.append(said(4, "Are you still there?", role=message_pb2.ROLE_USER))
+        waiting = await chat.context()
+        await chat.append(tool_result(5, "y", "5 rows"))
+
+        window = await chat.context(rendering=rendering)
+
+        assert "no result came" in waiting.messages[1].message.content
+        assert [m.number for m in window.messages] == [1, 2, 3, 5, 4]
+        assert [c.id for c in window.messages[1].message.tool_calls] == ["x", "y"]
+        assert window.messages[3].message.role == message_pb2.ROLE_TOOL
+        assert "no result came" not in window.rendered_json
+        assert "not in this context" not in window.rendered_json
+        assert window.rendered_json.index("5 rows") < window.rendered_json.index("still there")
+
+
+async def test_a_late_result_holds_nothing_between_it_and_its_call(tmp_path):
+    """A call of long ago comes back to the tail with its result; what was said since is summarized as ever."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(policy={"trigger_token_ratio": 1.0, "min_range_tokens": 1})
+        await chat.append(said(1), call(2, "x", tokens=10))
+        await chat.talk(12, tokens=100)
+        await chat.append(tool_result(15, "x", tokens=10))
+
+        assert (await chat.summarize()).summary_id
+
+        window = await chat.context()
+        assert [m.number for m in window.messages][:3] == [0, 2, 15]
+        assert len(window.messages) < 10
+        assert [m.message.role for m in window.messages][1:3] == [message_pb2.ROLE_ASSISTANT, message_pb2.ROLE_TOOL]
 
 
 async def test_what_does_not_fit_is_refused_with_both_numbers(tmp_path):

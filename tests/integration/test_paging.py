@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from abridged.v1 import conversation_service_pb2 as api
+from abridged.v1 import event_log_service_pb2 as log
 from service.api.fitting import fitting
-from service.api.wire import read_page_token, write_page_token
+from service.api.wire import PAGE_SIZE_MAX, read_page_token, write_page_token
 from service.domain.errors import InvalidPageToken
 from tests.support.answers import hanging
 from tests.support.ollama_server import FakeOllama
@@ -50,6 +51,34 @@ async def test_conversations_come_in_pages_of_the_size_that_is_asked_for(tmp_pat
         assert await listed(s, 3) == [["c6", "c5", "c4"], ["c3", "c2", "c1"], ["c0"]]
         assert await listed(s, 7) == [["c6", "c5", "c4", "c3", "c2", "c1", "c0"]]
         assert await listed(s, 2, labels={"odd": "1"}) == [["c5", "c3"], ["c1"]]
+
+
+async def test_every_page_is_as_large_as_may_be_when_more_is_asked_for(tmp_path):
+    """Too large is the largest, everywhere; negative is refused, everywhere."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(context_length=100_000_000)
+        await chat.append(*(said(n, "x", tokens=1) for n in range(1, 401)))
+        await chat.append(*(said(n, "x", tokens=1) for n in range(401, 601)))
+        reads: list[tuple[Any, Any]] = [
+            (s.event_log.ReadEvents, lambda n: log.ReadEventsRequest(conversation_id="c1", limit=n)),
+            (s.event_log.ReadEvents, lambda n: log.ReadEventsRequest(limit=n, backward=True)),
+            (s.conversations.ListConversations, lambda n: api.ListConversationsRequest(page_size=n)),
+            (s.conversations.ListSummaries, lambda n: api.ListSummariesRequest(conversation_id="c1", page_size=n)),
+            (
+                s.conversations.ListSummarizations,
+                lambda n: api.ListSummarizationsRequest(conversation_id="c1", page_size=n),
+            ),
+        ]
+
+        for call, request in reads:
+            largest = await call(request(PAGE_SIZE_MAX))
+            assert await call(request(2**31 - 1)) == largest
+            async with refused("INVALID_ARGUMENT", "INVALID_FIELD"):
+                await call(request(-1))
+
+        assert (
+            len((await s.event_log.ReadEvents(log.ReadEventsRequest(limit=PAGE_SIZE_MAX + 1))).events) == PAGE_SIZE_MAX
+        )
 
 
 async def test_a_conversation_that_changes_meanwhile_hides_none_of_the_others(tmp_path):

@@ -43,7 +43,7 @@ async def test_s1_unit_1_mixed_technical_and_decision_content_makes_a_valid_reco
         assert len(made.key_points) <= 30
         assert {"src/import/orders.py", "OPS-4411"} & set(made.context.domain_entities) or "OPS-4411" in str(made)
         assert all(len(text) <= 1_000 for text in (*made.key_points, *made.context.decisions))
-        assert made.covered_count > 0
+        assert made.covered_message_count > 0
         assert (made.depth, made.parent_id) == (0, "")
 
 

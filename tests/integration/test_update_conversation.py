@@ -40,6 +40,33 @@ async def test_a_masked_field_that_is_unset_goes_back_to_its_default(tmp_path):
         assert changed.usage.context_length_source == conversation.CONTEXT_LENGTH_SOURCE_DEFAULT
 
 
+async def test_a_mask_takes_the_names_of_json(tmp_path):
+    """JSON writes a FieldMask in lowerCamelCase, and a client that passes one on does not translate it."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(overhead_tokens=7, policy={"trigger_token_ratio": 0.9, "min_messages": 20})
+        await chat.append(said(1))
+
+        settings = (
+            await chat.update(["overheadTokens", "policy.minMessages"], overhead_tokens=9)
+        ).conversation.settings
+
+        assert settings.overhead_tokens == 9
+        assert settings.policy.trigger_token_ratio == 0.9
+        assert not settings.policy.HasField("min_messages")
+
+
+async def test_a_star_replaces_every_setting(tmp_path):
+    """What the new settings leave unset goes back to its default, as with each path by itself."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(title="old", labels={"a": "1"}, overhead_tokens=7, policy={"min_messages": 20})
+        await chat.append(said(1))
+
+        changed = (await chat.update(["*"], title="new", context_length=4_000)).conversation
+
+        assert changed.settings == conversation.ConversationSettings(title="new", context_length=4_000)
+        assert changed.usage.context_length == 4_000
+
+
 @pytest.mark.parametrize(
     ("paths", "field"),
     [
@@ -48,6 +75,8 @@ async def test_a_masked_field_that_is_unset_goes_back_to_its_default(tmp_path):
         (["title.nothing"], "update_mask"),
         (["labels.a"], "update_mask"),
         (["policy."], "update_mask"),
+        (["policy.*"], "update_mask"),
+        (["Title"], "update_mask"),
         ([""], "update_mask"),
         ([], "update_mask"),
     ],

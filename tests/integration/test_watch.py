@@ -52,6 +52,7 @@ async def test_a_watcher_gets_the_past_then_the_present_without_gap(tmp_path):
         present = await until(stream, lambda item: item.event.version == 5)
 
         assert versions(past) == [1, 2, 3, 4]
+        assert (past[-1].caught_up.version, past[-1].caught_up.position) == (4, 0)
         assert versions(present) == [5]
         assert decoded(present[-1].event).message.id == "m4"
         stream.cancel()
@@ -167,7 +168,7 @@ async def test_streams_beat_when_nothing_happens(tmp_path):
 
         watched, subscribed = await asyncio.gather(until(watching(s), beats), until(subscription, beats))
 
-        assert watched[-1].heartbeat.position == 2
+        assert watched[-1].heartbeat.version == 2
         assert subscribed[-1].heartbeat.time.seconds > 0
         subscription.cancel()
 

@@ -24,11 +24,11 @@ __all__ = ["PAGE_EVENTS", "differing_rows", "read_facts", "verified_streams"]
 PAGE_EVENTS = 500
 ROWS_MAX = 10_000
 
-_PASS_EVENTS: dict[str, tuple[Any, str]] = {
-    "SummarizationStarted": (event_pb2.SummarizationStarted, PassStep.STARTED),
-    "SummarizationCompleted": (event_pb2.SummarizationCompleted, PassStep.COMPLETED),
-    "SummarizationFailed": (event_pb2.SummarizationFailed, PassStep.ENDED),
-    "SummarizationSkipped": (event_pb2.SummarizationSkipped, PassStep.ENDED),
+_PASS_EVENTS: dict[str, str] = {
+    "summarization_started": PassStep.STARTED,
+    "summarization_completed": PassStep.COMPLETED,
+    "summarization_failed": PassStep.ENDED,
+    "summarization_skipped": PassStep.ENDED,
 }
 
 
@@ -98,24 +98,21 @@ def _no_clock() -> int:
     raise AssertionError("nothing is written here")
 
 
-def _fact(event: event_log_service_pb2.Event) -> Fact:
+def _fact(event: event_pb2.Event) -> Fact:
     message: tuple[str, str, int] | None = None
     of_pass: PassFact | None = None
-    if event.type == "MessageAppended":
-        appended = event_pb2.MessageAppended.FromString(event.payload)
+    body = event.WhichOneof("body") or ""
+    if body == "message_appended":
+        appended = event.message_appended
         message = (appended.message.id, appended.message.content, appended.number)
-    elif event.type == "SummarizationRequested":
-        requested = event_pb2.SummarizationRequested.FromString(event.payload)
-        of_pass = PassFact(requested.plan.summarization_id, PassStep.REQUESTED)
-    elif event.type in _PASS_EVENTS:
-        of_pass = _pass_fact(event)
+    elif body == "summarization_requested":
+        of_pass = PassFact(event.summarization_requested.plan.summarization_id, PassStep.REQUESTED)
+    elif body in _PASS_EVENTS:
+        of_pass = _pass_fact(getattr(event, body), _PASS_EVENTS[body])
     return Fact(event.position, event.conversation_id, event.version, event.event_id, message, of_pass)
 
 
-def _pass_fact(event: event_log_service_pb2.Event) -> PassFact | None:
-    contract, step = _PASS_EVENTS[event.type]
-    payload = contract()
-    payload.ParseFromString(event.payload)
+def _pass_fact(payload: Any, step: str) -> PassFact | None:
     if not payload.summarization_id:  # a pass that was skipped before it began has no id
         return None
     claim = payload.claim if isinstance(payload, event_pb2.SummarizationStarted) else 0

@@ -186,24 +186,30 @@ def calls_are_answered(rendered: Sequence[RenderedMessage], originals: Mapping[i
 
 
 def order_is_fixed(state: Conversation, rendered: Sequence[RenderedMessage]) -> None:
-    """System messages, then the summary, then the others, each in order and none left out."""
+    """System messages, then the summary, then the others, each in order but late results, and none left out."""
     places = [0 if m.number and m.message.role is Role.SYSTEM else 1 if m.tag else 2 for m in rendered]
-    keys = list(zip(places, (m.number for m in rendered), strict=True))
+    late = _late_results(state)
+    keys = [(place, m.number) for place, m in zip(places, rendered, strict=True) if m.number not in late]
     _require(keys == sorted(keys), "the window is not rendered in order")
     _require(places.count(1) == (state.live is not None), "the summary is not rendered once")
     _require({m.number for m in rendered if m.number} == {m.number for m in state.window}, "the rendering lacks one")
 
 
+def _late_results(state: Conversation) -> set[int]:
+    pairs = tool_pairs(m for m in state.window if m.message.role is not Role.SYSTEM)
+    return {pairs.results[call] for call in pairs.late}
+
+
 def prefix_is_stable(step: Step, before: Sequence[RenderedMessage], after: Sequence[RenderedMessage]) -> None:
     """Between passes the rendered window only grows at its end.
 
-    Two things change it by their nature: a system message, which goes to the front, and a user message, which settles
-    that a call before it will not be answered.
+    Three things change it by their nature: a system message, which goes to the front, a user message, which settles
+    that a call before it is not answered in time, and a result that comes all the same, which goes to its call.
     """
     if any(isinstance(event, SummarizationCompleted) for event in step.events) or not step.before.is_open:
         return
     new = [event.message for event in step.events if isinstance(event, MessageAppended)]
-    if any(m.role is Role.SYSTEM for m in new):
+    if any(m.role is Role.SYSTEM for m in new) or _late_results(step.after) - _late_results(step.before):
         return
     user_spoke = any(m.role is Role.USER for m in new)
     for old, now in zip(before, after[: len(before)], strict=True):

@@ -36,8 +36,12 @@ def faults_of(
 
 
 def _order(window: api.GetContextResponse) -> Iterator[str]:
-    """System messages, the summary if there is one, then the others; each group by number."""
-    keys = [(0 if m.number and m.message.role == _SYSTEM else 2 if m.number else 1, m.number) for m in window.messages]
+    """System messages, the summary if there is one, then the others; each group by number, but results with calls."""
+    keys = [
+        (0 if m.number and m.message.role == _SYSTEM else 2 if m.number else 1, m.number)
+        for m in window.messages
+        if m.message.role != _TOOL
+    ]
     if keys != sorted(set(keys)):
         yield f"the window is out of order: {keys}"
     summaries = [m.message.id for m in window.messages if not m.number]

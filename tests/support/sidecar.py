@@ -26,7 +26,6 @@ from abridged.v1 import (
     conversation_service_pb2_grpc,
     event_log_service_pb2,
     event_log_service_pb2_grpc,
-    event_pb2,
     message_pb2,
     server_info_service_pb2,
     server_info_service_pb2_grpc,
@@ -325,10 +324,8 @@ def on_ollama(server: FakeOllama, *models: str) -> dict[str, Any]:
 
 
 def decoded(event: Any) -> Any:
-    """The payload of a stored event."""
-    payload = getattr(event_pb2, event.type)()
-    payload.ParseFromString(event.payload)
-    return payload
+    """What a stored event says."""
+    return getattr(event, event.WhichOneof("body"))
 
 
 def duration(seconds: float) -> Duration:

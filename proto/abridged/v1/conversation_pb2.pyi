@@ -795,7 +795,7 @@ class Conversation(_message.Message):
     live_summary_id: _builtins.str
     """The live record; empty when there is none."""
     depth: _builtins.int
-    """Its depth; -1 when there is none."""
+    """Its depth; unset when there is none."""
     summary_count: _builtins.int
     """Records ever committed."""
     pending_summarization_id: _builtins.str
@@ -837,7 +837,7 @@ class Conversation(_message.Message):
         window_messages: _builtins.int = ...,
         messages_since_pass: _builtins.int = ...,
         live_summary_id: _builtins.str = ...,
-        depth: _builtins.int = ...,
+        depth: _builtins.int | None = ...,
         summary_count: _builtins.int = ...,
         pending_summarization_id: _builtins.str = ...,
         failures_in_row: _builtins.int = ...,
@@ -846,11 +846,13 @@ class Conversation(_message.Message):
         update_time: _timestamp_pb2.Timestamp | None = ...,
         held_by: Global___HeldBy.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "last_summarization", b"last_summarization", "settings", b"settings", "update_time", b"update_time", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "create_time", b"create_time", "depth", b"depth", "last_summarization", b"last_summarization", "settings", b"settings", "update_time", b"update_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "depth", b"depth", "event_version", b"event_version", "failures_in_row", b"failures_in_row", "held_by", b"held_by", "id", b"id", "last_summarization", b"last_summarization", "live_summary_id", b"live_summary_id", "message_version", b"message_version", "messages_since_pass", b"messages_since_pass", "pending_summarization_id", b"pending_summarization_id", "settings", b"settings", "summary_count", b"summary_count", "update_time", b"update_time", "usage", b"usage", "window_messages", b"window_messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "create_time", b"create_time", "depth", b"depth", "event_version", b"event_version", "failures_in_row", b"failures_in_row", "held_by", b"held_by", "id", b"id", "last_summarization", b"last_summarization", "live_summary_id", b"live_summary_id", "message_version", b"message_version", "messages_since_pass", b"messages_since_pass", "pending_summarization_id", b"pending_summarization_id", "settings", b"settings", "summary_count", b"summary_count", "update_time", b"update_time", "usage", b"usage", "window_messages", b"window_messages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__depth: _TypeAlias = _typing.Literal["depth"]  # noqa: Y015
+    _WhichOneofArgType__depth: _TypeAlias = _typing.Literal["_depth", b"_depth"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__depth) -> _WhichOneofReturnType__depth | None: ...
 
 Global___Conversation: _TypeAlias = Conversation  # noqa: Y015
 

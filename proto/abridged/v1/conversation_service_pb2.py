@@ -23,6 +23,7 @@ _sym_db = _symbol_database.Default()
 
 
 from abridged.v1 import conversation_pb2 as abridged_dot_v1_dot_conversation__pb2
+from abridged.v1 import event_pb2 as abridged_dot_v1_dot_event__pb2
 from abridged.v1 import event_log_service_pb2 as abridged_dot_v1_dot_event__log__service__pb2
 from abridged.v1 import message_pb2 as abridged_dot_v1_dot_message__pb2
 from abridged.v1 import summary_pb2 as abridged_dot_v1_dot_summary__pb2
@@ -32,13 +33,14 @@ from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mas
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&abridged/v1/conversation_service.proto\x12\x0b\x61\x62ridged.v1\x1a\x1e\x61\x62ridged/v1/conversation.proto\x1a#abridged/v1/event_log_service.proto\x1a\x19\x61\x62ridged/v1/message.proto\x1a\x19\x61\x62ridged/v1/summary.proto\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdf\x02\n\x15\x41ppendMessagesRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12\x33\n\x08messages\x18\x02 \x03(\x0b\x32\x14.abridged.v1.MessageB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\x80\x04\x12\x1c\n\nrequest_id\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x30\n\x10\x65xpected_version\x18\x04 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x00H\x00\x88\x01\x01\x12\x33\n\x08settings\x18\x05 \x01(\x0b\x32!.abridged.v1.ConversationSettings\x12\x31\n\x04wait\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02\x32\x00\x42\x13\n\x11_expected_version\"Y\n\x0f\x41ppendedMessage\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\x03\x12\x10\n\x08position\x18\x03 \x01(\x03\x12\x18\n\x10\x61lready_appended\x18\x04 \x01(\x08\"\xbc\x01\n\x16\x41ppendMessagesResponse\x12.\n\x08messages\x18\x01 \x03(\x0b\x32\x1c.abridged.v1.AppendedMessage\x12\x17\n\x0fmessage_version\x18\x02 \x01(\x03\x12&\n\x05usage\x18\x03 \x01(\x0b\x32\x17.abridged.v1.TokenUsage\x12\x31\n\rsummarization\x18\x04 \x01(\x0b\x32\x1a.abridged.v1.Summarization\"\xa4\x03\n\x11GetContextRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12\x31\n\x04wait\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02\x32\x00\x12&\n\x0bmin_version\x18\x03 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x00\x12%\n\nmax_tokens\x18\x04 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x00\x12\x0c\n\x04\x63lip\x18\x05 \x01(\x08\x12\x38\n\x0csummary_role\x18\x06 \x01(\x0e\x32\x18.abridged.v1.SummaryRoleB\x08\xbaH\x05\x82\x01\x02\x10\x01\x12\x30\n\x04view\x18\x07 \x01(\x0e\x32\x18.abridged.v1.ContextViewB\x08\xbaH\x05\x82\x01\x02\x10\x01\x12\x33\n\trendering\x18\x08 \x01(\x0e\x32\x16.abridged.v1.RenderingB\x08\xbaH\x05\x82\x01\x02\x10\x01\x12\x18\n\x10\x61\x62ort_on_failure\x18\t \x01(\x08\"u\n\x0e\x43ontextMessage\x12%\n\x07message\x18\x01 \x01(\x0b\x32\x14.abridged.v1.Message\x12\x0e\n\x06number\x18\x02 \x01(\x03\x12\x0e\n\x06tokens\x18\x03 \x01(\x03\x12\x0b\n\x03tag\x18\x04 \x01(\t\x12\x0f\n\x07\x63lipped\x18\x05 \x01(\x08\"\xad\x02\n\x12GetContextResponse\x12-\n\x08messages\x18\x01 \x03(\x0b\x32\x1b.abridged.v1.ContextMessage\x12&\n\x05usage\x18\x02 \x01(\x0b\x32\x17.abridged.v1.TokenUsage\x12\x12\n\nover_limit\x18\x03 \x01(\x08\x12$\n\x07held_by\x18\x04 \x01(\x0e\x32\x13.abridged.v1.HeldBy\x12\x11\n\tcompacted\x18\x05 \x01(\x08\x12\x12\n\nsummary_id\x18\x06 \x01(\t\x12\r\n\x05\x64\x65pth\x18\x07 \x01(\x05\x12 \n\x18pending_summarization_id\x18\x08 \x01(\t\x12\x17\n\x0fmessage_version\x18\t \x01(\x03\x12\x15\n\rrendered_json\x18\n \x01(\t\"^\n\x16GetConversationRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\"J\n\x17GetConversationResponse\x12/\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x19.abridged.v1.Conversation\"\xa9\x02\n\x18ListConversationsRequest\x12\x1a\n\tpage_size\x18\x01 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x10\x12\x80\x01\n\x06labels\x18\x03 \x03(\x0b\x32\x31.abridged.v1.ListConversationsRequest.LabelsEntryB=\xbaH:\x9a\x01\x37\x10@\"\x1br\x19\x32\x17^[A-Za-z0-9._/-]{1,63}$*\x16r\x14\x18\xff\x01\x32\x0f^[^\\x00-\\x1f]*$\x12!\n\tmin_ratio\x18\x04 \x01(\x01\x42\x0e\xbaH\x0b\x12\t)\x00\x00\x00\x00\x00\x00\x00\x00\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"f\n\x19ListConversationsResponse\x12\x30\n\rconversations\x18\x01 \x03(\x0b\x32\x19.abridged.v1.Conversation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x96\x02\n\x19UpdateConversationRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12\x33\n\x08settings\x18\x02 \x01(\x0b\x32!.abridged.v1.ConversationSettings\x12\x37\n\x0bupdate_mask\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.FieldMaskB\x06\xbaH\x03\xc8\x01\x01\x12\x30\n\x10\x65xpected_version\x18\x04 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x00H\x00\x88\x01\x01\x42\x13\n\x11_expected_version\"\x80\x01\n\x1aUpdateConversationResponse\x12/\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x19.abridged.v1.Conversation\x12\x31\n\rsummarization\x18\x02 \x01(\x0b\x32\x1a.abridged.v1.Summarization\"\xce\x01\n\x12ReportUsageRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12*\n\x0fmessage_version\x18\x02 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x01\x12(\n\rprompt_tokens\x18\x03 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x01\x12\x1c\n\nsummary_id\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"=\n\x13ReportUsageResponse\x12&\n\x05usage\x18\x01 \x01(\x0b\x32\x17.abridged.v1.TokenUsage\"\x97\x01\n\x1cSummarizeConversationRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12\x31\n\x04wait\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02\x32\x00\"R\n\x1dSummarizeConversationResponse\x12\x31\n\rsummarization\x18\x01 \x01(\x0b\x32\x1a.abridged.v1.Summarization\"\x85\x01\n\x17GetSummarizationRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12$\n\x10summarization_id\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\"M\n\x18GetSummarizationResponse\x12\x31\n\rsummarization\x18\x01 \x01(\x0b\x32\x1a.abridged.v1.Summarization\"\x9b\x01\n\x19ListSummarizationsRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12\x1a\n\tpage_size\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x10\"i\n\x1aListSummarizationsResponse\x12\x32\n\x0esummarizations\x18\x01 \x03(\x0b\x32\x1a.abridged.v1.Summarization\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x96\x01\n\x14ListSummariesRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12\x1a\n\tpage_size\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x10\"_\n\x15ListSummariesResponse\x12-\n\tsummaries\x18\x01 \x03(\x0b\x32\x1a.abridged.v1.SummaryRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"y\n\x11GetSummaryRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12\x1e\n\nsummary_id\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\"O\n\x12GetSummaryResponse\x12+\n\x07summary\x18\x01 \x01(\x0b\x32\x1a.abridged.v1.SummaryRecord\x12\x0c\n\x04live\x18\x02 \x01(\x08\"\x8a\x01\n\x18WatchConversationRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12(\n\rafter_version\x18\x02 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x00\"\xd8\x01\n\x0cPassProgress\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\x12%\n\x05stage\x18\x02 \x01(\x0e\x32\x16.abridged.v1.PassStage\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\r\n\x05model\x18\x04 \x01(\t\x12\x14\n\x0coutput_chars\x18\x05 \x01(\x03\x12\x12\n\ncalls_done\x18\x06 \x01(\x05\x12\x13\n\x0b\x63\x61lls_total\x18\x07 \x01(\x05\x12(\n\x04time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xd0\x01\n\x19WatchConversationResponse\x12#\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x12.abridged.v1.EventH\x00\x12-\n\x08progress\x18\x02 \x01(\x0b\x32\x19.abridged.v1.PassProgressH\x00\x12*\n\tcaught_up\x18\x03 \x01(\x0b\x32\x15.abridged.v1.CaughtUpH\x00\x12+\n\theartbeat\x18\x04 \x01(\x0b\x32\x16.abridged.v1.HeartbeatH\x00\x42\x06\n\x04item*b\n\x0b\x43ontextView\x12\x1c\n\x18\x43ONTEXT_VIEW_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43ONTEXT_VIEW_COMPACTED\x10\x01\x12\x19\n\x15\x43ONTEXT_VIEW_ORIGINAL\x10\x02*k\n\tRendering\x12\x19\n\x15RENDERING_UNSPECIFIED\x10\x00\x12\x14\n\x10RENDERING_OPENAI\x10\x01\x12\x17\n\x13RENDERING_ANTHROPIC\x10\x02\x12\x14\n\x10RENDERING_OLLAMA\x10\x03*\xbb\x01\n\tPassStage\x12\x1a\n\x16PASS_STAGE_UNSPECIFIED\x10\x00\x12\x18\n\x14PASS_STAGE_REQUESTED\x10\x01\x12\x16\n\x12PASS_STAGE_STARTED\x10\x02\x12\x16\n\x12PASS_STAGE_ATTEMPT\x10\x03\x12\x17\n\x13PASS_STAGE_PROGRESS\x10\x04\x12\x18\n\x14PASS_STAGE_COMPLETED\x10\x05\x12\x15\n\x11PASS_STAGE_FAILED\x10\x06\x32\xff\x08\n\x13\x43onversationService\x12Y\n\x0e\x41ppendMessages\x12\".abridged.v1.AppendMessagesRequest\x1a#.abridged.v1.AppendMessagesResponse\x12M\n\nGetContext\x12\x1e.abridged.v1.GetContextRequest\x1a\x1f.abridged.v1.GetContextResponse\x12\\\n\x0fGetConversation\x12#.abridged.v1.GetConversationRequest\x1a$.abridged.v1.GetConversationResponse\x12\x62\n\x11ListConversations\x12%.abridged.v1.ListConversationsRequest\x1a&.abridged.v1.ListConversationsResponse\x12\x65\n\x12UpdateConversation\x12&.abridged.v1.UpdateConversationRequest\x1a\'.abridged.v1.UpdateConversationResponse\x12P\n\x0bReportUsage\x12\x1f.abridged.v1.ReportUsageRequest\x1a .abridged.v1.ReportUsageResponse\x12n\n\x15SummarizeConversation\x12).abridged.v1.SummarizeConversationRequest\x1a*.abridged.v1.SummarizeConversationResponse\x12_\n\x10GetSummarization\x12$.abridged.v1.GetSummarizationRequest\x1a%.abridged.v1.GetSummarizationResponse\x12\x65\n\x12ListSummarizations\x12&.abridged.v1.ListSummarizationsRequest\x1a\'.abridged.v1.ListSummarizationsResponse\x12V\n\rListSummaries\x12!.abridged.v1.ListSummariesRequest\x1a\".abridged.v1.ListSummariesResponse\x12M\n\nGetSummary\x12\x1e.abridged.v1.GetSummaryRequest\x1a\x1f.abridged.v1.GetSummaryResponse\x12\x64\n\x11WatchConversation\x12%.abridged.v1.WatchConversationRequest\x1a&.abridged.v1.WatchConversationResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&abridged/v1/conversation_service.proto\x12\x0b\x61\x62ridged.v1\x1a\x1e\x61\x62ridged/v1/conversation.proto\x1a\x17\x61\x62ridged/v1/event.proto\x1a#abridged/v1/event_log_service.proto\x1a\x19\x61\x62ridged/v1/message.proto\x1a\x19\x61\x62ridged/v1/summary.proto\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdf\x02\n\x15\x41ppendMessagesRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12\x33\n\x08messages\x18\x02 \x03(\x0b\x32\x14.abridged.v1.MessageB\x0b\xbaH\x08\x92\x01\x05\x08\x01\x10\x80\x04\x12\x1c\n\nrequest_id\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12\x30\n\x10\x65xpected_version\x18\x04 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x00H\x00\x88\x01\x01\x12\x33\n\x08settings\x18\x05 \x01(\x0b\x32!.abridged.v1.ConversationSettings\x12\x31\n\x04wait\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02\x32\x00\x42\x13\n\x11_expected_version\"Y\n\x0f\x41ppendedMessage\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\x03\x12\x10\n\x08position\x18\x03 \x01(\x03\x12\x18\n\x10\x61lready_appended\x18\x04 \x01(\x08\"\xd6\x01\n\x16\x41ppendMessagesResponse\x12.\n\x08messages\x18\x01 \x03(\x0b\x32\x1c.abridged.v1.AppendedMessage\x12\x17\n\x0fmessage_version\x18\x02 \x01(\x03\x12&\n\x05usage\x18\x03 \x01(\x0b\x32\x17.abridged.v1.TokenUsage\x12\x31\n\rsummarization\x18\x04 \x01(\x0b\x32\x1a.abridged.v1.Summarization\x12\x18\n\x10settings_ignored\x18\x05 \x01(\x08\"\xa4\x03\n\x11GetContextRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12\x31\n\x04wait\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02\x32\x00\x12&\n\x0bmin_version\x18\x03 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x00\x12%\n\nmax_tokens\x18\x04 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x00\x12\x0c\n\x04\x63lip\x18\x05 \x01(\x08\x12\x38\n\x0csummary_role\x18\x06 \x01(\x0e\x32\x18.abridged.v1.SummaryRoleB\x08\xbaH\x05\x82\x01\x02\x10\x01\x12\x30\n\x04view\x18\x07 \x01(\x0e\x32\x18.abridged.v1.ContextViewB\x08\xbaH\x05\x82\x01\x02\x10\x01\x12\x33\n\trendering\x18\x08 \x01(\x0e\x32\x16.abridged.v1.RenderingB\x08\xbaH\x05\x82\x01\x02\x10\x01\x12\x18\n\x10\x61\x62ort_on_failure\x18\t \x01(\x08\"u\n\x0e\x43ontextMessage\x12%\n\x07message\x18\x01 \x01(\x0b\x32\x14.abridged.v1.Message\x12\x0e\n\x06number\x18\x02 \x01(\x03\x12\x0e\n\x06tokens\x18\x03 \x01(\x03\x12\x0b\n\x03tag\x18\x04 \x01(\t\x12\x0f\n\x07\x63lipped\x18\x05 \x01(\x08\"\xf9\x02\n\x12GetContextResponse\x12-\n\x08messages\x18\x01 \x03(\x0b\x32\x1b.abridged.v1.ContextMessage\x12&\n\x05usage\x18\x02 \x01(\x0b\x32\x17.abridged.v1.TokenUsage\x12\x12\n\nover_limit\x18\x03 \x01(\x08\x12$\n\x07held_by\x18\x04 \x01(\x0e\x32\x13.abridged.v1.HeldBy\x12\x11\n\tcompacted\x18\x05 \x01(\x08\x12\x12\n\nsummary_id\x18\x06 \x01(\t\x12\x12\n\x05\x64\x65pth\x18\x07 \x01(\x05H\x00\x88\x01\x01\x12 \n\x18pending_summarization_id\x18\x08 \x01(\t\x12\x17\n\x0fmessage_version\x18\t \x01(\x03\x12\x15\n\rrendered_json\x18\n \x01(\t\x12;\n\x13omitted_attachments\x18\x0b \x03(\x0b\x32\x1e.abridged.v1.OmittedAttachmentB\x08\n\x06_depth\"w\n\x11OmittedAttachment\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\x03\x12\r\n\x05index\x18\x03 \x01(\x05\x12/\n\x06reason\x18\x04 \x01(\x0e\x32\x1f.abridged.v1.AttachmentOmission\"^\n\x16GetConversationRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\"J\n\x17GetConversationResponse\x12/\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x19.abridged.v1.Conversation\"\xa9\x02\n\x18ListConversationsRequest\x12\x1a\n\tpage_size\x18\x01 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x10\x12\x80\x01\n\x06labels\x18\x03 \x03(\x0b\x32\x31.abridged.v1.ListConversationsRequest.LabelsEntryB=\xbaH:\x9a\x01\x37\x10@\"\x1br\x19\x32\x17^[A-Za-z0-9._/-]{1,63}$*\x16r\x14\x18\xff\x01\x32\x0f^[^\\x00-\\x1f]*$\x12!\n\tmin_ratio\x18\x04 \x01(\x01\x42\x0e\xbaH\x0b\x12\t)\x00\x00\x00\x00\x00\x00\x00\x00\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"f\n\x19ListConversationsResponse\x12\x30\n\rconversations\x18\x01 \x03(\x0b\x32\x19.abridged.v1.Conversation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x96\x02\n\x19UpdateConversationRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12\x33\n\x08settings\x18\x02 \x01(\x0b\x32!.abridged.v1.ConversationSettings\x12\x37\n\x0bupdate_mask\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.FieldMaskB\x06\xbaH\x03\xc8\x01\x01\x12\x30\n\x10\x65xpected_version\x18\x04 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x00H\x00\x88\x01\x01\x42\x13\n\x11_expected_version\"\x80\x01\n\x1aUpdateConversationResponse\x12/\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x19.abridged.v1.Conversation\x12\x31\n\rsummarization\x18\x02 \x01(\x0b\x32\x1a.abridged.v1.Summarization\"\xce\x01\n\x12ReportUsageRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12*\n\x0fmessage_version\x18\x02 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x01\x12(\n\rprompt_tokens\x18\x03 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x01\x12\x1c\n\nsummary_id\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\"=\n\x13ReportUsageResponse\x12&\n\x05usage\x18\x01 \x01(\x0b\x32\x17.abridged.v1.TokenUsage\"\x97\x01\n\x1cSummarizeConversationRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12\x31\n\x04wait\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02\x32\x00\"R\n\x1dSummarizeConversationResponse\x12\x31\n\rsummarization\x18\x01 \x01(\x0b\x32\x1a.abridged.v1.Summarization\"\x85\x01\n\x17GetSummarizationRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12$\n\x10summarization_id\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\"M\n\x18GetSummarizationResponse\x12\x31\n\rsummarization\x18\x01 \x01(\x0b\x32\x1a.abridged.v1.Summarization\"\x9b\x01\n\x19ListSummarizationsRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12\x1a\n\tpage_size\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x10\"i\n\x1aListSummarizationsResponse\x12\x32\n\x0esummarizations\x18\x01 \x03(\x0b\x32\x1a.abridged.v1.Summarization\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x96\x01\n\x14ListSummariesRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12\x1a\n\tpage_size\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1c\n\npage_token\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x10\"_\n\x15ListSummariesResponse\x12-\n\tsummaries\x18\x01 \x03(\x0b\x32\x1a.abridged.v1.SummaryRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"y\n\x11GetSummaryRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12\x1e\n\nsummary_id\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\"O\n\x12GetSummaryResponse\x12+\n\x07summary\x18\x01 \x01(\x0b\x32\x1a.abridged.v1.SummaryRecord\x12\x0c\n\x04live\x18\x02 \x01(\x08\"\x8a\x01\n\x18WatchConversationRequest\x12\x44\n\x0f\x63onversation_id\x18\x01 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\x12(\n\rafter_version\x18\x02 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x00\"\xd8\x01\n\x0cPassProgress\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\x12%\n\x05stage\x18\x02 \x01(\x0e\x32\x16.abridged.v1.PassStage\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\r\n\x05model\x18\x04 \x01(\t\x12\x14\n\x0coutput_chars\x18\x05 \x01(\x03\x12\x12\n\ncalls_done\x18\x06 \x01(\x05\x12\x13\n\x0b\x63\x61lls_total\x18\x07 \x01(\x05\x12(\n\x04time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xd0\x01\n\x19WatchConversationResponse\x12#\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x12.abridged.v1.EventH\x00\x12-\n\x08progress\x18\x02 \x01(\x0b\x32\x19.abridged.v1.PassProgressH\x00\x12*\n\tcaught_up\x18\x03 \x01(\x0b\x32\x15.abridged.v1.CaughtUpH\x00\x12+\n\theartbeat\x18\x04 \x01(\x0b\x32\x16.abridged.v1.HeartbeatH\x00\x42\x06\n\x04item*b\n\x0b\x43ontextView\x12\x1c\n\x18\x43ONTEXT_VIEW_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43ONTEXT_VIEW_COMPACTED\x10\x01\x12\x19\n\x15\x43ONTEXT_VIEW_ORIGINAL\x10\x02*k\n\tRendering\x12\x19\n\x15RENDERING_UNSPECIFIED\x10\x00\x12\x14\n\x10RENDERING_OPENAI\x10\x01\x12\x17\n\x13RENDERING_ANTHROPIC\x10\x02\x12\x14\n\x10RENDERING_OLLAMA\x10\x03*\x98\x01\n\x12\x41ttachmentOmission\x12#\n\x1f\x41TTACHMENT_OMISSION_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x41TTACHMENT_OMISSION_ROLE\x10\x01\x12\"\n\x1e\x41TTACHMENT_OMISSION_MEDIA_TYPE\x10\x02\x12\x1b\n\x17\x41TTACHMENT_OMISSION_URI\x10\x03*\xbb\x01\n\tPassStage\x12\x1a\n\x16PASS_STAGE_UNSPECIFIED\x10\x00\x12\x18\n\x14PASS_STAGE_REQUESTED\x10\x01\x12\x16\n\x12PASS_STAGE_STARTED\x10\x02\x12\x16\n\x12PASS_STAGE_ATTEMPT\x10\x03\x12\x17\n\x13PASS_STAGE_PROGRESS\x10\x04\x12\x18\n\x14PASS_STAGE_COMPLETED\x10\x05\x12\x15\n\x11PASS_STAGE_FAILED\x10\x06\x32\xb1\t\n\x13\x43onversationService\x12Y\n\x0e\x41ppendMessages\x12\".abridged.v1.AppendMessagesRequest\x1a#.abridged.v1.AppendMessagesResponse\x12R\n\nGetContext\x12\x1e.abridged.v1.GetContextRequest\x1a\x1f.abridged.v1.GetContextResponse\"\x03\x90\x02\x02\x12\x61\n\x0fGetConversation\x12#.abridged.v1.GetConversationRequest\x1a$.abridged.v1.GetConversationResponse\"\x03\x90\x02\x01\x12g\n\x11ListConversations\x12%.abridged.v1.ListConversationsRequest\x1a&.abridged.v1.ListConversationsResponse\"\x03\x90\x02\x01\x12j\n\x12UpdateConversation\x12&.abridged.v1.UpdateConversationRequest\x1a\'.abridged.v1.UpdateConversationResponse\"\x03\x90\x02\x02\x12U\n\x0bReportUsage\x12\x1f.abridged.v1.ReportUsageRequest\x1a .abridged.v1.ReportUsageResponse\"\x03\x90\x02\x02\x12n\n\x15SummarizeConversation\x12).abridged.v1.SummarizeConversationRequest\x1a*.abridged.v1.SummarizeConversationResponse\x12\x64\n\x10GetSummarization\x12$.abridged.v1.GetSummarizationRequest\x1a%.abridged.v1.GetSummarizationResponse\"\x03\x90\x02\x01\x12j\n\x12ListSummarizations\x12&.abridged.v1.ListSummarizationsRequest\x1a\'.abridged.v1.ListSummarizationsResponse\"\x03\x90\x02\x01\x12[\n\rListSummaries\x12!.abridged.v1.ListSummariesRequest\x1a\".abridged.v1.ListSummariesResponse\"\x03\x90\x02\x01\x12R\n\nGetSummary\x12\x1e.abridged.v1.GetSummaryRequest\x1a\x1f.abridged.v1.GetSummaryResponse\"\x03\x90\x02\x01\x12i\n\x11WatchConversation\x12%.abridged.v1.WatchConversationRequest\x1a&.abridged.v1.WatchConversationResponse\"\x03\x90\x02\x01\x30\x01\x42\x34\x42\x18\x43onversationServiceProtoP\x01Z\x16\x61\x62ridged/v1;abridgedv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'abridged.v1.conversation_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'B\030ConversationServiceProtoP\001Z\026abridged/v1;abridgedv1'
   _globals['_APPENDMESSAGESREQUEST'].fields_by_name['conversation_id']._loaded_options = None
   _globals['_APPENDMESSAGESREQUEST'].fields_by_name['conversation_id']._serialized_options = b'\272H(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$'
   _globals['_APPENDMESSAGESREQUEST'].fields_by_name['messages']._loaded_options = None
@@ -117,68 +119,92 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WATCHCONVERSATIONREQUEST'].fields_by_name['conversation_id']._serialized_options = b'\272H(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$'
   _globals['_WATCHCONVERSATIONREQUEST'].fields_by_name['after_version']._loaded_options = None
   _globals['_WATCHCONVERSATIONREQUEST'].fields_by_name['after_version']._serialized_options = b'\272H\016\"\014\030\377\377\377\377\377\377\377\377?(\000'
-  _globals['_CONTEXTVIEW']._serialized_start=4791
-  _globals['_CONTEXTVIEW']._serialized_end=4889
-  _globals['_RENDERING']._serialized_start=4891
-  _globals['_RENDERING']._serialized_end=4998
-  _globals['_PASSSTAGE']._serialized_start=5001
-  _globals['_PASSSTAGE']._serialized_end=5188
-  _globals['_APPENDMESSAGESREQUEST']._serialized_start=307
-  _globals['_APPENDMESSAGESREQUEST']._serialized_end=658
-  _globals['_APPENDEDMESSAGE']._serialized_start=660
-  _globals['_APPENDEDMESSAGE']._serialized_end=749
-  _globals['_APPENDMESSAGESRESPONSE']._serialized_start=752
-  _globals['_APPENDMESSAGESRESPONSE']._serialized_end=940
-  _globals['_GETCONTEXTREQUEST']._serialized_start=943
-  _globals['_GETCONTEXTREQUEST']._serialized_end=1363
-  _globals['_CONTEXTMESSAGE']._serialized_start=1365
-  _globals['_CONTEXTMESSAGE']._serialized_end=1482
-  _globals['_GETCONTEXTRESPONSE']._serialized_start=1485
-  _globals['_GETCONTEXTRESPONSE']._serialized_end=1786
-  _globals['_GETCONVERSATIONREQUEST']._serialized_start=1788
-  _globals['_GETCONVERSATIONREQUEST']._serialized_end=1882
-  _globals['_GETCONVERSATIONRESPONSE']._serialized_start=1884
-  _globals['_GETCONVERSATIONRESPONSE']._serialized_end=1958
-  _globals['_LISTCONVERSATIONSREQUEST']._serialized_start=1961
-  _globals['_LISTCONVERSATIONSREQUEST']._serialized_end=2258
-  _globals['_LISTCONVERSATIONSREQUEST_LABELSENTRY']._serialized_start=2213
-  _globals['_LISTCONVERSATIONSREQUEST_LABELSENTRY']._serialized_end=2258
-  _globals['_LISTCONVERSATIONSRESPONSE']._serialized_start=2260
-  _globals['_LISTCONVERSATIONSRESPONSE']._serialized_end=2362
-  _globals['_UPDATECONVERSATIONREQUEST']._serialized_start=2365
-  _globals['_UPDATECONVERSATIONREQUEST']._serialized_end=2643
-  _globals['_UPDATECONVERSATIONRESPONSE']._serialized_start=2646
-  _globals['_UPDATECONVERSATIONRESPONSE']._serialized_end=2774
-  _globals['_REPORTUSAGEREQUEST']._serialized_start=2777
-  _globals['_REPORTUSAGEREQUEST']._serialized_end=2983
-  _globals['_REPORTUSAGERESPONSE']._serialized_start=2985
-  _globals['_REPORTUSAGERESPONSE']._serialized_end=3046
-  _globals['_SUMMARIZECONVERSATIONREQUEST']._serialized_start=3049
-  _globals['_SUMMARIZECONVERSATIONREQUEST']._serialized_end=3200
-  _globals['_SUMMARIZECONVERSATIONRESPONSE']._serialized_start=3202
-  _globals['_SUMMARIZECONVERSATIONRESPONSE']._serialized_end=3284
-  _globals['_GETSUMMARIZATIONREQUEST']._serialized_start=3287
-  _globals['_GETSUMMARIZATIONREQUEST']._serialized_end=3420
-  _globals['_GETSUMMARIZATIONRESPONSE']._serialized_start=3422
-  _globals['_GETSUMMARIZATIONRESPONSE']._serialized_end=3499
-  _globals['_LISTSUMMARIZATIONSREQUEST']._serialized_start=3502
-  _globals['_LISTSUMMARIZATIONSREQUEST']._serialized_end=3657
-  _globals['_LISTSUMMARIZATIONSRESPONSE']._serialized_start=3659
-  _globals['_LISTSUMMARIZATIONSRESPONSE']._serialized_end=3764
-  _globals['_LISTSUMMARIESREQUEST']._serialized_start=3767
-  _globals['_LISTSUMMARIESREQUEST']._serialized_end=3917
-  _globals['_LISTSUMMARIESRESPONSE']._serialized_start=3919
-  _globals['_LISTSUMMARIESRESPONSE']._serialized_end=4014
-  _globals['_GETSUMMARYREQUEST']._serialized_start=4016
-  _globals['_GETSUMMARYREQUEST']._serialized_end=4137
-  _globals['_GETSUMMARYRESPONSE']._serialized_start=4139
-  _globals['_GETSUMMARYRESPONSE']._serialized_end=4218
-  _globals['_WATCHCONVERSATIONREQUEST']._serialized_start=4221
-  _globals['_WATCHCONVERSATIONREQUEST']._serialized_end=4359
-  _globals['_PASSPROGRESS']._serialized_start=4362
-  _globals['_PASSPROGRESS']._serialized_end=4578
-  _globals['_WATCHCONVERSATIONRESPONSE']._serialized_start=4581
-  _globals['_WATCHCONVERSATIONRESPONSE']._serialized_end=4789
-  _globals['_CONVERSATIONSERVICE']._serialized_start=5191
-  _globals['_CONVERSATIONSERVICE']._serialized_end=6342
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['GetContext']._loaded_options = None
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['GetContext']._serialized_options = b'\220\002\002'
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['GetConversation']._loaded_options = None
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['GetConversation']._serialized_options = b'\220\002\001'
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['ListConversations']._loaded_options = None
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['ListConversations']._serialized_options = b'\220\002\001'
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['UpdateConversation']._loaded_options = None
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['UpdateConversation']._serialized_options = b'\220\002\002'
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['ReportUsage']._loaded_options = None
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['ReportUsage']._serialized_options = b'\220\002\002'
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['GetSummarization']._loaded_options = None
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['GetSummarization']._serialized_options = b'\220\002\001'
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['ListSummarizations']._loaded_options = None
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['ListSummarizations']._serialized_options = b'\220\002\001'
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['ListSummaries']._loaded_options = None
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['ListSummaries']._serialized_options = b'\220\002\001'
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['GetSummary']._loaded_options = None
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['GetSummary']._serialized_options = b'\220\002\001'
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['WatchConversation']._loaded_options = None
+  _globals['_CONVERSATIONSERVICE'].methods_by_name['WatchConversation']._serialized_options = b'\220\002\001'
+  _globals['_CONTEXTVIEW']._serialized_start=5039
+  _globals['_CONTEXTVIEW']._serialized_end=5137
+  _globals['_RENDERING']._serialized_start=5139
+  _globals['_RENDERING']._serialized_end=5246
+  _globals['_ATTACHMENTOMISSION']._serialized_start=5249
+  _globals['_ATTACHMENTOMISSION']._serialized_end=5401
+  _globals['_PASSSTAGE']._serialized_start=5404
+  _globals['_PASSSTAGE']._serialized_end=5591
+  _globals['_APPENDMESSAGESREQUEST']._serialized_start=332
+  _globals['_APPENDMESSAGESREQUEST']._serialized_end=683
+  _globals['_APPENDEDMESSAGE']._serialized_start=685
+  _globals['_APPENDEDMESSAGE']._serialized_end=774
+  _globals['_APPENDMESSAGESRESPONSE']._serialized_start=777
+  _globals['_APPENDMESSAGESRESPONSE']._serialized_end=991
+  _globals['_GETCONTEXTREQUEST']._serialized_start=994
+  _globals['_GETCONTEXTREQUEST']._serialized_end=1414
+  _globals['_CONTEXTMESSAGE']._serialized_start=1416
+  _globals['_CONTEXTMESSAGE']._serialized_end=1533
+  _globals['_GETCONTEXTRESPONSE']._serialized_start=1536
+  _globals['_GETCONTEXTRESPONSE']._serialized_end=1913
+  _globals['_OMITTEDATTACHMENT']._serialized_start=1915
+  _globals['_OMITTEDATTACHMENT']._serialized_end=2034
+  _globals['_GETCONVERSATIONREQUEST']._serialized_start=2036
+  _globals['_GETCONVERSATIONREQUEST']._serialized_end=2130
+  _globals['_GETCONVERSATIONRESPONSE']._serialized_start=2132
+  _globals['_GETCONVERSATIONRESPONSE']._serialized_end=2206
+  _globals['_LISTCONVERSATIONSREQUEST']._serialized_start=2209
+  _globals['_LISTCONVERSATIONSREQUEST']._serialized_end=2506
+  _globals['_LISTCONVERSATIONSREQUEST_LABELSENTRY']._serialized_start=2461
+  _globals['_LISTCONVERSATIONSREQUEST_LABELSENTRY']._serialized_end=2506
+  _globals['_LISTCONVERSATIONSRESPONSE']._serialized_start=2508
+  _globals['_LISTCONVERSATIONSRESPONSE']._serialized_end=2610
+  _globals['_UPDATECONVERSATIONREQUEST']._serialized_start=2613
+  _globals['_UPDATECONVERSATIONREQUEST']._serialized_end=2891
+  _globals['_UPDATECONVERSATIONRESPONSE']._serialized_start=2894
+  _globals['_UPDATECONVERSATIONRESPONSE']._serialized_end=3022
+  _globals['_REPORTUSAGEREQUEST']._serialized_start=3025
+  _globals['_REPORTUSAGEREQUEST']._serialized_end=3231
+  _globals['_REPORTUSAGERESPONSE']._serialized_start=3233
+  _globals['_REPORTUSAGERESPONSE']._serialized_end=3294
+  _globals['_SUMMARIZECONVERSATIONREQUEST']._serialized_start=3297
+  _globals['_SUMMARIZECONVERSATIONREQUEST']._serialized_end=3448
+  _globals['_SUMMARIZECONVERSATIONRESPONSE']._serialized_start=3450
+  _globals['_SUMMARIZECONVERSATIONRESPONSE']._serialized_end=3532
+  _globals['_GETSUMMARIZATIONREQUEST']._serialized_start=3535
+  _globals['_GETSUMMARIZATIONREQUEST']._serialized_end=3668
+  _globals['_GETSUMMARIZATIONRESPONSE']._serialized_start=3670
+  _globals['_GETSUMMARIZATIONRESPONSE']._serialized_end=3747
+  _globals['_LISTSUMMARIZATIONSREQUEST']._serialized_start=3750
+  _globals['_LISTSUMMARIZATIONSREQUEST']._serialized_end=3905
+  _globals['_LISTSUMMARIZATIONSRESPONSE']._serialized_start=3907
+  _globals['_LISTSUMMARIZATIONSRESPONSE']._serialized_end=4012
+  _globals['_LISTSUMMARIESREQUEST']._serialized_start=4015
+  _globals['_LISTSUMMARIESREQUEST']._serialized_end=4165
+  _globals['_LISTSUMMARIESRESPONSE']._serialized_start=4167
+  _globals['_LISTSUMMARIESRESPONSE']._serialized_end=4262
+  _globals['_GETSUMMARYREQUEST']._serialized_start=4264
+  _globals['_GETSUMMARYREQUEST']._serialized_end=4385
+  _globals['_GETSUMMARYRESPONSE']._serialized_start=4387
+  _globals['_GETSUMMARYRESPONSE']._serialized_end=4466
+  _globals['_WATCHCONVERSATIONREQUEST']._serialized_start=4469
+  _globals['_WATCHCONVERSATIONREQUEST']._serialized_end=4607
+  _globals['_PASSPROGRESS']._serialized_start=4610
+  _globals['_PASSPROGRESS']._serialized_end=4826
+  _globals['_WATCHCONVERSATIONRESPONSE']._serialized_start=4829
+  _globals['_WATCHCONVERSATIONRESPONSE']._serialized_end=5037
+  _globals['_CONVERSATIONSERVICE']._serialized_start=5594
+  _globals['_CONVERSATIONSERVICE']._serialized_end=6795
 # @@protoc_insertion_point(module_scope)

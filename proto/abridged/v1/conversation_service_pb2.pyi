@@ -5,6 +5,7 @@ isort:skip_file
 
 from abridged.v1 import conversation_pb2 as _conversation_pb2
 from abridged.v1 import event_log_service_pb2 as _event_log_service_pb2
+from abridged.v1 import event_pb2 as _event_pb2
 from abridged.v1 import message_pb2 as _message_pb2
 from abridged.v1 import summary_pb2 as _summary_pb2
 from collections import abc as _abc
@@ -59,11 +60,17 @@ class _RenderingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Rendering.V
     RENDERING_UNSPECIFIED: _Rendering.ValueType  # 0
     """None."""
     RENDERING_OPENAI: _Rendering.ValueType  # 1
-    """{"messages": [...]} as OpenAI-style chat completions take it."""
+    """{"messages": [...]} as OpenAI-style chat completions take it. Attachments of users: images by http(s) or data, PDF
+    files, mp3 and wav by data.
+    """
     RENDERING_ANTHROPIC: _Rendering.ValueType  # 2
-    """{"system": ..., "messages": [...]} as Anthropic's Messages API takes it."""
+    """{"system": ..., "messages": [...]} as Anthropic's Messages API takes it. Attachments of users and of tool results:
+    images and PDF documents by https or data, plain text by data.
+    """
     RENDERING_OLLAMA: _Rendering.ValueType  # 3
-    """{"messages": [...]} as Ollama's /api/chat takes it."""
+    """{"messages": [...]} as Ollama's /api/chat takes it. Attachments of users and of tool results: jpeg, png and webp by
+    data.
+    """
 
 class Rendering(_Rendering, metaclass=_RenderingEnumTypeWrapper):
     """Rendering chooses a JSON form beside the messages."""
@@ -71,12 +78,46 @@ class Rendering(_Rendering, metaclass=_RenderingEnumTypeWrapper):
 RENDERING_UNSPECIFIED: Rendering.ValueType  # 0
 """None."""
 RENDERING_OPENAI: Rendering.ValueType  # 1
-"""{"messages": [...]} as OpenAI-style chat completions take it."""
+"""{"messages": [...]} as OpenAI-style chat completions take it. Attachments of users: images by http(s) or data, PDF
+files, mp3 and wav by data.
+"""
 RENDERING_ANTHROPIC: Rendering.ValueType  # 2
-"""{"system": ..., "messages": [...]} as Anthropic's Messages API takes it."""
+"""{"system": ..., "messages": [...]} as Anthropic's Messages API takes it. Attachments of users and of tool results:
+images and PDF documents by https or data, plain text by data.
+"""
 RENDERING_OLLAMA: Rendering.ValueType  # 3
-"""{"messages": [...]} as Ollama's /api/chat takes it."""
+"""{"messages": [...]} as Ollama's /api/chat takes it. Attachments of users and of tool results: jpeg, png and webp by
+data.
+"""
 Global___Rendering: _TypeAlias = Rendering  # noqa: Y015
+
+class _AttachmentOmission:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AttachmentOmissionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AttachmentOmission.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ATTACHMENT_OMISSION_UNSPECIFIED: _AttachmentOmission.ValueType  # 0
+    """Never sent."""
+    ATTACHMENT_OMISSION_ROLE: _AttachmentOmission.ValueType  # 1
+    """The API takes none in messages of this role."""
+    ATTACHMENT_OMISSION_MEDIA_TYPE: _AttachmentOmission.ValueType  # 2
+    """The API does not take the media type, or none is given."""
+    ATTACHMENT_OMISSION_URI: _AttachmentOmission.ValueType  # 3
+    """The API does not fetch such a URI for this media type, or the data in it is broken or empty."""
+
+class AttachmentOmission(_AttachmentOmission, metaclass=_AttachmentOmissionEnumTypeWrapper):
+    """AttachmentOmission says why an attachment is not in a rendering."""
+
+ATTACHMENT_OMISSION_UNSPECIFIED: AttachmentOmission.ValueType  # 0
+"""Never sent."""
+ATTACHMENT_OMISSION_ROLE: AttachmentOmission.ValueType  # 1
+"""The API takes none in messages of this role."""
+ATTACHMENT_OMISSION_MEDIA_TYPE: AttachmentOmission.ValueType  # 2
+"""The API does not take the media type, or none is given."""
+ATTACHMENT_OMISSION_URI: AttachmentOmission.ValueType  # 3
+"""The API does not fetch such a URI for this media type, or the data in it is broken or empty."""
+Global___AttachmentOmission: _TypeAlias = AttachmentOmission  # noqa: Y015
 
 class _PassStage:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -142,7 +183,9 @@ class AppendMessagesRequest(_message.Message):
 
     @_builtins.property
     def settings(self) -> _conversation_pb2.ConversationSettings:
-        """Settings, if the conversation is new; ignored otherwise."""
+        """Settings, if the conversation is new. One that exists keeps its own, and settings_ignored says so; impossible ones
+        are refused all the same.
+        """
 
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
@@ -212,8 +255,13 @@ class AppendMessagesResponse(_message.Message):
     MESSAGE_VERSION_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     SUMMARIZATION_FIELD_NUMBER: _builtins.int
+    SETTINGS_IGNORED_FIELD_NUMBER: _builtins.int
     message_version: _builtins.int
     """Messages of the conversation now."""
+    settings_ignored: _builtins.bool
+    """Whether `settings` asked for something that the conversation, which existed already, does not have:
+    UpdateConversation changes it.
+    """
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendedMessage]:
         """In the order of the request."""
@@ -233,10 +281,11 @@ class AppendMessagesResponse(_message.Message):
         message_version: _builtins.int = ...,
         usage: _conversation_pb2.TokenUsage | None = ...,
         summarization: _conversation_pb2.Summarization | None = ...,
+        settings_ignored: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summarization", b"summarization", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_version", b"message_version", "messages", b"messages", "summarization", b"summarization", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_version", b"message_version", "messages", b"messages", "settings_ignored", b"settings_ignored", "summarization", b"summarization", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -354,6 +403,7 @@ class GetContextResponse(_message.Message):
     PENDING_SUMMARIZATION_ID_FIELD_NUMBER: _builtins.int
     MESSAGE_VERSION_FIELD_NUMBER: _builtins.int
     RENDERED_JSON_FIELD_NUMBER: _builtins.int
+    OMITTED_ATTACHMENTS_FIELD_NUMBER: _builtins.int
     over_limit: _builtins.bool
     """Whether window and overhead are over the budget."""
     held_by: _conversation_pb2.HeldBy.ValueType
@@ -363,7 +413,7 @@ class GetContextResponse(_message.Message):
     summary_id: _builtins.str
     """The live record; empty when there is none."""
     depth: _builtins.int
-    """Its depth; -1 when there is none."""
+    """Its depth; unset when there is none."""
     pending_summarization_id: _builtins.str
     """The pass under way; empty when there is none."""
     message_version: _builtins.int
@@ -378,6 +428,10 @@ class GetContextResponse(_message.Message):
     def usage(self) -> _conversation_pb2.TokenUsage:
         """What it costs, overhead included."""
 
+    @_builtins.property
+    def omitted_attachments(self) -> _containers.RepeatedCompositeFieldContainer[Global___OmittedAttachment]:
+        """The attachments of `messages` that are not in `rendered_json`, in its order."""
+
     def __init__(
         self,
         *,
@@ -387,18 +441,55 @@ class GetContextResponse(_message.Message):
         held_by: _conversation_pb2.HeldBy.ValueType = ...,
         compacted: _builtins.bool = ...,
         summary_id: _builtins.str = ...,
-        depth: _builtins.int = ...,
+        depth: _builtins.int | None = ...,
         pending_summarization_id: _builtins.str = ...,
         message_version: _builtins.int = ...,
         rendered_json: _builtins.str = ...,
+        omitted_attachments: _abc.Iterable[Global___OmittedAttachment] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "depth", b"depth", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compacted", b"compacted", "depth", b"depth", "held_by", b"held_by", "message_version", b"message_version", "messages", b"messages", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "summary_id", b"summary_id", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "compacted", b"compacted", "depth", b"depth", "held_by", b"held_by", "message_version", b"message_version", "messages", b"messages", "omitted_attachments", b"omitted_attachments", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "summary_id", b"summary_id", "usage", b"usage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__depth: _TypeAlias = _typing.Literal["depth"]  # noqa: Y015
+    _WhichOneofArgType__depth: _TypeAlias = _typing.Literal["_depth", b"_depth"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__depth) -> _WhichOneofReturnType__depth | None: ...
+
+Global___GetContextResponse: _TypeAlias = GetContextResponse  # noqa: Y015
+
+@_typing.final
+class OmittedAttachment(_message.Message):
+    """OmittedAttachment is an attachment that is not in a rendering."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    message_id: _builtins.str
+    """The message."""
+    number: _builtins.int
+    """The message's number."""
+    index: _builtins.int
+    """Its place in the message's attachments, from 0."""
+    reason: Global___AttachmentOmission.ValueType
+    """Why."""
+    def __init__(
+        self,
+        *,
+        message_id: _builtins.str = ...,
+        number: _builtins.int = ...,
+        index: _builtins.int = ...,
+        reason: Global___AttachmentOmission.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "message_id", b"message_id", "number", b"number", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___GetContextResponse: _TypeAlias = GetContextResponse  # noqa: Y015
+Global___OmittedAttachment: _TypeAlias = OmittedAttachment  # noqa: Y015
 
 @_typing.final
 class GetConversationRequest(_message.Message):
@@ -550,8 +641,8 @@ class UpdateConversationRequest(_message.Message):
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
-        """The fields of `settings` to change, such as `model` or `policy.trigger_token_ratio`; a path that `settings` leaves
-        unset goes back to the default.
+        """The fields of `settings` to change, such as `model` or `policy.trigger_token_ratio`, in snake_case or in the
+        lowerCamelCase of JSON; `*` is all of them. A path that `settings` leaves unset goes back to the default.
         """
 
     def __init__(
@@ -1021,7 +1112,7 @@ class WatchConversationResponse(_message.Message):
     CAUGHT_UP_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def event(self) -> _event_log_service_pb2.Event:
+    def event(self) -> _event_pb2.Event:
         """An event of the conversation."""
 
     @_builtins.property
@@ -1039,7 +1130,7 @@ class WatchConversationResponse(_message.Message):
     def __init__(
         self,
         *,
-        event: _event_log_service_pb2.Event | None = ...,
+        event: _event_pb2.Event | None = ...,
         progress: Global___PassProgress | None = ...,
         caught_up: _event_log_service_pb2.CaughtUp | None = ...,
         heartbeat: _event_log_service_pb2.Heartbeat | None = ...,

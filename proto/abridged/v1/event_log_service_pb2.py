@@ -27,49 +27,52 @@ from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#abridged/v1/event_log_service.proto\x12\x0b\x61\x62ridged.v1\x1a\x17\x61\x62ridged/v1/event.proto\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdd\x01\n\x05\x45vent\x12\x0e\n\x06log_id\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\x03\x12\x17\n\x0f\x63onversation_id\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x03\x12\x10\n\x08\x65vent_id\x18\x05 \x01(\t\x12\x0c\n\x04type\x18\x06 \x01(\t\x12\x16\n\x0eschema_version\x18\x07 \x01(\x05\x12(\n\x04time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rtrace_context\x18\t \x01(\t\x12\x0f\n\x07payload\x18\n \x01(\x0c\"\x9e\x05\n\x07Payload\x12>\n\x13\x63onversation_opened\x18\x01 \x01(\x0b\x32\x1f.abridged.v1.ConversationOpenedH\x00\x12\x38\n\x10settings_changed\x18\x02 \x01(\x0b\x32\x1c.abridged.v1.SettingsChangedH\x00\x12\x38\n\x10message_appended\x18\x03 \x01(\x0b\x32\x1c.abridged.v1.MessageAppendedH\x00\x12\x34\n\x0eusage_reported\x18\x04 \x01(\x0b\x32\x1a.abridged.v1.UsageReportedH\x00\x12\x46\n\x17summarization_requested\x18\x05 \x01(\x0b\x32#.abridged.v1.SummarizationRequestedH\x00\x12\x42\n\x15summarization_started\x18\x06 \x01(\x0b\x32!.abridged.v1.SummarizationStartedH\x00\x12\x46\n\x17summarization_completed\x18\x07 \x01(\x0b\x32#.abridged.v1.SummarizationCompletedH\x00\x12@\n\x14summarization_failed\x18\x08 \x01(\x0b\x32 .abridged.v1.SummarizationFailedH\x00\x12\x42\n\x15summarization_skipped\x18\t \x01(\x0b\x32!.abridged.v1.SummarizationSkippedH\x00\x12\x44\n\x16summarization_released\x18\n \x01(\x0b\x32\".abridged.v1.SummarizationReleasedH\x00\x42\t\n\x07payload\"\x1c\n\x08\x43\x61ughtUp\x12\x10\n\x08position\x18\x01 \x01(\x03\"\x1e\n\nFellBehind\x12\x10\n\x08position\x18\x01 \x01(\x03\"G\n\tHeartbeat\x12\x10\n\x08position\x18\x01 \x01(\x03\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xab\x01\n\x11ReadEventsRequest\x12G\n\x0f\x63onversation_id\x18\x01 \x01(\tB.\xbaH+r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\xd8\x01\x01\x12 \n\x05\x61\x66ter\x18\x02 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x00\x12\x19\n\x05limit\x18\x03 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xf4\x03(\x00\x12\x10\n\x08\x62\x61\x63kward\x18\x04 \x01(\x08\"Y\n\x12ReadEventsResponse\x12\"\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x12.abridged.v1.Event\x12\x12\n\nnext_after\x18\x02 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x08\"\xa5\x01\n\x16SubscribeEventsRequest\x12)\n\x0e\x61\x66ter_position\x18\x01 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x00\x12G\n\x0f\x63onversation_id\x18\x02 \x01(\tB.\xbaH+r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\xd8\x01\x01\x12\x17\n\x05types\x18\x03 \x03(\tB\x08\xbaH\x05\x92\x01\x02\x10@\"?\n\tEventPage\x12\"\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x12.abridged.v1.Event\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x03\"\xd2\x01\n\x17SubscribeEventsResponse\x12&\n\x04page\x18\x01 \x01(\x0b\x32\x16.abridged.v1.EventPageH\x00\x12*\n\tcaught_up\x18\x02 \x01(\x0b\x32\x15.abridged.v1.CaughtUpH\x00\x12.\n\x0b\x66\x65ll_behind\x18\x03 \x01(\x0b\x32\x17.abridged.v1.FellBehindH\x00\x12+\n\theartbeat\x18\x04 \x01(\x0b\x32\x16.abridged.v1.HeartbeatH\x00\x42\x06\n\x04item\"\x10\n\x0eGetHeadRequest\"3\n\x0fGetHeadResponse\x12\x0e\n\x06log_id\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\x03\x32\x86\x02\n\x0f\x45ventLogService\x12M\n\nReadEvents\x12\x1e.abridged.v1.ReadEventsRequest\x1a\x1f.abridged.v1.ReadEventsResponse\x12^\n\x0fSubscribeEvents\x12#.abridged.v1.SubscribeEventsRequest\x1a$.abridged.v1.SubscribeEventsResponse0\x01\x12\x44\n\x07GetHead\x12\x1b.abridged.v1.GetHeadRequest\x1a\x1c.abridged.v1.GetHeadResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#abridged/v1/event_log_service.proto\x12\x0b\x61\x62ridged.v1\x1a\x17\x61\x62ridged/v1/event.proto\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"-\n\x08\x43\x61ughtUp\x12\x10\n\x08position\x18\x01 \x01(\x03\x12\x0f\n\x07version\x18\x02 \x01(\x03\"\x1e\n\nFellBehind\x12\x10\n\x08position\x18\x01 \x01(\x03\"X\n\tHeartbeat\x12\x10\n\x08position\x18\x01 \x01(\x03\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\x03 \x01(\x03\"\xa8\x01\n\x11ReadEventsRequest\x12G\n\x0f\x63onversation_id\x18\x01 \x01(\tB.\xbaH+r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\xd8\x01\x01\x12 \n\x05\x61\x66ter\x18\x02 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x00\x12\x16\n\x05limit\x18\x03 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x10\n\x08\x62\x61\x63kward\x18\x04 \x01(\x08\"Y\n\x12ReadEventsResponse\x12\"\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x12.abridged.v1.Event\x12\x12\n\nnext_after\x18\x02 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x08\"\xa5\x01\n\x16SubscribeEventsRequest\x12)\n\x0e\x61\x66ter_position\x18\x01 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x00\x12G\n\x0f\x63onversation_id\x18\x02 \x01(\tB.\xbaH+r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\xd8\x01\x01\x12\x17\n\x05types\x18\x03 \x03(\tB\x08\xbaH\x05\x92\x01\x02\x10@\"?\n\tEventPage\x12\"\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x12.abridged.v1.Event\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x03\"\xd2\x01\n\x17SubscribeEventsResponse\x12&\n\x04page\x18\x01 \x01(\x0b\x32\x16.abridged.v1.EventPageH\x00\x12*\n\tcaught_up\x18\x02 \x01(\x0b\x32\x15.abridged.v1.CaughtUpH\x00\x12.\n\x0b\x66\x65ll_behind\x18\x03 \x01(\x0b\x32\x17.abridged.v1.FellBehindH\x00\x12+\n\theartbeat\x18\x04 \x01(\x0b\x32\x16.abridged.v1.HeartbeatH\x00\x42\x06\n\x04item\"\x10\n\x0eGetHeadRequest\"3\n\x0fGetHeadResponse\x12\x0e\n\x06log_id\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\x03\x32\x95\x02\n\x0f\x45ventLogService\x12R\n\nReadEvents\x12\x1e.abridged.v1.ReadEventsRequest\x1a\x1f.abridged.v1.ReadEventsResponse\"\x03\x90\x02\x01\x12\x63\n\x0fSubscribeEvents\x12#.abridged.v1.SubscribeEventsRequest\x1a$.abridged.v1.SubscribeEventsResponse\"\x03\x90\x02\x01\x30\x01\x12I\n\x07GetHead\x12\x1b.abridged.v1.GetHeadRequest\x1a\x1c.abridged.v1.GetHeadResponse\"\x03\x90\x02\x01\x42\x30\x42\x14\x45ventLogServiceProtoP\x01Z\x16\x61\x62ridged/v1;abridgedv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'abridged.v1.event_log_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'B\024EventLogServiceProtoP\001Z\026abridged/v1;abridgedv1'
   _globals['_READEVENTSREQUEST'].fields_by_name['conversation_id']._loaded_options = None
   _globals['_READEVENTSREQUEST'].fields_by_name['conversation_id']._serialized_options = b'\272H+r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\330\001\001'
   _globals['_READEVENTSREQUEST'].fields_by_name['after']._loaded_options = None
   _globals['_READEVENTSREQUEST'].fields_by_name['after']._serialized_options = b'\272H\016\"\014\030\377\377\377\377\377\377\377\377?(\000'
   _globals['_READEVENTSREQUEST'].fields_by_name['limit']._loaded_options = None
-  _globals['_READEVENTSREQUEST'].fields_by_name['limit']._serialized_options = b'\272H\007\032\005\030\364\003(\000'
+  _globals['_READEVENTSREQUEST'].fields_by_name['limit']._serialized_options = b'\272H\004\032\002(\000'
   _globals['_SUBSCRIBEEVENTSREQUEST'].fields_by_name['after_position']._loaded_options = None
   _globals['_SUBSCRIBEEVENTSREQUEST'].fields_by_name['after_position']._serialized_options = b'\272H\016\"\014\030\377\377\377\377\377\377\377\377?(\000'
   _globals['_SUBSCRIBEEVENTSREQUEST'].fields_by_name['conversation_id']._loaded_options = None
   _globals['_SUBSCRIBEEVENTSREQUEST'].fields_by_name['conversation_id']._serialized_options = b'\272H+r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\330\001\001'
   _globals['_SUBSCRIBEEVENTSREQUEST'].fields_by_name['types']._loaded_options = None
   _globals['_SUBSCRIBEEVENTSREQUEST'].fields_by_name['types']._serialized_options = b'\272H\005\222\001\002\020@'
-  _globals['_EVENT']._serialized_start=140
-  _globals['_EVENT']._serialized_end=361
-  _globals['_PAYLOAD']._serialized_start=364
-  _globals['_PAYLOAD']._serialized_end=1034
-  _globals['_CAUGHTUP']._serialized_start=1036
-  _globals['_CAUGHTUP']._serialized_end=1064
-  _globals['_FELLBEHIND']._serialized_start=1066
-  _globals['_FELLBEHIND']._serialized_end=1096
-  _globals['_HEARTBEAT']._serialized_start=1098
-  _globals['_HEARTBEAT']._serialized_end=1169
-  _globals['_READEVENTSREQUEST']._serialized_start=1172
-  _globals['_READEVENTSREQUEST']._serialized_end=1343
-  _globals['_READEVENTSRESPONSE']._serialized_start=1345
-  _globals['_READEVENTSRESPONSE']._serialized_end=1434
-  _globals['_SUBSCRIBEEVENTSREQUEST']._serialized_start=1437
-  _globals['_SUBSCRIBEEVENTSREQUEST']._serialized_end=1602
-  _globals['_EVENTPAGE']._serialized_start=1604
-  _globals['_EVENTPAGE']._serialized_end=1667
-  _globals['_SUBSCRIBEEVENTSRESPONSE']._serialized_start=1670
-  _globals['_SUBSCRIBEEVENTSRESPONSE']._serialized_end=1880
-  _globals['_GETHEADREQUEST']._serialized_start=1882
-  _globals['_GETHEADREQUEST']._serialized_end=1898
-  _globals['_GETHEADRESPONSE']._serialized_start=1900
-  _globals['_GETHEADRESPONSE']._serialized_end=1951
-  _globals['_EVENTLOGSERVICE']._serialized_start=1954
-  _globals['_EVENTLOGSERVICE']._serialized_end=2216
+  _globals['_EVENTLOGSERVICE'].methods_by_name['ReadEvents']._loaded_options = None
+  _globals['_EVENTLOGSERVICE'].methods_by_name['ReadEvents']._serialized_options = b'\220\002\001'
+  _globals['_EVENTLOGSERVICE'].methods_by_name['SubscribeEvents']._loaded_options = None
+  _globals['_EVENTLOGSERVICE'].methods_by_name['SubscribeEvents']._serialized_options = b'\220\002\001'
+  _globals['_EVENTLOGSERVICE'].methods_by_name['GetHead']._loaded_options = None
+  _globals['_EVENTLOGSERVICE'].methods_by_name['GetHead']._serialized_options = b'\220\002\001'
+  _globals['_CAUGHTUP']._serialized_start=139
+  _globals['_CAUGHTUP']._serialized_end=184
+  _globals['_FELLBEHIND']._serialized_start=186
+  _globals['_FELLBEHIND']._serialized_end=216
+  _globals['_HEARTBEAT']._serialized_start=218
+  _globals['_HEARTBEAT']._serialized_end=306
+  _globals['_READEVENTSREQUEST']._serialized_start=309
+  _globals['_READEVENTSREQUEST']._serialized_end=477
+  _globals['_READEVENTSRESPONSE']._serialized_start=479
+  _globals['_READEVENTSRESPONSE']._serialized_end=568
+  _globals['_SUBSCRIBEEVENTSREQUEST']._serialized_start=571
+  _globals['_SUBSCRIBEEVENTSREQUEST']._serialized_end=736
+  _globals['_EVENTPAGE']._serialized_start=738
+  _globals['_EVENTPAGE']._serialized_end=801
+  _globals['_SUBSCRIBEEVENTSRESPONSE']._serialized_start=804
+  _globals['_SUBSCRIBEEVENTSRESPONSE']._serialized_end=1014
+  _globals['_GETHEADREQUEST']._serialized_start=1016
+  _globals['_GETHEADREQUEST']._serialized_end=1032
+  _globals['_GETHEADRESPONSE']._serialized_start=1034
+  _globals['_GETHEADRESPONSE']._serialized_end=1085
+  _globals['_EVENTLOGSERVICE']._serialized_start=1088
+  _globals['_EVENTLOGSERVICE']._serialized_end=1365
 # @@protoc_insertion_point(module_scope)

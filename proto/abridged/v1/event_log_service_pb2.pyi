@@ -21,162 +21,26 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
-class Event(_message.Message):
-    """Event is an event as it is stored."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    LOG_ID_FIELD_NUMBER: _builtins.int
-    POSITION_FIELD_NUMBER: _builtins.int
-    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
-    VERSION_FIELD_NUMBER: _builtins.int
-    EVENT_ID_FIELD_NUMBER: _builtins.int
-    TYPE_FIELD_NUMBER: _builtins.int
-    SCHEMA_VERSION_FIELD_NUMBER: _builtins.int
-    TIME_FIELD_NUMBER: _builtins.int
-    TRACE_CONTEXT_FIELD_NUMBER: _builtins.int
-    PAYLOAD_FIELD_NUMBER: _builtins.int
-    log_id: _builtins.str
-    """The log."""
-    position: _builtins.int
-    """Its place in the log, from 1 without gaps."""
-    conversation_id: _builtins.str
-    """The conversation."""
-    version: _builtins.int
-    """Its place in the conversation's stream, from 1 without gaps."""
-    event_id: _builtins.str
-    """Its id, unique in the stream for ever."""
-    type: _builtins.str
-    """Its type: the name of the payload's message."""
-    schema_version: _builtins.int
-    """The payload's version."""
-    trace_context: _builtins.str
-    """W3C traceparent of the call that wrote it."""
-    payload: _builtins.bytes
-    """The payload, byte for byte as it is stored: a message of abridged.v1 named by `type`."""
-    @_builtins.property
-    def time(self) -> _timestamp_pb2.Timestamp:
-        """The log's clock."""
-
-    def __init__(
-        self,
-        *,
-        log_id: _builtins.str = ...,
-        position: _builtins.int = ...,
-        conversation_id: _builtins.str = ...,
-        version: _builtins.int = ...,
-        event_id: _builtins.str = ...,
-        type: _builtins.str = ...,
-        schema_version: _builtins.int = ...,
-        time: _timestamp_pb2.Timestamp | None = ...,
-        trace_context: _builtins.str = ...,
-        payload: _builtins.bytes = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "event_id", b"event_id", "log_id", b"log_id", "payload", b"payload", "position", b"position", "schema_version", b"schema_version", "time", b"time", "trace_context", b"trace_context", "type", b"type", "version", b"version"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Event: _TypeAlias = Event  # noqa: Y015
-
-@_typing.final
-class Payload(_message.Message):
-    """Payload names the messages that an Event's payload may hold, so that generated code of every language has them."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    CONVERSATION_OPENED_FIELD_NUMBER: _builtins.int
-    SETTINGS_CHANGED_FIELD_NUMBER: _builtins.int
-    MESSAGE_APPENDED_FIELD_NUMBER: _builtins.int
-    USAGE_REPORTED_FIELD_NUMBER: _builtins.int
-    SUMMARIZATION_REQUESTED_FIELD_NUMBER: _builtins.int
-    SUMMARIZATION_STARTED_FIELD_NUMBER: _builtins.int
-    SUMMARIZATION_COMPLETED_FIELD_NUMBER: _builtins.int
-    SUMMARIZATION_FAILED_FIELD_NUMBER: _builtins.int
-    SUMMARIZATION_SKIPPED_FIELD_NUMBER: _builtins.int
-    SUMMARIZATION_RELEASED_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def conversation_opened(self) -> _event_pb2.ConversationOpened:
-        """See there."""
-
-    @_builtins.property
-    def settings_changed(self) -> _event_pb2.SettingsChanged:
-        """See there."""
-
-    @_builtins.property
-    def message_appended(self) -> _event_pb2.MessageAppended:
-        """See there."""
-
-    @_builtins.property
-    def usage_reported(self) -> _event_pb2.UsageReported:
-        """See there."""
-
-    @_builtins.property
-    def summarization_requested(self) -> _event_pb2.SummarizationRequested:
-        """See there."""
-
-    @_builtins.property
-    def summarization_started(self) -> _event_pb2.SummarizationStarted:
-        """See there."""
-
-    @_builtins.property
-    def summarization_completed(self) -> _event_pb2.SummarizationCompleted:
-        """See there."""
-
-    @_builtins.property
-    def summarization_failed(self) -> _event_pb2.SummarizationFailed:
-        """See there."""
-
-    @_builtins.property
-    def summarization_skipped(self) -> _event_pb2.SummarizationSkipped:
-        """See there."""
-
-    @_builtins.property
-    def summarization_released(self) -> _event_pb2.SummarizationReleased:
-        """See there."""
-
-    def __init__(
-        self,
-        *,
-        conversation_opened: _event_pb2.ConversationOpened | None = ...,
-        settings_changed: _event_pb2.SettingsChanged | None = ...,
-        message_appended: _event_pb2.MessageAppended | None = ...,
-        usage_reported: _event_pb2.UsageReported | None = ...,
-        summarization_requested: _event_pb2.SummarizationRequested | None = ...,
-        summarization_started: _event_pb2.SummarizationStarted | None = ...,
-        summarization_completed: _event_pb2.SummarizationCompleted | None = ...,
-        summarization_failed: _event_pb2.SummarizationFailed | None = ...,
-        summarization_skipped: _event_pb2.SummarizationSkipped | None = ...,
-        summarization_released: _event_pb2.SummarizationReleased | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation_opened", b"conversation_opened", "message_appended", b"message_appended", "payload", b"payload", "settings_changed", b"settings_changed", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "usage_reported", b"usage_reported"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_opened", b"conversation_opened", "message_appended", b"message_appended", "payload", b"payload", "settings_changed", b"settings_changed", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "usage_reported", b"usage_reported"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_payload: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released"]  # noqa: Y015
-    _WhichOneofArgType_payload: _TypeAlias = _typing.Literal["payload", b"payload"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_payload) -> _WhichOneofReturnType_payload | None: ...
-
-Global___Payload: _TypeAlias = Payload  # noqa: Y015
-
-@_typing.final
 class CaughtUp(_message.Message):
     """CaughtUp says that everything up to the head has been sent."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     POSITION_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     position: _builtins.int
-    """The head, as it was read: a position of the log, or of WatchConversation a version of its stream."""
+    """The log's head, as it was read; 0 in WatchConversation."""
+    version: _builtins.int
+    """The event version of the conversation, as it was read; 0 in SubscribeEvents."""
     def __init__(
         self,
         *,
         position: _builtins.int = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["position", b"position"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["position", b"position", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -190,7 +54,7 @@ class FellBehind(_message.Message):
 
     POSITION_FIELD_NUMBER: _builtins.int
     position: _builtins.int
-    """The head, as it was read."""
+    """The log's head, as it was read."""
     def __init__(
         self,
         *,
@@ -212,8 +76,11 @@ class Heartbeat(_message.Message):
 
     POSITION_FIELD_NUMBER: _builtins.int
     TIME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     position: _builtins.int
     """The head now, as CaughtUp has it."""
+    version: _builtins.int
+    """The event version now, as CaughtUp has it."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
         """The server's clock."""
@@ -223,10 +90,11 @@ class Heartbeat(_message.Message):
         *,
         position: _builtins.int = ...,
         time: _timestamp_pb2.Timestamp | None = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["position", b"position", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["position", b"position", "time", b"time", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -249,7 +117,7 @@ class ReadEventsRequest(_message.Message):
     0 is the end.
     """
     limit: _builtins.int
-    """At most this many events; 0 is 100."""
+    """At most this many events; 0 is 100, more than 500 is 500."""
     backward: _builtins.bool
     """From newer to older."""
     def __init__(
@@ -282,13 +150,13 @@ class ReadEventsResponse(_message.Message):
     end: _builtins.bool
     """Whether there is nothing more in this direction."""
     @_builtins.property
-    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___Event]:
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[_event_pb2.Event]:
         """The events."""
 
     def __init__(
         self,
         *,
-        events: _abc.Iterable[Global___Event] | None = ...,
+        events: _abc.Iterable[_event_pb2.Event] | None = ...,
         next_after: _builtins.int = ...,
         end: _builtins.bool = ...,
     ) -> None: ...
@@ -343,13 +211,13 @@ class EventPage(_message.Message):
     cursor: _builtins.int
     """The position that has been read, whether it matched or not: `after_position` to resume with."""
     @_builtins.property
-    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___Event]:
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[_event_pb2.Event]:
         """The events that the filter lets through; may be none."""
 
     def __init__(
         self,
         *,
-        events: _abc.Iterable[Global___Event] | None = ...,
+        events: _abc.Iterable[_event_pb2.Event] | None = ...,
         cursor: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015

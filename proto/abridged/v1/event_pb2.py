@@ -28,37 +28,40 @@ from abridged.v1 import summary_pb2 as abridged_dot_v1_dot_summary__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x61\x62ridged/v1/event.proto\x12\x0b\x61\x62ridged.v1\x1a\x1e\x61\x62ridged/v1/conversation.proto\x1a\x19\x61\x62ridged/v1/message.proto\x1a\x19\x61\x62ridged/v1/summary.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x01\n\x10ResolvedSettings\x12\x34\n\trequested\x18\x01 \x01(\x0b\x32!.abridged.v1.ConversationSettings\x12\x16\n\x0e\x63ontext_length\x18\x02 \x01(\x03\x12?\n\x15\x63ontext_length_source\x18\x03 \x01(\x0e\x32 .abridged.v1.ContextLengthSource\x12\x1a\n\x12\x63\x61libration_factor\x18\x04 \x01(\x01\"^\n\x12\x43onversationOpened\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12/\n\x08settings\x18\x02 \x01(\x0b\x32\x1d.abridged.v1.ResolvedSettings\"B\n\x0fSettingsChanged\x12/\n\x08settings\x18\x01 \x01(\x0b\x32\x1d.abridged.v1.ResolvedSettings\"\x99\x01\n\x0fMessageAppended\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12%\n\x07message\x18\x02 \x01(\x0b\x32\x14.abridged.v1.Message\x12\x0e\n\x06tokens\x18\x03 \x01(\x03\x12.\n\x0ctoken_source\x18\x04 \x01(\x0e\x32\x18.abridged.v1.TokenSource\x12\x0f\n\x07\x63ounter\x18\x05 \x01(\t\"\x9f\x01\n\rUsageReported\x12\x17\n\x0fmessage_version\x18\x01 \x01(\x03\x12\x15\n\rprompt_tokens\x18\x02 \x01(\x03\x12\x14\n\x0c\x65xact_tokens\x18\x03 \x01(\x03\x12\x18\n\x10\x65stimated_tokens\x18\x04 \x01(\x03\x12\x1a\n\x12\x63\x61libration_factor\x18\x05 \x01(\x01\x12\x12\n\nsummary_id\x18\x06 \x01(\t\"\xf6\x03\n\x08PassPlan\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\x12%\n\x07trigger\x18\x02 \x01(\x0e\x32\x14.abridged.v1.Trigger\x12*\n\x07\x63overed\x18\x03 \x03(\x0b\x32\x19.abridged.v1.MessageRange\x12\x17\n\x0f\x62\x61se_summary_id\x18\x04 \x01(\t\x12\x19\n\x11parent_summary_id\x18\x05 \x01(\t\x12\r\n\x05\x64\x65pth\x18\x06 \x01(\x05\x12\x0e\n\x06rebase\x18\x07 \x01(\x08\x12)\n\x06source\x18\x08 \x03(\x0b\x32\x19.abridged.v1.MessageRange\x12\x1b\n\x13replaces_summary_id\x18\t \x01(\t\x12\x13\n\x0btoken_ratio\x18\n \x01(\x01\x12\x17\n\x0fmessage_version\x18\x0b \x01(\x03\x12\x17\n\x0freplaced_tokens\x18\x0c \x01(\x03\x12\x1a\n\x12summary_tokens_max\x18\r \x01(\x03\x12,\n\x06policy\x18\x0e \x01(\x0b\x32\x1c.abridged.v1.PolicyOverrides\x12\x13\n\x0broom_tokens\x18\x0f \x01(\x03\x12\x16\n\x0e\x63overed_tokens\x18\x10 \x01(\x03\x12\x10\n\x08rewrites\x18\x11 \x01(\x05\x12\x12\n\nextractive\x18\x12 \x01(\x08\"=\n\x16SummarizationRequested\x12#\n\x04plan\x18\x01 \x01(\x0b\x32\x15.abridged.v1.PassPlan\"?\n\x14SummarizationStarted\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\x12\r\n\x05\x63laim\x18\x02 \x01(\x05\"1\n\x15SummarizationReleased\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\"\xfd\x01\n\x16SummarizationCompleted\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\x12*\n\x06record\x18\x02 \x01(\x0b\x32\x1a.abridged.v1.SummaryRecord\x12\x10\n\x08\x66\x61llback\x18\x03 \x01(\x08\x12.\n\x0ctoken_source\x18\x04 \x01(\x0e\x32\x18.abridged.v1.TokenSource\x12\x15\n\rwait_messages\x18\x05 \x01(\x05\x12.\n\nwait_until\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0cmodels_tried\x18\x07 \x03(\t\"\xa8\x02\n\x13SummarizationFailed\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\x12,\n\x0b\x65rror_class\x18\x02 \x01(\x0e\x32\x17.abridged.v1.ErrorClass\x12\x10\n\x08\x61ttempts\x18\x03 \x01(\x05\x12\x11\n\tretryable\x18\x04 \x01(\x08\x12\x14\n\x0coutput_bytes\x18\x05 \x01(\x03\x12\x13\n\x0boutput_hash\x18\x06 \x01(\x0c\x12\x15\n\rwait_messages\x18\x07 \x01(\x05\x12.\n\nwait_until\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x63\x61use\x18\t \x01(\t\x12\r\n\x05\x61sked\x18\n \x01(\x08\x12\x14\n\x0cmodels_tried\x18\x0b \x03(\t\"\xb2\x01\n\x14SummarizationSkipped\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\x12\'\n\x06reason\x18\x02 \x01(\x0e\x32\x17.abridged.v1.SkipReason\x12\x10\n\x08\x61ttempts\x18\x03 \x01(\x05\x12\x15\n\rwait_messages\x18\x04 \x01(\x05\x12.\n\nwait_until\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*{\n\x0bTokenSource\x12\x1c\n\x18TOKEN_SOURCE_UNSPECIFIED\x10\x00\x12\x17\n\x13TOKEN_SOURCE_CALLER\x10\x01\x12\x1a\n\x16TOKEN_SOURCE_TOKENIZER\x10\x02\x12\x19\n\x15TOKEN_SOURCE_ESTIMATE\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x61\x62ridged/v1/event.proto\x12\x0b\x61\x62ridged.v1\x1a\x1e\x61\x62ridged/v1/conversation.proto\x1a\x19\x61\x62ridged/v1/message.proto\x1a\x19\x61\x62ridged/v1/summary.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x06\n\x05\x45vent\x12\x0e\n\x06log_id\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\x03\x12\x17\n\x0f\x63onversation_id\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x03\x12\x10\n\x08\x65vent_id\x18\x05 \x01(\t\x12\x0c\n\x04type\x18\x06 \x01(\t\x12\x16\n\x0eschema_version\x18\x07 \x01(\x05\x12(\n\x04time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rtrace_context\x18\t \x01(\t\x12\x0f\n\x07payload\x18\n \x01(\x0c\x12>\n\x13\x63onversation_opened\x18\x0b \x01(\x0b\x32\x1f.abridged.v1.ConversationOpenedH\x00\x12\x38\n\x10settings_changed\x18\x0c \x01(\x0b\x32\x1c.abridged.v1.SettingsChangedH\x00\x12\x38\n\x10message_appended\x18\r \x01(\x0b\x32\x1c.abridged.v1.MessageAppendedH\x00\x12\x34\n\x0eusage_reported\x18\x0e \x01(\x0b\x32\x1a.abridged.v1.UsageReportedH\x00\x12\x46\n\x17summarization_requested\x18\x0f \x01(\x0b\x32#.abridged.v1.SummarizationRequestedH\x00\x12\x42\n\x15summarization_started\x18\x10 \x01(\x0b\x32!.abridged.v1.SummarizationStartedH\x00\x12\x46\n\x17summarization_completed\x18\x11 \x01(\x0b\x32#.abridged.v1.SummarizationCompletedH\x00\x12@\n\x14summarization_failed\x18\x12 \x01(\x0b\x32 .abridged.v1.SummarizationFailedH\x00\x12\x42\n\x15summarization_skipped\x18\x13 \x01(\x0b\x32!.abridged.v1.SummarizationSkippedH\x00\x12\x44\n\x16summarization_released\x18\x14 \x01(\x0b\x32\".abridged.v1.SummarizationReleasedH\x00\x42\x06\n\x04\x62ody\"\xbd\x01\n\x10ResolvedSettings\x12\x34\n\trequested\x18\x01 \x01(\x0b\x32!.abridged.v1.ConversationSettings\x12\x16\n\x0e\x63ontext_length\x18\x02 \x01(\x03\x12?\n\x15\x63ontext_length_source\x18\x03 \x01(\x0e\x32 .abridged.v1.ContextLengthSource\x12\x1a\n\x12\x63\x61libration_factor\x18\x04 \x01(\x01\"^\n\x12\x43onversationOpened\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12/\n\x08settings\x18\x02 \x01(\x0b\x32\x1d.abridged.v1.ResolvedSettings\"B\n\x0fSettingsChanged\x12/\n\x08settings\x18\x01 \x01(\x0b\x32\x1d.abridged.v1.ResolvedSettings\"\x99\x01\n\x0fMessageAppended\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12%\n\x07message\x18\x02 \x01(\x0b\x32\x14.abridged.v1.Message\x12\x0e\n\x06tokens\x18\x03 \x01(\x03\x12.\n\x0ctoken_source\x18\x04 \x01(\x0e\x32\x18.abridged.v1.TokenSource\x12\x0f\n\x07\x63ounter\x18\x05 \x01(\t\"\x9f\x01\n\rUsageReported\x12\x17\n\x0fmessage_version\x18\x01 \x01(\x03\x12\x15\n\rprompt_tokens\x18\x02 \x01(\x03\x12\x14\n\x0c\x65xact_tokens\x18\x03 \x01(\x03\x12\x18\n\x10\x65stimated_tokens\x18\x04 \x01(\x03\x12\x1a\n\x12\x63\x61libration_factor\x18\x05 \x01(\x01\x12\x12\n\nsummary_id\x18\x06 \x01(\t\"\xf6\x03\n\x08PassPlan\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\x12%\n\x07trigger\x18\x02 \x01(\x0e\x32\x14.abridged.v1.Trigger\x12*\n\x07\x63overed\x18\x03 \x03(\x0b\x32\x19.abridged.v1.MessageRange\x12\x17\n\x0f\x62\x61se_summary_id\x18\x04 \x01(\t\x12\x19\n\x11parent_summary_id\x18\x05 \x01(\t\x12\r\n\x05\x64\x65pth\x18\x06 \x01(\x05\x12\x0e\n\x06rebase\x18\x07 \x01(\x08\x12)\n\x06source\x18\x08 \x03(\x0b\x32\x19.abridged.v1.MessageRange\x12\x1b\n\x13replaces_summary_id\x18\t \x01(\t\x12\x13\n\x0btoken_ratio\x18\n \x01(\x01\x12\x17\n\x0fmessage_version\x18\x0b \x01(\x03\x12\x17\n\x0freplaced_tokens\x18\x0c \x01(\x03\x12\x1a\n\x12summary_tokens_max\x18\r \x01(\x03\x12,\n\x06policy\x18\x0e \x01(\x0b\x32\x1c.abridged.v1.PolicyOverrides\x12\x13\n\x0broom_tokens\x18\x0f \x01(\x03\x12\x16\n\x0e\x63overed_tokens\x18\x10 \x01(\x03\x12\x10\n\x08rewrites\x18\x11 \x01(\x05\x12\x12\n\nextractive\x18\x12 \x01(\x08\"=\n\x16SummarizationRequested\x12#\n\x04plan\x18\x01 \x01(\x0b\x32\x15.abridged.v1.PassPlan\"?\n\x14SummarizationStarted\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\x12\r\n\x05\x63laim\x18\x02 \x01(\x05\"1\n\x15SummarizationReleased\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\"\xfd\x01\n\x16SummarizationCompleted\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\x12*\n\x06record\x18\x02 \x01(\x0b\x32\x1a.abridged.v1.SummaryRecord\x12\x10\n\x08\x66\x61llback\x18\x03 \x01(\x08\x12.\n\x0ctoken_source\x18\x04 \x01(\x0e\x32\x18.abridged.v1.TokenSource\x12\x15\n\rwait_messages\x18\x05 \x01(\x05\x12.\n\nwait_until\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0cmodels_tried\x18\x07 \x03(\t\"\xa8\x02\n\x13SummarizationFailed\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\x12,\n\x0b\x65rror_class\x18\x02 \x01(\x0e\x32\x17.abridged.v1.ErrorClass\x12\x10\n\x08\x61ttempts\x18\x03 \x01(\x05\x12\x11\n\tretryable\x18\x04 \x01(\x08\x12\x14\n\x0coutput_bytes\x18\x05 \x01(\x03\x12\x13\n\x0boutput_hash\x18\x06 \x01(\x0c\x12\x15\n\rwait_messages\x18\x07 \x01(\x05\x12.\n\nwait_until\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x63\x61use\x18\t \x01(\t\x12\r\n\x05\x61sked\x18\n \x01(\x08\x12\x14\n\x0cmodels_tried\x18\x0b \x03(\t\"\xb2\x01\n\x14SummarizationSkipped\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\x12\'\n\x06reason\x18\x02 \x01(\x0e\x32\x17.abridged.v1.SkipReason\x12\x10\n\x08\x61ttempts\x18\x03 \x01(\x05\x12\x15\n\rwait_messages\x18\x04 \x01(\x05\x12.\n\nwait_until\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*{\n\x0bTokenSource\x12\x1c\n\x18TOKEN_SOURCE_UNSPECIFIED\x10\x00\x12\x17\n\x13TOKEN_SOURCE_CALLER\x10\x01\x12\x1a\n\x16TOKEN_SOURCE_TOKENIZER\x10\x02\x12\x19\n\x15TOKEN_SOURCE_ESTIMATE\x10\x03\x42&B\nEventProtoP\x01Z\x16\x61\x62ridged/v1;abridgedv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'abridged.v1.event_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
-  _globals['_TOKENSOURCE']._serialized_start=2253
-  _globals['_TOKENSOURCE']._serialized_end=2376
-  _globals['_RESOLVEDSETTINGS']._serialized_start=160
-  _globals['_RESOLVEDSETTINGS']._serialized_end=349
-  _globals['_CONVERSATIONOPENED']._serialized_start=351
-  _globals['_CONVERSATIONOPENED']._serialized_end=445
-  _globals['_SETTINGSCHANGED']._serialized_start=447
-  _globals['_SETTINGSCHANGED']._serialized_end=513
-  _globals['_MESSAGEAPPENDED']._serialized_start=516
-  _globals['_MESSAGEAPPENDED']._serialized_end=669
-  _globals['_USAGEREPORTED']._serialized_start=672
-  _globals['_USAGEREPORTED']._serialized_end=831
-  _globals['_PASSPLAN']._serialized_start=834
-  _globals['_PASSPLAN']._serialized_end=1336
-  _globals['_SUMMARIZATIONREQUESTED']._serialized_start=1338
-  _globals['_SUMMARIZATIONREQUESTED']._serialized_end=1399
-  _globals['_SUMMARIZATIONSTARTED']._serialized_start=1401
-  _globals['_SUMMARIZATIONSTARTED']._serialized_end=1464
-  _globals['_SUMMARIZATIONRELEASED']._serialized_start=1466
-  _globals['_SUMMARIZATIONRELEASED']._serialized_end=1515
-  _globals['_SUMMARIZATIONCOMPLETED']._serialized_start=1518
-  _globals['_SUMMARIZATIONCOMPLETED']._serialized_end=1771
-  _globals['_SUMMARIZATIONFAILED']._serialized_start=1774
-  _globals['_SUMMARIZATIONFAILED']._serialized_end=2070
-  _globals['_SUMMARIZATIONSKIPPED']._serialized_start=2073
-  _globals['_SUMMARIZATIONSKIPPED']._serialized_end=2251
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'B\nEventProtoP\001Z\026abridged/v1;abridgedv1'
+  _globals['_TOKENSOURCE']._serialized_start=3135
+  _globals['_TOKENSOURCE']._serialized_end=3258
+  _globals['_EVENT']._serialized_start=160
+  _globals['_EVENT']._serialized_end=1039
+  _globals['_RESOLVEDSETTINGS']._serialized_start=1042
+  _globals['_RESOLVEDSETTINGS']._serialized_end=1231
+  _globals['_CONVERSATIONOPENED']._serialized_start=1233
+  _globals['_CONVERSATIONOPENED']._serialized_end=1327
+  _globals['_SETTINGSCHANGED']._serialized_start=1329
+  _globals['_SETTINGSCHANGED']._serialized_end=1395
+  _globals['_MESSAGEAPPENDED']._serialized_start=1398
+  _globals['_MESSAGEAPPENDED']._serialized_end=1551
+  _globals['_USAGEREPORTED']._serialized_start=1554
+  _globals['_USAGEREPORTED']._serialized_end=1713
+  _globals['_PASSPLAN']._serialized_start=1716
+  _globals['_PASSPLAN']._serialized_end=2218
+  _globals['_SUMMARIZATIONREQUESTED']._serialized_start=2220
+  _globals['_SUMMARIZATIONREQUESTED']._serialized_end=2281
+  _globals['_SUMMARIZATIONSTARTED']._serialized_start=2283
+  _globals['_SUMMARIZATIONSTARTED']._serialized_end=2346
+  _globals['_SUMMARIZATIONRELEASED']._serialized_start=2348
+  _globals['_SUMMARIZATIONRELEASED']._serialized_end=2397
+  _globals['_SUMMARIZATIONCOMPLETED']._serialized_start=2400
+  _globals['_SUMMARIZATIONCOMPLETED']._serialized_end=2653
+  _globals['_SUMMARIZATIONFAILED']._serialized_start=2656
+  _globals['_SUMMARIZATIONFAILED']._serialized_end=2952
+  _globals['_SUMMARIZATIONSKIPPED']._serialized_start=2955
+  _globals['_SUMMARIZATIONSKIPPED']._serialized_end=3133
 # @@protoc_insertion_point(module_scope)

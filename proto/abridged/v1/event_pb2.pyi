@@ -52,6 +52,130 @@ TOKEN_SOURCE_ESTIMATE: TokenSource.ValueType  # 3
 Global___TokenSource: _TypeAlias = TokenSource  # noqa: Y015
 
 @_typing.final
+class Event(_message.Message):
+    """Event is an event as it is stored, and what it says."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOG_ID_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    EVENT_ID_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    SCHEMA_VERSION_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    TRACE_CONTEXT_FIELD_NUMBER: _builtins.int
+    PAYLOAD_FIELD_NUMBER: _builtins.int
+    CONVERSATION_OPENED_FIELD_NUMBER: _builtins.int
+    SETTINGS_CHANGED_FIELD_NUMBER: _builtins.int
+    MESSAGE_APPENDED_FIELD_NUMBER: _builtins.int
+    USAGE_REPORTED_FIELD_NUMBER: _builtins.int
+    SUMMARIZATION_REQUESTED_FIELD_NUMBER: _builtins.int
+    SUMMARIZATION_STARTED_FIELD_NUMBER: _builtins.int
+    SUMMARIZATION_COMPLETED_FIELD_NUMBER: _builtins.int
+    SUMMARIZATION_FAILED_FIELD_NUMBER: _builtins.int
+    SUMMARIZATION_SKIPPED_FIELD_NUMBER: _builtins.int
+    SUMMARIZATION_RELEASED_FIELD_NUMBER: _builtins.int
+    log_id: _builtins.str
+    """The log."""
+    position: _builtins.int
+    """Its place in the log, from 1 without gaps."""
+    conversation_id: _builtins.str
+    """The conversation."""
+    version: _builtins.int
+    """Its place in the conversation's stream, from 1 without gaps."""
+    event_id: _builtins.str
+    """Its id, unique in the stream for ever."""
+    type: _builtins.str
+    """Its type: the name of its message in `body`."""
+    schema_version: _builtins.int
+    """The payload's version, 1 first: raised when the meaning of a stored field changes."""
+    trace_context: _builtins.str
+    """W3C traceparent of the call that wrote it."""
+    payload: _builtins.bytes
+    """The payload, byte for byte as it is stored: a message of abridged.v1 named by `type`, in the form of its
+    schema_version. For copies and for checks of the seal; readers take `body`.
+    """
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """The log's clock."""
+
+    @_builtins.property
+    def conversation_opened(self) -> Global___ConversationOpened:
+        """See there."""
+
+    @_builtins.property
+    def settings_changed(self) -> Global___SettingsChanged:
+        """See there."""
+
+    @_builtins.property
+    def message_appended(self) -> Global___MessageAppended:
+        """See there."""
+
+    @_builtins.property
+    def usage_reported(self) -> Global___UsageReported:
+        """See there."""
+
+    @_builtins.property
+    def summarization_requested(self) -> Global___SummarizationRequested:
+        """See there."""
+
+    @_builtins.property
+    def summarization_started(self) -> Global___SummarizationStarted:
+        """See there."""
+
+    @_builtins.property
+    def summarization_completed(self) -> Global___SummarizationCompleted:
+        """See there."""
+
+    @_builtins.property
+    def summarization_failed(self) -> Global___SummarizationFailed:
+        """See there."""
+
+    @_builtins.property
+    def summarization_skipped(self) -> Global___SummarizationSkipped:
+        """See there."""
+
+    @_builtins.property
+    def summarization_released(self) -> Global___SummarizationReleased:
+        """See there."""
+
+    def __init__(
+        self,
+        *,
+        log_id: _builtins.str = ...,
+        position: _builtins.int = ...,
+        conversation_id: _builtins.str = ...,
+        version: _builtins.int = ...,
+        event_id: _builtins.str = ...,
+        type: _builtins.str = ...,
+        schema_version: _builtins.int = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+        trace_context: _builtins.str = ...,
+        payload: _builtins.bytes = ...,
+        conversation_opened: Global___ConversationOpened | None = ...,
+        settings_changed: Global___SettingsChanged | None = ...,
+        message_appended: Global___MessageAppended | None = ...,
+        usage_reported: Global___UsageReported | None = ...,
+        summarization_requested: Global___SummarizationRequested | None = ...,
+        summarization_started: Global___SummarizationStarted | None = ...,
+        summarization_completed: Global___SummarizationCompleted | None = ...,
+        summarization_failed: Global___SummarizationFailed | None = ...,
+        summarization_skipped: Global___SummarizationSkipped | None = ...,
+        summarization_released: Global___SummarizationReleased | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_opened", b"conversation_opened", "message_appended", b"message_appended", "settings_changed", b"settings_changed", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "time", b"time", "usage_reported", b"usage_reported"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_id", b"conversation_id", "conversation_opened", b"conversation_opened", "event_id", b"event_id", "log_id", b"log_id", "message_appended", b"message_appended", "payload", b"payload", "position", b"position", "schema_version", b"schema_version", "settings_changed", b"settings_changed", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "time", b"time", "trace_context", b"trace_context", "type", b"type", "usage_reported", b"usage_reported", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released"]  # noqa: Y015
+    _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
+
+Global___Event: _TypeAlias = Event  # noqa: Y015
+
+@_typing.final
 class ResolvedSettings(_message.Message):
     """ResolvedSettings is a conversation's settings with everything that the fold needs."""
 

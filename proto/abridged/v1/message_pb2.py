@@ -26,23 +26,26 @@ from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61\x62ridged/v1/message.proto\x12\x0b\x61\x62ridged.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"O\n\x08ToolCall\x12\x16\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02\x12\x18\n\x04name\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02\x12\x11\n\targuments\x18\x03 \x01(\t\"a\n\nAttachment\x12\x17\n\x03uri\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x10\x12\x1c\n\nmedia_type\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\x12\x1c\n\x0btoken_count\x18\x03 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\"\xfb\x04\n\x07Message\x12>\n\x02id\x18\x01 \x01(\tB2\xbaH/r*2(^[A-Za-z0-9][A-Za-z0-9._:@/+=_-]{0,127}$\xd8\x01\x01\x12+\n\x04role\x18\x02 \x01(\x0e\x32\x11.abridged.v1.RoleB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\x12\x16\n\x04name\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\x12\x34\n\ntool_calls\x18\x05 \x03(\x0b\x32\x15.abridged.v1.ToolCallB\t\xbaH\x06\x92\x01\x03\x10\x80\x01\x12\x1e\n\x0ctool_call_id\x18\x06 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\x12\x36\n\x0b\x61ttachments\x18\x07 \x03(\x0b\x32\x17.abridged.v1.AttachmentB\x08\xbaH\x05\x92\x01\x02\x10@\x12\x42\n\x0b\x63reate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\x0b\"\x07\x08\xff\x82\xd1\xff\xaf\x07\x32\x00\x12!\n\x0btoken_count\x18\t \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00H\x00\x88\x01\x01\x12\x19\n\x07user_id\x18\n \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\x12\x1a\n\x08\x61gent_id\x18\x0b \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\x12o\n\x06labels\x18\x0c \x03(\x0b\x32 .abridged.v1.Message.LabelsEntryB=\xbaH:\x9a\x01\x37\x10@\"\x1br\x19\x32\x17^[A-Za-z0-9._/-]{1,63}$*\x16r\x14\x18\xff\x01\x32\x0f^[^\\x00-\\x1f]*$\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0e\n\x0c_token_count*_\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_SYSTEM\x10\x01\x12\r\n\tROLE_USER\x10\x02\x12\x12\n\x0eROLE_ASSISTANT\x10\x03\x12\r\n\tROLE_TOOL\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61\x62ridged/v1/message.proto\x12\x0b\x61\x62ridged.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"O\n\x08ToolCall\x12\x16\n\x02id\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02\x12\x18\n\x04name\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x02\x12\x11\n\targuments\x18\x03 \x01(\t\"z\n\nAttachment\x12\x18\n\x03uri\x18\x01 \x01(\tB\x0b\xbaH\x08r\x06\x10\x01\x18\xc0\x84=\x12\x1c\n\nmedia_type\x18\x02 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\x12\x1c\n\x0btoken_count\x18\x03 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x16\n\x04name\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\"\xfb\x04\n\x07Message\x12>\n\x02id\x18\x01 \x01(\tB2\xbaH/r*2(^[A-Za-z0-9][A-Za-z0-9._:@/+=_-]{0,127}$\xd8\x01\x01\x12+\n\x04role\x18\x02 \x01(\x0e\x32\x11.abridged.v1.RoleB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\x12\x16\n\x04name\x18\x04 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\x12\x34\n\ntool_calls\x18\x05 \x03(\x0b\x32\x15.abridged.v1.ToolCallB\t\xbaH\x06\x92\x01\x03\x10\x80\x01\x12\x1e\n\x0ctool_call_id\x18\x06 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\x12\x36\n\x0b\x61ttachments\x18\x07 \x03(\x0b\x32\x17.abridged.v1.AttachmentB\x08\xbaH\x05\x92\x01\x02\x10@\x12\x42\n\x0b\x63reate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x11\xbaH\x0e\xb2\x01\x0b\"\x07\x08\xff\x82\xd1\xff\xaf\x07\x32\x00\x12!\n\x0btoken_count\x18\t \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00H\x00\x88\x01\x01\x12\x19\n\x07user_id\x18\n \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\x12\x1a\n\x08\x61gent_id\x18\x0b \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\x12o\n\x06labels\x18\x0c \x03(\x0b\x32 .abridged.v1.Message.LabelsEntryB=\xbaH:\x9a\x01\x37\x10@\"\x1br\x19\x32\x17^[A-Za-z0-9._/-]{1,63}$*\x16r\x14\x18\xff\x01\x32\x0f^[^\\x00-\\x1f]*$\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0e\n\x0c_token_count*_\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_SYSTEM\x10\x01\x12\r\n\tROLE_USER\x10\x02\x12\x12\n\x0eROLE_ASSISTANT\x10\x03\x12\r\n\tROLE_TOOL\x10\x04\x42(B\x0cMessageProtoP\x01Z\x16\x61\x62ridged/v1;abridgedv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'abridged.v1.message_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'B\014MessageProtoP\001Z\026abridged/v1;abridgedv1'
   _globals['_TOOLCALL'].fields_by_name['id']._loaded_options = None
   _globals['_TOOLCALL'].fields_by_name['id']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
   _globals['_TOOLCALL'].fields_by_name['name']._loaded_options = None
   _globals['_TOOLCALL'].fields_by_name['name']._serialized_options = b'\272H\007r\005\020\001\030\200\002'
   _globals['_ATTACHMENT'].fields_by_name['uri']._loaded_options = None
-  _globals['_ATTACHMENT'].fields_by_name['uri']._serialized_options = b'\272H\007r\005\020\001\030\200\020'
+  _globals['_ATTACHMENT'].fields_by_name['uri']._serialized_options = b'\272H\010r\006\020\001\030\300\204='
   _globals['_ATTACHMENT'].fields_by_name['media_type']._loaded_options = None
   _globals['_ATTACHMENT'].fields_by_name['media_type']._serialized_options = b'\272H\005r\003\030\200\002'
   _globals['_ATTACHMENT'].fields_by_name['token_count']._loaded_options = None
   _globals['_ATTACHMENT'].fields_by_name['token_count']._serialized_options = b'\272H\004\032\002(\000'
+  _globals['_ATTACHMENT'].fields_by_name['name']._loaded_options = None
+  _globals['_ATTACHMENT'].fields_by_name['name']._serialized_options = b'\272H\005r\003\030\200\002'
   _globals['_MESSAGE_LABELSENTRY']._loaded_options = None
   _globals['_MESSAGE_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_MESSAGE'].fields_by_name['id']._loaded_options = None
@@ -67,14 +70,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MESSAGE'].fields_by_name['agent_id']._serialized_options = b'\272H\005r\003\030\200\002'
   _globals['_MESSAGE'].fields_by_name['labels']._loaded_options = None
   _globals['_MESSAGE'].fields_by_name['labels']._serialized_options = b'\272H:\232\0017\020@\"\033r\0312\027^[A-Za-z0-9._/-]{1,63}$*\026r\024\030\377\0012\017^[^\\x00-\\x1f]*$'
-  _globals['_ROLE']._serialized_start=922
-  _globals['_ROLE']._serialized_end=1017
+  _globals['_ROLE']._serialized_start=947
+  _globals['_ROLE']._serialized_end=1042
   _globals['_TOOLCALL']._serialized_start=104
   _globals['_TOOLCALL']._serialized_end=183
   _globals['_ATTACHMENT']._serialized_start=185
-  _globals['_ATTACHMENT']._serialized_end=282
-  _globals['_MESSAGE']._serialized_start=285
-  _globals['_MESSAGE']._serialized_end=920
-  _globals['_MESSAGE_LABELSENTRY']._serialized_start=859
-  _globals['_MESSAGE_LABELSENTRY']._serialized_end=904
+  _globals['_ATTACHMENT']._serialized_end=307
+  _globals['_MESSAGE']._serialized_start=310
+  _globals['_MESSAGE']._serialized_end=945
+  _globals['_MESSAGE_LABELSENTRY']._serialized_start=884
+  _globals['_MESSAGE_LABELSENTRY']._serialized_end=929
 # @@protoc_insertion_point(module_scope)

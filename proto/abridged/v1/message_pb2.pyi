@@ -84,29 +84,35 @@ Global___ToolCall: _TypeAlias = ToolCall  # noqa: Y015
 
 @_typing.final
 class Attachment(_message.Message):
-    """Attachment is something outside the text that the chat model gets too."""
+    """Attachment is something outside the text that the chat model gets too. The renderings of GetContext have it in the
+    form of their API, or GetContextResponse.omitted_attachments says why not. A prompt for a summary names it.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     URI_FIELD_NUMBER: _builtins.int
     MEDIA_TYPE_FIELD_NUMBER: _builtins.int
     TOKEN_COUNT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
     uri: _builtins.str
-    """Where it is."""
+    """Where it is, in at most 2,048 characters, or its data in a `data:` URI. The sidecar fetches nothing."""
     media_type: _builtins.str
-    """What it is, such as image/png."""
+    """What it is, such as image/png; a `data:` URI may name it instead. Without any, it is in no rendering."""
     token_count: _builtins.int
-    """What it costs the chat model, in tokens."""
+    """What it costs the chat model, in tokens; the sidecar counts nothing else for it."""
+    name: _builtins.str
+    """What it is called, such as invoice.pdf."""
     def __init__(
         self,
         *,
         uri: _builtins.str = ...,
         media_type: _builtins.str = ...,
         token_count: _builtins.int = ...,
+        name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["media_type", b"media_type", "token_count", b"token_count", "uri", b"uri"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["media_type", b"media_type", "name", b"name", "token_count", b"token_count", "uri", b"uri"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

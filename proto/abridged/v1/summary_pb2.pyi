@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -208,7 +209,7 @@ class SummaryRecord(_message.Message):
     KEY_POINTS_FIELD_NUMBER: _builtins.int
     CONTEXT_FIELD_NUMBER: _builtins.int
     COVERED_FIELD_NUMBER: _builtins.int
-    COVERED_COUNT_FIELD_NUMBER: _builtins.int
+    COVERED_MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
     TOKENS_BEFORE_FIELD_NUMBER: _builtins.int
     TOKENS_AFTER_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
@@ -216,7 +217,7 @@ class SummaryRecord(_message.Message):
     PROMPT_VERSION_FIELD_NUMBER: _builtins.int
     PROVENANCE_FIELD_NUMBER: _builtins.int
     ATTEMPTS_FIELD_NUMBER: _builtins.int
-    LATENCY_MS_FIELD_NUMBER: _builtins.int
+    LATENCY_FIELD_NUMBER: _builtins.int
     QUALITY_FIELD_NUMBER: _builtins.int
     COVERED_TOKENS_FIELD_NUMBER: _builtins.int
     REWRITES_FIELD_NUMBER: _builtins.int
@@ -231,7 +232,7 @@ class SummaryRecord(_message.Message):
     """The record before it; empty for the first one."""
     summary: _builtins.str
     """The narrative."""
-    covered_count: _builtins.int
+    covered_message_count: _builtins.int
     """How many messages `covered` has."""
     tokens_before: _builtins.int
     """Tokens in the window of what the record replaced: an older summary and the dropped messages."""
@@ -247,8 +248,6 @@ class SummaryRecord(_message.Message):
     """How it came to be."""
     attempts: _builtins.int
     """Model calls that were needed."""
-    latency_ms: _builtins.int
-    """How long the pass took, in milliseconds."""
     covered_tokens: _builtins.int
     """What it costs to read the covered messages again, in tokens."""
     rewrites: _builtins.int
@@ -278,6 +277,10 @@ class SummaryRecord(_message.Message):
         """
 
     @_builtins.property
+    def latency(self) -> _duration_pb2.Duration:
+        """How long the pass took."""
+
+    @_builtins.property
     def quality(self) -> Global___RecordQuality:
         """Figures of the checks."""
 
@@ -292,7 +295,7 @@ class SummaryRecord(_message.Message):
         key_points: _abc.Iterable[_builtins.str] | None = ...,
         context: Global___SummaryContext | None = ...,
         covered: _abc.Iterable[Global___MessageRange] | None = ...,
-        covered_count: _builtins.int = ...,
+        covered_message_count: _builtins.int = ...,
         tokens_before: _builtins.int = ...,
         tokens_after: _builtins.int = ...,
         model: _builtins.str = ...,
@@ -300,15 +303,15 @@ class SummaryRecord(_message.Message):
         prompt_version: _builtins.str = ...,
         provenance: Global___Provenance.ValueType = ...,
         attempts: _builtins.int = ...,
-        latency_ms: _builtins.int = ...,
+        latency: _duration_pb2.Duration | None = ...,
         quality: Global___RecordQuality | None = ...,
         covered_tokens: _builtins.int = ...,
         rewrites: _builtins.int = ...,
         stands_alone: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "create_time", b"create_time", "quality", b"quality"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "create_time", b"create_time", "latency", b"latency", "quality", b"quality"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "context", b"context", "covered", b"covered", "covered_count", b"covered_count", "covered_tokens", b"covered_tokens", "create_time", b"create_time", "depth", b"depth", "id", b"id", "key_points", b"key_points", "latency_ms", b"latency_ms", "model", b"model", "parent_id", b"parent_id", "prompt_name", b"prompt_name", "prompt_version", b"prompt_version", "provenance", b"provenance", "quality", b"quality", "rewrites", b"rewrites", "stands_alone", b"stands_alone", "summary", b"summary", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "context", b"context", "covered", b"covered", "covered_message_count", b"covered_message_count", "covered_tokens", b"covered_tokens", "create_time", b"create_time", "depth", b"depth", "id", b"id", "key_points", b"key_points", "latency", b"latency", "model", b"model", "parent_id", b"parent_id", "prompt_name", b"prompt_name", "prompt_version", b"prompt_version", "provenance", b"provenance", "quality", b"quality", "rewrites", b"rewrites", "stands_alone", b"stands_alone", "summary", b"summary", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

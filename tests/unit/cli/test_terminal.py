@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from abridged.v1 import (
     conversation_pb2,
     conversation_service_pb2,
-    event_log_service_pb2,
     event_pb2,
     message_pb2,
     summary_pb2,
@@ -78,11 +77,11 @@ def test_no_item_of_a_stream_steers_a_terminal(item, capsys):
         hostile = conversation_service_pb2.PassProgress(summarization_id=HOSTILE, model=HOSTILE)
         answer = conversation_service_pb2.WatchConversationResponse(progress=hostile)
     else:
-        opened = event_log_service_pb2.Event(type=HOSTILE, version=1)
+        opened = event_pb2.Event(type=HOSTILE, version=1)
         if item == "event":
             opened.type = "MessageAppended"
             message = message_pb2.Message(id=HOSTILE, name=HOSTILE, content=HOSTILE, role=message_pb2.ROLE_USER)
-            opened.payload = event_pb2.MessageAppended(message=message).SerializeToString()
+            opened.message_appended.message.CopyFrom(message)
             opened.schema_version = 1
         answer = conversation_service_pb2.WatchConversationResponse(event=opened)
 

@@ -156,6 +156,37 @@ def test_a_result_pairs_with_the_nearest_unanswered_call_of_its_id():
     assert not pairs.pending | pairs.dead
 
 
+def test_a_result_after_the_user_has_spoken_is_still_its_calls():
+    """Unless the id is another call's by then: that one has the result, and its own second one is nobody's."""
+    late = tool_pairs(spoken([calling(1, "a", "b"), result(2, "a"), said(3), result(4, "b")]))
+    reused = tool_pairs(spoken([calling(1, "a"), said(2), calling(3, "a"), result(4, "a"), result(5, "a")]))
+
+    assert (late.results, late.late) == ({(1, 0): 2, (1, 1): 4}, {(1, 1)})
+    assert not late.dead | late.orphans
+    assert (reused.results, reused.dead, reused.orphans) == ({(3, 0): 4}, {(1, 0)}, {5})
+    assert not reused.late
+
+
+def test_a_late_result_keeps_its_call_and_nothing_in_between():
+    """Its unit is the call with all its results, in the place of the newest; the newest exchange counts without it."""
+    others = [said(n, Role.ASSISTANT) for n in range(5, 13)]
+    messages = [said(1), calling(2, "a", "b"), result(3, "a"), said(4), *others, said(13), result(14, "b")]
+
+    assert dropped(spoken(messages), tail=3) == [1, *range(4, 12)]
+    assert dropped(spoken([*messages, said(15), said(16)]), tail=2) == list(range(1, 15))
+
+
+@for_all(ANY_MESSAGES)
+def test_every_message_is_in_one_unit_whatever_is_late(kinds):
+    """Nothing dropped twice, nothing lost, in the order of the messages."""
+    events = messages_of(kinds)
+    division = split(state_of(events), POLICY, tail_messages=2)
+    numbers = [m.number for m in division.dropped]
+
+    assert numbers == sorted(set(numbers))
+    assert set(numbers) <= {m.number for m in events}
+
+
 def test_a_range_must_hold_a_message_and_enough_tokens():
     """Nothing to drop, or too little: no pass."""
     policy = Policy(min_range_tokens=40)
@@ -200,6 +231,7 @@ def test_every_call_and_result_has_exactly_one_fate(kinds):
     assert sorted([*pairs.results, *pairs.pending, *pairs.dead]) == sorted(calls)
     assert sorted([*pairs.results.values(), *pairs.orphans]) == sorted(answers)
     assert all(call < answer for (call, _), answer in pairs.results.items())
+    assert pairs.late <= set(pairs.results)
 
 
 @for_all(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 9)), max_size=20))

@@ -1,0 +1,191 @@
+"""Attachments in the form of each chat API, or why one of them has no form there.
+
+What an API would refuse is left out and named, never sent: it would refuse the whole request. Nothing is fetched, and
+no media type is guessed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from service.domain.message import Attachment, Message, Role
+
+__all__ = [
+    "Omission",
+    "OmittedAttachment",
+    "Part",
+    "anthropic_part",
+    "described",
+    "is_data",
+    "ollama_part",
+    "openai_part",
+    "parts_of",
+]
+
+_DATA = "data:"
+
+_IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
+_OLLAMA_IMAGES = _IMAGES - {"image/gif"}
+_AUDIO = {"audio/mp3": "mp3", "audio/mpeg": "mp3", "audio/wav": "wav", "audio/x-wav": "wav"}
+_PDF = "application/pdf"
+_PLAIN_TEXT = "text/plain"
+
+
+class Omission(StrEnum):
+    """Why an attachment is in no rendering."""
+
+    ROLE = "role"
+    MEDIA_TYPE = "media_type"
+    URI = "uri"
+
+
+@dataclass(frozen=True, slots=True)
+class OmittedAttachment:
+    """The attachment at `place` of a message's, which an API does not take."""
+
+    message_id: str
+    place: int
+    reason: Omission
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """An attachment as it can be sent: `data` in base64, or a `url` to fetch it from."""
+
+    media_type: str
+    name: str
+    url: str = ""
+    data: str = ""
+
+    @property
+    def data_uri(self) -> str:
+        return f"{_DATA}{self.media_type};base64,{self.data}"
+
+
+Part = Callable[[Attachment, Role], "dict[str, Any] | str | Omission"]
+"""What an API takes for an attachment in a message of a role."""
+
+
+def parts_of(message: Message, part: Part) -> tuple[list[Any], list[OmittedAttachment]]:
+    """The message's attachments in an API's form, and those that have none."""
+    parts: list[Any] = []
+    omitted: list[OmittedAttachment] = []
+    for place, attachment in enumerate(message.attachments):
+        made = part(attachment, message.role)
+        if isinstance(made, Omission):
+            omitted.append(OmittedAttachment(message.id, place, made))
+        else:
+            parts.append(made)
+    return parts, omitted
+
+
+def openai_part(attachment: Attachment, role: Role) -> dict[str, Any] | Omission:
+    """A content part of OpenAI-style chat completions, which only a user's message may have."""
+    if role is not Role.USER:
+        return Omission.ROLE
+    content = _content(attachment, schemes=("https", "http"))
+    if isinstance(content, Omission):
+        return content
+    if content.media_type in _IMAGES:
+        return {"type": "image_url", "image_url": {"url": content.url or content.data_uri}}
+    if content.media_type != _PDF and content.media_type not in _AUDIO:
+        return Omission.MEDIA_TYPE
+    if content.url:
+        return Omission.URI
+    if content.media_type in _AUDIO:
+        audio = {"data": content.data, "format": _AUDIO[content.media_type]}
+        return {"type": "input_audio", "input_audio": audio}
+    return {"type": "file", "file": {"filename": content.name or "attachment.pdf", "file_data": content.data_uri}}
+
+
+def anthropic_part(attachment: Attachment, role: Role) -> dict[str, Any] | Omission:
+    """A block of Anthropic's Messages API: of a user's message or of a tool's result."""
+    if role not in (Role.USER, Role.TOOL):
+        return Omission.ROLE
+    content = _content(attachment, schemes=("https",))
+    if isinstance(content, Omission):
+        return content
+    title = {"title": content.name} if content.name else {}
+    if content.media_type == _PLAIN_TEXT:
+        text = _text(content.data)
+        if not text:
+            return Omission.URI
+        return {"type": "document", "source": {"type": "text", "media_type": _PLAIN_TEXT, "data": text}, **title}
+    source = (
+        {"type": "url", "url": content.url}
+        if content.url
+        else {"type": "base64", "media_type": content.media_type, "data": content.data}
+    )
+    if content.media_type in _IMAGES:
+        return {"type": "image", "source": source}
+    return {"type": "document", "source": source, **title} if content.media_type == _PDF else Omission.MEDIA_TYPE
+
+
+def ollama_part(attachment: Attachment, role: Role) -> str | Omission:
+    """An item of `images` of Ollama's chat API: the data alone, since it fetches nothing."""
+    if role not in (Role.USER, Role.TOOL):
+        return Omission.ROLE
+    content = _content(attachment, schemes=())
+    if isinstance(content, Omission):
+        return content
+    return content.data if content.media_type in _OLLAMA_IMAGES else Omission.MEDIA_TYPE
+
+
+def described(attachment: Attachment) -> str:
+    """What a reader is told of an attachment in its place; its data is not text."""
+    uri, media_type = attachment.uri, attachment.media_type
+    if is_data(uri):
+        uri, media_type = "", media_type or _data_type(uri)
+    return " ".join(part for part in ("attachment", attachment.name, uri, media_type) if part)
+
+
+def is_data(uri: str) -> bool:
+    """Whether a URI has the data itself."""
+    return uri[: len(_DATA)].lower() == _DATA
+
+
+def _content(attachment: Attachment, *, schemes: Iterable[str]) -> _Content | Omission:
+    """The attachment, if its URI is data, or of one of the schemes that the API fetches."""
+    uri = attachment.uri
+    if is_data(uri):
+        data = _data(uri)
+        media_type = _essence(attachment.media_type) or _data_type(uri)
+        return _Content(media_type, attachment.name, data=data) if data else Omission.URI
+    if uri.partition("://")[0].lower() not in schemes:
+        return Omission.URI
+    media_type = _essence(attachment.media_type)
+    return _Content(media_type, attachment.name, url=uri) if media_type else Omission.MEDIA_TYPE
+
+
+def _data_type(uri: str) -> str:
+    """The media type of a `data:` URI, by RFC 2397 plain text where it names none."""
+    return _essence(uri[len(_DATA) :].partition(",")[0]) or _PLAIN_TEXT
+
+
+def _essence(media_type: str) -> str:
+    return media_type.partition(";")[0].strip().lower()
+
+
+def _data(uri: str) -> str:
+    """The data of a `data:` URI in base64; empty when it has none, or is broken."""
+    head, _, data = uri.partition(",")
+    raw = unquote_to_bytes(data)
+    if not head.lower().endswith(";base64"):
+        return base64.b64encode(raw).decode()
+    try:
+        return base64.b64encode(base64.b64decode(raw, validate=True)).decode()
+    except binascii.Error:
+        return ""
+
+
+def _text(data: str) -> str:
+    try:
+        return base64.b64decode(data).decode()
+    except UnicodeDecodeError:
+        return ""
