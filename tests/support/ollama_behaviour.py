@@ -32,8 +32,8 @@ class Behaviour:
     """Deviations of /api/chat and /api/generate; counts are of streamed chunks.
 
     `requests` limits them to the first so many requests for inference; `everywhere` extends `refusal` and `hang` to
-    every path. `loop_token` follows the answer's first words without end. `wire` goes out in place of an answer, as it is;
-    `wire_again` follows it until the client leaves, or so often, and then the connection is dropped.
+    every path. `loop_token` follows the answer's first words without end. `wire` goes out as it is in place of
+    an answer; `wire_again` follows it until the client leaves, or so often, and then the connection is dropped.
     """
 
     requests: int | None = None

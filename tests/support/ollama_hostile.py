@@ -9,9 +9,11 @@ from typing import Any
 
 from tests.support.ollama_behaviour import Behaviour
 
-__all__ = ["HOSTILE", "whole"]
+__all__ = ["CHUNK_BYTES", "HOSTILE", "whole"]
 
 PACKET_BYTES = 60_000
+CHUNK_BYTES = 6
+"""A chunk of one byte with all that is around it."""
 BOMB_BYTES = 1 << 30
 _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03"
 _GZIP_TAIL = b"\x03\x00" + bytes(8)
@@ -52,7 +54,7 @@ HOSTILE: dict[str, Behaviour] = {
     "endless-blanks": _endless(None),
     "endless-thoughts": _endless(*(_thought(f"hm {number}") for number in range(10))),
     "endless-chunks": Behaviour(
-        wire=_head("transfer-encoding: chunked"), wire_again=b"1\r\n \r\n" * (PACKET_BYTES // 6)
+        wire=_head("transfer-encoding: chunked"), wire_again=b"1\r\n \r\n" * (PACKET_BYTES // CHUNK_BYTES)
     ),
     "endless-continue": Behaviour(wire_again=b"HTTP/1.1 100 Continue\r\n\r\n" * (PACKET_BYTES // 25)),
     "gzip": whole(_bomb(), encoding="gzip"),

@@ -16,7 +16,7 @@ from service.models.ollama_errors import AnswerEncoded, HostRefused
 from service.models.ollama_host import RECEIVE_BYTES
 from service.models.ollama_wire import ANSWER_LINES_MAX
 from tests.support.ollama_behaviour import Behaviour, Refusal
-from tests.support.ollama_hostile import HOSTILE, whole
+from tests.support.ollama_hostile import CHUNK_BYTES, HOSTILE, whole
 from tests.support.ollama_model import PATIENT, model_over, record_request
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S
@@ -72,9 +72,12 @@ async def test_between_two_lines_of_an_answer_the_loop_is_free():
     assert turns.count >= ANSWER_LINES_MAX * 0.9
 
 
-@pytest.mark.parametrize("name", ["endless-blanks", "endless-chunks", "endless-continue"])
-async def test_what_comes_without_a_line_leaves_the_loop_free_too(name):
-    """Empty lines, chunks of a byte, interim responses: what is taken apart in a turn is no larger than the buffer."""
+@pytest.mark.parametrize(
+    ("name", "turn_bytes"),
+    [("endless-blanks", RECEIVE_BYTES), ("endless-continue", RECEIVE_BYTES), ("endless-chunks", CHUNK_BYTES)],
+)
+async def test_what_comes_without_a_line_leaves_the_loop_free_too(name, turn_bytes):
+    """Empty lines and interim responses are taken apart a buffer a turn of the loop, chunks of a byte one by one."""
     turns = Turns()
     behaviour = replace(HOSTILE[name], wire_again_max=PUMPS_MAX)
     async with FakeOllama(behaviour=behaviour) as server, model_over(server) as model:
@@ -82,7 +85,7 @@ async def test_what_comes_without_a_line_leaves_the_loop_free_too(name):
             with pytest.raises(ModelError):
                 await ask(model)
 
-        assert turns.count >= server.pumped / (2 * RECEIVE_BYTES)
+        assert turns.count >= server.pumped / (2 * turn_bytes)
 
 
 @pytest.mark.parametrize("name", ["gzip", "gzip-twice"])
