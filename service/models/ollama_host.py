@@ -12,7 +12,6 @@ waits in our own line, where no clock runs.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -38,6 +37,7 @@ from service.models.ollama_json import OBJECT_BYTES_MAX, NotAnObject, read_objec
 from service.models.ollama_settings import OllamaSettings
 from service.models.ollama_use import UseWatch, expiries_of
 from service.models.ollama_wire import Answer, LineSplitter
+from service.models.small_reads import SmallReads
 
 __all__ = ["OllamaHost", "OnAsked", "OnBreaker", "Place", "open_hosts"]
 
@@ -53,10 +53,6 @@ STREAM_S_MAX = 3_600.0
 """The longest answer, from its first byte: num_predict and the stall clock end it long before, or a host is broken."""
 
 ERROR_BYTES_MAX = 65_536
-
-RECEIVE_BYTES = 8_192
-"""The receive buffer that the system is asked for, and so about what one turn of the event loop takes apart: interim
-responses and the smallest chunks are three hundred in it, while an answer of a token every few milliseconds fits."""
 
 # An answer that inflates would get around the size limits: none is asked for, and none is taken.
 _NO_ENCODING = "identity"
@@ -113,12 +109,8 @@ class OllamaHost:
             headers=_HEADERS | token,
             # The read clocks are ours: httpx has one for headers and body alike, and Ollama needs two.
             timeout=httpx.Timeout(connect=settings.connect_s, read=None, write=WRITE_S, pool=settings.connect_s),
-            transport=httpx.AsyncHTTPTransport(
-                # Certificates take longer to load than everything else here, and plain HTTP needs none.
-                verify=address.url.startswith("https:"),
-                trust_env=False,
-                limits=httpx.Limits(max_connections=settings.calls_max + PROBE_CONNECTIONS),
-                socket_options=[(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)],
+            transport=SmallReads(
+                encrypted=address.url.startswith("https:"), connections_max=settings.calls_max + PROBE_CONNECTIONS
             ),
             trust_env=False,
             follow_redirects=False,

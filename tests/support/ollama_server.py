@@ -186,7 +186,8 @@ class FakeOllama:
         await _refuse(reply, behaviour.refusal)
 
     async def _pump(self, reply: HttpReply, behaviour: Behaviour) -> None:
-        await reply.raw(behaviour.wire)
+        if behaviour.wire:
+            await reply.raw(behaviour.wire)
         if not behaviour.wire_again:
             return
         for _ in range(behaviour.wire_again_max):

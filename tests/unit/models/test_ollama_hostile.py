@@ -13,8 +13,8 @@ import pytest
 
 from service.models.model import ModelError, ModelUnavailable
 from service.models.ollama_errors import AnswerEncoded, HostRefused
-from service.models.ollama_host import RECEIVE_BYTES
 from service.models.ollama_wire import ANSWER_LINES_MAX
+from service.models.small_reads import READ_BYTES
 from tests.support.ollama_behaviour import Behaviour, Refusal
 from tests.support.ollama_hostile import CHUNK_BYTES, HOSTILE, whole
 from tests.support.ollama_model import PATIENT, model_over, record_request
@@ -36,21 +36,21 @@ def lines(*said: object) -> Behaviour:
 
 
 class Turns:
-    """Turns of the event loop that others than the model call had."""
+    """Turns of the event loop that others than the model call had since the server began to pump."""
 
     count = 0
 
     @asynccontextmanager
-    async def counted(self) -> AsyncIterator[None]:
-        counting = asyncio.create_task(self._count())
+    async def counted(self, server: FakeOllama) -> AsyncIterator[None]:
+        counting = asyncio.create_task(self._count(server))
         try:
             yield
         finally:
             counting.cancel()
 
-    async def _count(self) -> None:
+    async def _count(self, server: FakeOllama) -> None:
         while True:
-            self.count += 1
+            self.count += server.pumped > 0
             await asyncio.sleep(0)
 
 
@@ -65,7 +65,11 @@ async def test_an_answer_has_a_largest_number_of_lines(name):
 async def test_between_two_lines_of_an_answer_the_loop_is_free():
     """Twenty thousand lines may come in one packet: appends are not to wait for all of them."""
     turns = Turns()
-    async with FakeOllama(behaviour=HOSTILE["endless-lines"]) as server, model_over(server) as model, turns.counted():
+    async with (
+        FakeOllama(behaviour=HOSTILE["endless-lines"]) as server,
+        model_over(server) as model,
+        turns.counted(server),
+    ):
         with pytest.raises(ModelUnavailable):
             await ask(model)
 
@@ -74,14 +78,14 @@ async def test_between_two_lines_of_an_answer_the_loop_is_free():
 
 @pytest.mark.parametrize(
     ("name", "turn_bytes"),
-    [("endless-blanks", RECEIVE_BYTES), ("endless-continue", RECEIVE_BYTES), ("endless-chunks", CHUNK_BYTES)],
+    [("endless-continue", READ_BYTES), ("endless-chunks", CHUNK_BYTES)],
 )
 async def test_what_comes_without_a_line_leaves_the_loop_free_too(name, turn_bytes):
-    """Empty lines and interim responses are taken apart a buffer a turn of the loop, chunks of a byte one by one."""
+    """Interim responses are taken apart a small read a turn of the loop, chunks of a byte one by one."""
     turns = Turns()
     behaviour = replace(HOSTILE[name], wire_again_max=PUMPS_MAX)
     async with FakeOllama(behaviour=behaviour) as server, model_over(server) as model:
-        async with turns.counted():
+        async with turns.counted(server):
             with pytest.raises(ModelError):
                 await ask(model)
 
