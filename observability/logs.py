@@ -2,7 +2,7 @@
 
 Invariant: with content logging off, a line holds names, numbers and identifiers. Whatever looks like prose, is called
 like prose, or came out of an exception's message is replaced by its length, wherever it was logged: by us, by a
-library, or by an exception that nobody caught. A line that cannot be written disturbs nobody.
+library, or by an exception that nobody caught. On a terminal no value of a field steers it or begins a line.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, Literal, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from observability.log_lines import LogLines
 from observability.tracing import current_trace
 
 __all__ = ["CONTENT_FIELDS", "IDENTIFIER_CHARS_MAX", "LogSettings", "configure_logs"]
@@ -88,7 +89,7 @@ def configure_logs(settings: LogSettings, stream: TextIO) -> Callable[[], None]:
     """
     console = settings.style == "console" or (settings.style == "auto" and stream.isatty())
     chain = _chain(content=settings.content, console=console)
-    lines = _Lines(stream)
+    lines = LogLines(stream)
     structlog.configure(
         processors=chain,
         wrapper_class=structlog.make_filtering_bound_logger(settings.level),
@@ -102,37 +103,18 @@ def configure_logs(settings: LogSettings, stream: TextIO) -> Callable[[], None]:
         restore_hooks()
         restore_logging()
         structlog.reset_defaults()
+        lines.close()
 
     return undo
-
-
-class _Lines:
-    """Writes each line at once. Whoever logs never fails for a full disk or a reader that has gone: the line is lost,
-    and the next one that arrives is followed by how many were."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._lost = 0
-
-    def msg(self, line: str) -> None:
-        """Write a line, under every name of a level."""
-        try:
-            self._stream.write(f"{line}\n")
-            self._stream.flush()
-        except (OSError, ValueError):  # a closed stream is a ValueError
-            self._lost += 1
-            return
-        if self._lost:
-            lost, self._lost = self._lost, 0
-            structlog.get_logger().warning("log.lines_lost", lines=lost)
-
-    debug = info = warning = error = critical = msg
 
 
 def _chain(*, content: bool, console: bool) -> list[Processor]:
     guards: list[Processor] = [] if content else [_only_identifiers]
     renderer: Processor = (
-        structlog.dev.ConsoleRenderer(timestamp_key="time") if console else structlog.processors.JSONRenderer()
+        # Written as Python would: what is not printable is an escape.
+        structlog.dev.ConsoleRenderer(timestamp_key="time", repr_native_str=True)
+        if console
+        else structlog.processors.JSONRenderer()
     )
     return [
         structlog.contextvars.merge_contextvars,
@@ -246,7 +228,7 @@ class _LibraryRecords(logging.Handler):
     place and, when there is one, the uninterpolated format is kept.
     """
 
-    def __init__(self, chain: Sequence[Processor], lines: _Lines, *, content: bool) -> None:
+    def __init__(self, chain: Sequence[Processor], lines: LogLines, *, content: bool) -> None:
         super().__init__(logging.WARNING)
         self._chain = chain
         self._lines = lines

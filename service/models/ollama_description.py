@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from service.models.model import ModelDescription
+from service.models.ollama_json import NotAnObject, count_of, name_of, read_object
 
 __all__ = [
     "DESCRIPTIONS_MAX",
@@ -31,6 +32,7 @@ __all__ = [
 Version = tuple[int, int, int]
 
 DESCRIPTIONS_MAX = 64
+CAPABILITIES_MAX = 64
 
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{12,64})")
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?")
@@ -61,27 +63,23 @@ def digest_of(tags: dict[str, Any], model: str) -> str:
 
 def names_of(tags: dict[str, Any]) -> tuple[str, ...]:
     """The names that /api/tags lists, in its order, the newest first."""
-    names = (entry.get("name") or entry.get("model") for entry in _models(tags))
-    return tuple(name for name in names if isinstance(name, str) and name)
+    names = (name_of(entry.get("name") or entry.get("model")) for entry in _models(tags))
+    return tuple(name for name in names if name)
 
 
 def residence_of(loaded: dict[str, Any], model: str, digest: str = "") -> Residence:
     """Whether /api/ps lists the model, by name or by digest: of two names of one blob it has the first alone."""
     for entry in (*_entries(loaded, model), *_entries_of_digest(loaded, digest)):
-        num_ctx = entry.get("context_length")
-        return Residence(True, num_ctx if isinstance(num_ctx, int) and num_ctx > 0 else None)
+        return Residence(True, count_of(entry.get("context_length")) or None)
     return Residence(False)
 
 
 def read_description(show: dict[str, Any], digest: str) -> ModelDescription:
     """What /api/show says: the trained context length and the capabilities."""
     info = show.get("model_info")
-    capabilities = show.get("capabilities")
     return ModelDescription(
         context_length=_context_length(info) if isinstance(info, dict) else None,
-        capabilities=frozenset(c for c in capabilities if isinstance(c, str))
-        if isinstance(capabilities, list)
-        else frozenset(),
+        capabilities=_names_in(show.get("capabilities")),
         digest=digest,
     )
 
@@ -139,9 +137,9 @@ class DescriptionCache:
         if self._directory is None:
             return None
         try:
-            saved = json.loads((self._directory / f"{digest}.json").read_bytes())
-            return ModelDescription(saved["context_length"], frozenset(saved["capabilities"]), digest)
-        except (OSError, ValueError, KeyError, TypeError):
+            saved = read_object((self._directory / f"{digest}.json").read_bytes())
+            return ModelDescription(count_of(saved["context_length"]) or None, _names_in(saved["capabilities"]), digest)
+        except (OSError, NotAnObject, KeyError):
             # A cache that cannot be read is an empty cache: the host is asked again.
             return None
 
@@ -183,5 +181,10 @@ def _digest(entry: dict[str, Any]) -> str:
 
 
 def _context_length(info: dict[str, Any]) -> int | None:
-    value = info.get(f"{info.get('general.architecture')}.context_length")
-    return value if isinstance(value, int) and value > 0 else None
+    return count_of(info.get(f"{info.get('general.architecture')}.context_length")) or None
+
+
+def _names_in(values: object) -> frozenset[str]:
+    """The first names of a list, CAPABILITIES_MAX of them; none where it is no list."""
+    listed = values[:CAPABILITIES_MAX] if isinstance(values, list) else []
+    return frozenset(name for value in listed if (name := name_of(value)))

@@ -7,6 +7,7 @@ quote a prompt, so none of it goes on.
 
     ModelError
     ├── ModelUnavailable
+    │   ├── AnswerEncoded    the answer is compressed, though no encoding was asked for
     │   ├── FirstByteLate    the host did not begin its answer in time
     │   ├── HostUnreachable  no connection: refused, no such name, TLS, or not in time; not asked
     │   ├── CircuitOpen      the host failed too often lately; not asked
@@ -33,8 +34,10 @@ from service.models.model import (
     ModelUnavailable,
     PromptTruncated,
 )
+from service.models.ollama_json import NotAnObject, count_of, read_object
 
 __all__ = [
+    "AnswerEncoded",
     "CircuitOpen",
     "FirstByteLate",
     "HostRefused",
@@ -50,6 +53,10 @@ RATE_LIMIT_RETRY_S = 60.0
 """When to ask again after a 429 without Retry-After: cloud limits last minutes to days, never milliseconds."""
 
 RETRY_AFTER_MAX_S = 86_400.0
+
+
+class AnswerEncoded(ModelUnavailable):
+    """The host compresses its answers, though no encoding was asked for."""
 
 
 class FirstByteLate(ModelUnavailable):
@@ -186,7 +193,6 @@ _TRANSPORT: tuple[tuple[type[Exception], type[ModelUnavailable], str], ...] = (
     (httpx.ConnectError, HostUnreachable, "connection refused, unresolvable name or failed TLS"),
     (httpx.RemoteProtocolError, ModelUnavailable, "the connection ended early or does not speak HTTP"),
     (httpx.NetworkError, ModelUnavailable, "the connection broke"),
-    (httpx.DecodingError, ModelUnavailable, "the answer could not be decompressed"),
     (httpx.HTTPError, ModelUnavailable, "the request failed on its way"),
 )
 
@@ -237,12 +243,9 @@ def _error_text(body: bytes) -> tuple[str, bool]:
     """The error string in lower case, and whether the body was Ollama's JSON form."""
     text = body.decode("utf-8", "replace")
     try:
-        parsed = json.loads(text)
-    except ValueError:
+        error = read_object(body)["error"]
+    except (NotAnObject, KeyError):
         return text.lower(), False
-    if not isinstance(parsed, dict) or "error" not in parsed:
-        return text.lower(), False
-    error = parsed["error"]
     return (error if isinstance(error, str) else json.dumps(error)).lower(), True
 
 
@@ -252,10 +255,9 @@ def _token_figures(text: str) -> tuple[int | None, int | None]:
     if start < 0:
         return None, None
     try:
-        parsed = json.loads(text[start:])
-    except ValueError:
+        parsed = read_object(text[start:].encode())
+    except NotAnObject:
         return None, None
-    inner = parsed.get("error", parsed) if isinstance(parsed, dict) else None
+    inner = parsed.get("error", parsed)
     figures: dict[str, Any] = inner if isinstance(inner, dict) else {}
-    prompt, context = figures.get("n_prompt_tokens"), figures.get("n_ctx")
-    return (prompt if isinstance(prompt, int) else None), (context if isinstance(context, int) else None)
+    return count_of(figures.get("n_prompt_tokens")), count_of(figures.get("n_ctx"))

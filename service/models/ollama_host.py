@@ -12,7 +12,6 @@ waits in our own line, where no clock runs.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from service.models.deadline import Deadline, DeadlineOver
 from service.models.model import ModelError, ModelUnavailable, OnProgress
 from service.models.ollama_address import OllamaAddress
 from service.models.ollama_errors import (
+    AnswerEncoded,
     CircuitOpen,
     FirstByteLate,
     HostRefused,
@@ -33,9 +33,11 @@ from service.models.ollama_errors import (
     classify_transport,
     retry_after_s,
 )
+from service.models.ollama_json import OBJECT_BYTES_MAX, NotAnObject, read_object
 from service.models.ollama_settings import OllamaSettings
 from service.models.ollama_use import UseWatch, expiries_of
 from service.models.ollama_wire import Answer, LineSplitter
+from service.models.small_reads import SmallReads
 
 __all__ = ["OllamaHost", "OnAsked", "OnBreaker", "Place", "open_hosts"]
 
@@ -51,10 +53,10 @@ STREAM_S_MAX = 3_600.0
 """The longest answer, from its first byte: num_predict and the stall clock end it long before, or a host is broken."""
 
 ERROR_BYTES_MAX = 65_536
-JSON_BYTES_MAX = 16_000_000
 
-# Not compressed: an answer that inflates would get around the size limits.
-_HEADERS = {"accept-encoding": "identity", "content-type": "application/json", "user-agent": "abridged"}
+# An answer that inflates would get around the size limits: none is asked for, and none is taken.
+_NO_ENCODING = "identity"
+_HEADERS = {"accept-encoding": _NO_ENCODING, "content-type": "application/json", "user-agent": "abridged"}
 
 
 @dataclass(slots=True)
@@ -107,7 +109,9 @@ class OllamaHost:
             headers=_HEADERS | token,
             # The read clocks are ours: httpx has one for headers and body alike, and Ollama needs two.
             timeout=httpx.Timeout(connect=settings.connect_s, read=None, write=WRITE_S, pool=settings.connect_s),
-            limits=httpx.Limits(max_connections=settings.calls_max + PROBE_CONNECTIONS),
+            transport=SmallReads(
+                encrypted=address.url.startswith("https:"), connections_max=settings.calls_max + PROBE_CONNECTIONS
+            ),
             trust_env=False,
             follow_redirects=False,
         )
@@ -201,6 +205,8 @@ class OllamaHost:
                 on_progress(answer.chars)
                 if answer.done:
                     break
+                # Lines that came together are taken one a turn of the loop.
+                await asyncio.sleep(0)
                 async with patience.limit(self._settings.stall_s, self.label, "stalled: no further line"):
                     line = await anext(lines, None)
 
@@ -243,21 +249,20 @@ class OllamaHost:
             deadline.limit(seconds, self.label, f"no answer to {path}"),
             self._response(method, path, body, model=model) as response,
         ):
-            text = await _read(response, JSON_BYTES_MAX)
+            text = await _read(response, OBJECT_BYTES_MAX + 1)
         try:
-            parsed = json.loads(text.decode())
-        except ValueError as error:
-            raise ModelUnavailable(f"{self.label}: the answer to {path} is not JSON") from error
-        if not isinstance(parsed, dict):
-            raise ModelUnavailable(f"{self.label}: the answer to {path} is not a JSON object")
-        return parsed
+            return read_object(text)
+        except NotAnObject as error:
+            raise ModelUnavailable(f"{self.label}: the answer to {path} {error}") from error
 
     async def _lines(self, path: str, body: bytes, *, model: str) -> AsyncGenerator[bytes, None]:
-        splitter = LineSplitter()
+        splitter = LineSplitter(self.label)
         async with self._response("POST", path, body, model=model) as response:
-            async for data in response.aiter_bytes():
+            async for data in response.aiter_raw():
                 for line in splitter.feed(data):
                     yield line
+                # Chunks that came together are taken one a turn of the loop.
+                await asyncio.sleep(0)
             if rest := splitter.end():
                 yield rest
 
@@ -266,8 +271,9 @@ class OllamaHost:
         """A response with status 200, closed at the end; errors of HTTP and below are translated here alone."""
         try:
             async with self._client.stream(method, path, content=body) as response:
+                is_encoded = response.headers.get("content-encoding", _NO_ENCODING).strip().lower() != _NO_ENCODING
                 if response.status_code != httpx.codes.OK:
-                    text = await _read(response, ERROR_BYTES_MAX)
+                    text = b"" if is_encoded else await _read(response, ERROR_BYTES_MAX)
                     raise classify_status(
                         self.label,
                         model,
@@ -275,6 +281,8 @@ class OllamaHost:
                         text,
                         retry_after=retry_after_s(response.headers),
                     )
+                if is_encoded:
+                    raise AnswerEncoded(f"{self.label}: the answer is compressed, which was not asked for")
                 yield response
         except httpx.HTTPError as error:
             raise classify_transport(self.label, error) from error
@@ -297,8 +305,9 @@ def open_hosts(
 async def _read(response: httpx.Response, bytes_max: int) -> bytes:
     """The body, cut at `bytes_max`."""
     read = bytearray()
-    async for data in response.aiter_bytes():
+    async for data in response.aiter_raw():
         read += data
         if len(read) >= bytes_max:
             break
+        await asyncio.sleep(0)
     return bytes(read[:bytes_max])

@@ -11,6 +11,7 @@ from service.models.model import ModelError, ModelMissing
 from service.models.ollama_address import OllamaAddress
 from service.models.ollama_description import canonical_name, names_of, read_description
 from service.models.ollama_host import OllamaHost
+from service.models.ollama_json import name_of
 from service.models.ollama_settings import OllamaSettings
 
 __all__ = ["HostInventory", "ModelEntry", "inventory_of", "missing_remedy"]
@@ -74,8 +75,7 @@ async def inventory_of(
         return HostInventory(host.label, problem=str(error))
     finally:
         await host.close()
-    version = answer.get("version")
-    return HostInventory(host.label, version if isinstance(version, str) else "", tuple(found), others)
+    return HostInventory(host.label, name_of(answer.get("version")), tuple(found), others)
 
 
 def missing_remedy(model: str, others: Sequence[str]) -> str:

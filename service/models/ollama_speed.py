@@ -12,6 +12,7 @@ from service.models.deadline import Deadline
 from service.models.ollama_address import OllamaAddress
 from service.models.ollama_host import OllamaHost
 from service.models.ollama_inventory import ModelEntry
+from service.models.ollama_json import count_of, seconds_of
 from service.models.ollama_settings import OllamaSettings
 from service.models.ollama_wire import load_body
 
@@ -57,8 +58,8 @@ async def speed_of(
         await host.close()
     # The first token of an answer comes with the end of the prompt, before the duration begins.
     return ModelSpeed(
-        read=_rate(_figure(answer, "prompt_eval_count"), _figure(answer, "prompt_eval_duration")),
-        written=_rate(_figure(answer, "eval_count") - 1, _figure(answer, "eval_duration")),
+        read=_rate(count_of(answer.get("prompt_eval_count")), answer.get("prompt_eval_duration")),
+        written=_rate((count_of(answer.get("eval_count")) or 1) - 1, answer.get("eval_duration")),
     )
 
 
@@ -78,11 +79,7 @@ def _question(model: ModelEntry, settings: OllamaSettings, nonce: str) -> dict[s
     return body | ({"think": False} if model.thinks else {})
 
 
-def _figure(answer: dict[str, Any], name: str) -> int:
-    """A count or nanoseconds; what is zero is left out of answers."""
-    figure = answer.get(name)
-    return figure if isinstance(figure, int) else 0
-
-
-def _rate(tokens: int, nanoseconds: int) -> float | None:
-    return tokens / nanoseconds * 1e9 if tokens > 0 and nanoseconds > 0 else None
+def _rate(tokens: int | None, nanoseconds: object) -> float | None:
+    """Tokens a second; None where one of the two is zero, which answers leave out, or none at all."""
+    seconds = seconds_of(nanoseconds)
+    return tokens / seconds if tokens and seconds else None

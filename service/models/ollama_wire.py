@@ -12,11 +12,13 @@ from typing import Any
 
 from service.models.model import AnswerLooped, CompletionRequest, ModelRefused, ModelUnavailable, PromptTruncated
 from service.models.ollama_errors import classify_stream_error
+from service.models.ollama_json import OBJECT_BYTES_MAX, NotAnObject, count_of, name_of, read_object, seconds_of
 
 __all__ = ["Answer", "LineSplitter", "chat_body", "check_prompt_was_whole", "load_body"]
 
-LINE_BYTES_MAX = 8_000_000
-"""As long as Ollama's own client lets a line be."""
+ANSWER_BYTES_MAX = 32_000_000
+ANSWER_LINES_MAX = 100_000
+"""A token has a line of its own, of some 150 bytes: more tokens than any window that is asked for."""
 
 ANSWER_CHARS_MAX = 1_000_000
 """Far above any allowed answer: a server that ignores num_predict is cut off here."""
@@ -65,27 +67,40 @@ def _common(model: str, num_ctx: int) -> dict[str, Any]:
 
 
 class LineSplitter:
-    """Cuts a byte stream into lines, wherever the packets end."""
+    """Cuts a byte stream into lines, wherever the packets end; an answer of `host` and its lines have a largest size.
 
-    def __init__(self) -> None:
+    Empty lines count too: they take time as others do.
+    """
+
+    def __init__(self, host: str) -> None:
+        self._host = host
         self._rest = bytearray()
+        self._bytes = 0
+        self._lines = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The lines that `data` completes, without line ends; empty ones are left out."""
+        """The lines that `data` completes, without line ends; empty ones are left out. Raises ModelUnavailable."""
         *lines, rest = data.split(b"\n")
+        self._bytes += len(data)
+        self._lines += len(lines)
+        self._limit(self._bytes, ANSWER_BYTES_MAX, "more than {} bytes")
+        self._limit(self._lines, ANSWER_LINES_MAX, "more than {} lines")
         for line in lines:
             whole = bytes(self._rest + line).strip()
             self._rest.clear()
             if whole:
                 yield whole
         self._rest += rest
-        if len(self._rest) > LINE_BYTES_MAX:
-            raise ModelUnavailable(f"the answer has a line of more than {LINE_BYTES_MAX} bytes")
+        self._limit(len(self._rest), OBJECT_BYTES_MAX, "a line of more than {} bytes")
 
     def end(self) -> bytes:
         """What came after the last line end: a whole answer without one is allowed."""
         rest, self._rest = bytes(self._rest).strip(), bytearray()
         return rest
+
+    def _limit(self, size: int, size_max: int, what: str) -> None:
+        if size > size_max:
+            raise ModelUnavailable(f"{self._host}: the answer has {what.format(size_max)}")
 
 
 @dataclass(slots=True)
@@ -135,8 +150,7 @@ class Answer:
         self._thought = self._thought or bool(thinking)
         self._pieces.append(content)
         self._count_run(content or str(thinking or ""))
-        model = chunk.get("model")
-        self.model = model if isinstance(model, str) else self.model
+        self.model = name_of(chunk.get("model")) or self.model
         self.chars += len(content)
         if self.chars > ANSWER_CHARS_MAX:
             raise ModelUnavailable(f"{self.host}: the answer has more than {ANSWER_CHARS_MAX} characters")
@@ -162,12 +176,9 @@ class Answer:
         self.done = True
         reason = chunk.get("done_reason")
         self.done_reason = reason if isinstance(reason, str) else ""
-        evaluated = chunk.get("prompt_eval_count")
-        self.input_tokens = evaluated if isinstance(evaluated, int) and evaluated > 0 else None
-        produced = chunk.get("eval_count")
-        self.output_tokens = produced if isinstance(produced, int) else 0
-        nanoseconds = chunk.get("prompt_eval_duration")
-        self.prefill_s = nanoseconds / 1e9 if isinstance(nanoseconds, int) and nanoseconds > 0 else None
+        self.input_tokens = count_of(chunk.get("prompt_eval_count")) or None
+        self.output_tokens = count_of(chunk.get("eval_count")) or 0
+        self.prefill_s = seconds_of(chunk.get("prompt_eval_duration"))
 
     def _count_run(self, piece: str) -> None:
         # Trimmed, as Ollama compares tokens: a loop of spaces and line ends is one too.
@@ -177,17 +188,9 @@ class Answer:
 
     def _parse(self, line: bytes) -> dict[str, Any]:
         try:
-            chunk = json.loads(line.decode())
-        except (ValueError, RecursionError) as error:
-            problem = type(error).__name__
-        else:
-            problem = ""
-        if problem:
-            # Raised out here because a decoder's error holds the line, which is model output.
-            raise ModelUnavailable(f"{self.host}: a line of the answer is not JSON ({problem})")
-        if not isinstance(chunk, dict):
-            raise ModelUnavailable(f"{self.host}: a line of the answer is not a JSON object")
-        return chunk
+            return read_object(line)
+        except NotAnObject as error:
+            raise ModelUnavailable(f"{self.host}: a line of the answer {error}") from error
 
 
 def check_prompt_was_whole(host: str, *, evaluated: int, words: int, expected: float, num_ctx: int) -> None:

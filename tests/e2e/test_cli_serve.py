@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import signal
 import sqlite3
@@ -24,6 +26,35 @@ def test_a_served_sidecar_ends_in_order_when_it_is_told_to(tmp_path):
 
     with served(tmp_path) as sidecar:
         assert "user: before" in abridged("context", "c", "--address", sidecar.address).out
+
+
+def test_a_log_pipe_that_nobody_reads_holds_up_neither_calls_nor_the_end(tmp_path):
+    """A container's log reader may hang; passes and the end of the process log lines that nobody takes."""
+    with served(tmp_path) as sidecar:
+        fill_pipe(f"/proc/{sidecar.process.pid}/fd/2")
+        lines = "\n".join(f'{{"role": "user", "content": "Turn {n}: {"words " * 60}"}}' for n in range(40))
+        chat = f'{{"conversation_id": "c", "messages": [{lines.replace(chr(10), ",")}]}}\n'
+        (tmp_path / "chat.jsonl").write_text(chat)
+        appended = abridged(
+            "append", "--file", str(tmp_path / "chat.jsonl"), "--context-length", "1024", "--address", sidecar.address
+        )
+        sidecar.process.send_signal(signal.SIGTERM)
+
+        assert sidecar.process.wait(timeout=PATIENCE_S) == 0
+
+    assert "0 records" not in appended.out
+
+
+def fill_pipe(path):
+    """Fill a pipe with empty lines to the last byte."""
+    pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        for piece in (b"\n" * 4_096, b"\n"):
+            with contextlib.suppress(BlockingIOError):
+                while os.write(pipe, piece):
+                    pass
+    finally:
+        os.close(pipe)
 
 
 def test_a_second_sidecar_on_the_same_log_is_refused_with_advice(tmp_path):

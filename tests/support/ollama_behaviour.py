@@ -32,7 +32,8 @@ class Behaviour:
     """Deviations of /api/chat and /api/generate; counts are of streamed chunks.
 
     `requests` limits them to the first so many requests for inference; `everywhere` extends `refusal` and `hang` to
-    every path. `loop_token` follows the answer's first words without end.
+    every path. `loop_token` follows the answer's first words without end. `wire` goes out as it is in place of
+    an answer; `wire_again` follows it until the client leaves, or so often, and then the connection is dropped.
     """
 
     requests: int | None = None
@@ -59,13 +60,16 @@ class Behaviour:
     endless: bool = False
     loop_token: str = ""
     lingers: bool = False
+    wire: bytes = b""
+    wire_again: bytes = b""
+    wire_again_max: int = 100_000
 
 
 NORMAL = Behaviour()
 
 _NESTED = json.dumps({"error": {"code": 400, "message": "failed to parse grammar", "type": "invalid_request_error"}})
 
-BEHAVIOURS: Mapping[str, Behaviour] = {
+BEHAVIOURS: dict[str, Behaviour] = {
     "normal": NORMAL,
     "hang": Behaviour(hang=True),
     "dead": Behaviour(hang=True, everywhere=True),

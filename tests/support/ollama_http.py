@@ -59,6 +59,10 @@ class HttpReply:
         """The orderly end of a chunked reply."""
         await self._send(b"0\r\n\r\n")
 
+    async def raw(self, wire: bytes) -> None:
+        """Bytes as they are, HTTP or not."""
+        await self._send(wire)
+
     def abort(self) -> None:
         """Drop the connection at once."""
         self._writer.transport.abort()

@@ -21,6 +21,7 @@ from tests.support.ollama_answer import AnswerShape, OllamaAnswer
 from tests.support.ollama_behaviour import BEHAVIOURS, NORMAL, Behaviour, Refusal
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_checks import body_refusal, host_refusal, request_refusal
+from tests.support.ollama_hostile import HOSTILE
 from tests.support.ollama_http import HttpReply, HttpRequest, HttpServer
 from tests.support.ollama_inference import ask_of, kept_tokens, refusal_of, run_of
 from tests.support.ollama_manner import CRASH_TEXT, NEWEST, Manner
@@ -76,6 +77,7 @@ class FakeOllama:
         self.loads_aborted = 0
         self.reloads = 0
         self.left = 0
+        self.pumped = 0
         self.runner = Runner(parallel=parallel, pace=pace, on_change=self._happened)
         self._shifts: dict[str, bool] = {}
         self._adopts_context = loaded
@@ -177,8 +179,21 @@ class FakeOllama:
     async def _misbehave(self, reply: HttpReply, behaviour: Behaviour) -> None:
         if behaviour.hang:
             await asyncio.Event().wait()
+        if behaviour.wire or behaviour.wire_again:
+            await self._pump(reply, behaviour)
+            return
         assert behaviour.refusal is not None
         await _refuse(reply, behaviour.refusal)
+
+    async def _pump(self, reply: HttpReply, behaviour: Behaviour) -> None:
+        if behaviour.wire:
+            await reply.raw(behaviour.wire)
+        if not behaviour.wire_again:
+            return
+        for _ in range(behaviour.wire_again_max):
+            await reply.raw(behaviour.wire_again)
+            self.pumped += len(behaviour.wire_again)
+        reply.abort()
 
     async def _banner(self, request: HttpRequest, reply: HttpReply) -> None:
         await reply.full(200, b"" if request.method == "HEAD" else b"Ollama is running", "text/plain; charset=utf-8")
@@ -234,7 +249,7 @@ class FakeOllama:
             await self._load_or_unload(request, reply, model)
             return
         behaviour = self._behaviour_now()
-        if behaviour.refusal is not None or behaviour.hang:
+        if behaviour.refusal is not None or behaviour.hang or behaviour.wire or behaviour.wire_again:
             await self._misbehave(reply, behaviour)
             return
         if refusal := request_refusal(model, body, self.manner):
@@ -343,7 +358,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
     server = FakeOllama(
         models=[FakeModel(name=name, token_ratio=arguments.token_ratio) for name in arguments.model],
         manner=Manner(arguments.version),
-        behaviour=BEHAVIOURS[arguments.behaviour],
+        behaviour=(BEHAVIOURS | HOSTILE)[arguments.behaviour],
         loaded=not arguments.not_loaded,
         load_s=arguments.load_s * arguments.time_scale,
         parallel=arguments.parallel,
@@ -359,7 +374,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Serve until interrupted; the address is the first line printed."""
     parser = argparse.ArgumentParser(prog="ollama_server", description="A fake Ollama for tests.")
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--behaviour", choices=sorted(BEHAVIOURS), default="normal")
+    parser.add_argument("--behaviour", choices=sorted(BEHAVIOURS | HOSTILE), default="normal")
     parser.add_argument("--version", default=NEWEST.version)
     parser.add_argument("--model", nargs="+", default=[FakeModel().name])
     parser.add_argument("--not-loaded", action="store_true")

@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.models.model import AnswerLooped, ModelRefused, ModelUnavailable, PromptTruncated
-from service.models.ollama_wire import Answer, LineSplitter, chat_body, check_prompt_was_whole, load_body
+from service.models.ollama_json import OBJECT_BYTES_MAX
+from service.models.ollama_wire import (
+    ANSWER_BYTES_MAX,
+    Answer,
+    LineSplitter,
+    chat_body,
+    check_prompt_was_whole,
+    load_body,
+)
 from tests.support.ollama_model import record_request
 
 
@@ -37,7 +45,7 @@ def test_lines_do_not_depend_on_where_packets_end(texts, cuts):
     expected = [json.dumps(text, ensure_ascii=False).encode() for text in texts]
     wire = b"\n".join(expected)
     edges = [0, *sorted(min(cut, len(wire)) for cut in cuts), len(wire)]
-    splitter = LineSplitter()
+    splitter = LineSplitter("host:1")
 
     lines = [found for a, b in itertools.pairwise(edges) for found in splitter.feed(wire[a:b])]
     lines += [rest] if (rest := splitter.end()) else []
@@ -47,8 +55,8 @@ def test_lines_do_not_depend_on_where_packets_end(texts, cuts):
 
 def test_a_line_without_end_is_given_up():
     """Memory for one line is bounded."""
-    splitter = LineSplitter()
-    assert list(splitter.feed(b"x" * 8_000_000)) == []
+    splitter = LineSplitter("host:1")
+    assert list(splitter.feed(b"x" * OBJECT_BYTES_MAX)) == []
 
     with pytest.raises(ModelUnavailable):
         list(splitter.feed(b"x"))
@@ -185,3 +193,15 @@ def test_thoughts_are_no_loop_of_empty_pieces():
 def test_a_loop_that_ended_as_an_answer_ends_is_an_answer():
     """With a final line the text is there, and its checks judge it."""
     assert answer_of(*[line("again")] * 40, final()).finish_reason == "stop"
+
+
+def test_an_answer_has_a_largest_number_of_bytes():
+    """Lines that hold no text, such as thoughts, count too."""
+    splitter = LineSplitter("host:1")
+    line = b"x" * (OBJECT_BYTES_MAX - 1) + b"\n"
+
+    for _ in range(ANSWER_BYTES_MAX // len(line)):
+        assert len(list(splitter.feed(line))) == 1
+
+    with pytest.raises(ModelUnavailable):
+        list(splitter.feed(line))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -87,6 +87,22 @@ def test_a_terminal_gets_the_console_form() -> None:
     assert not terminal.getvalue().startswith("{")
     assert "something_happened" in terminal.getvalue()
     assert forced.lines[0]["event"] == "something_happened"
+
+
+def test_no_field_steers_a_terminal_or_begins_a_line_of_its_own() -> None:
+    """A hint may name what a model's server says, and with content logging a message is anybody's text."""
+    forged = "gone\n2026-01-01 [info] sidecar.ready \x1b[2J\x9b\u202e\u2028"
+
+    for content in (False, True):
+        stream = Stream(terminal=True)
+        with logging_to(stream, LogSettings(content=content)) as log:
+            log.warning("model.unavailable", hint=forged, message=forged)
+            logging.getLogger("library").warning(forged)
+        lines = stream.getvalue().split("\n")
+        assert len(lines) == 3
+        assert not {"\x1b[2J", "\x9b", "\u202e", "\u2028"} & set(
+            re.findall("\x1b\\[2J|\x9b|\u202e|\u2028", stream.getvalue())
+        )
 
 
 def test_a_level_below_the_chosen_one_is_not_written() -> None:
@@ -272,27 +288,3 @@ def test_an_interrupt_from_the_keyboard_is_no_error() -> None:
         sys.excepthook(ValueError, ValueError(PROSE), None)
 
     assert [line["event"] for line in stream.lines] == ["exception.uncaught"]
-
-
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), ValueError("closed file")])
-def test_a_line_that_cannot_be_written_disturbs_nobody_and_is_counted(error: Exception) -> None:
-    """A full disk or a reader that has gone costs lines, never what was being logged about."""
-
-    class _Full(Stream):
-        is_full = True
-
-        def write(self, text: str) -> int:
-            if self.is_full:
-                raise error
-            return super().write(text)
-
-    stream = _Full()
-    with logging_to(stream) as log:
-        log.info("lost_line")
-        logging.getLogger("library").error("lost too")
-        stream.is_full = False
-        log.info("kept_line")
-        log.info("next_line")
-
-    assert [line["event"] for line in stream.lines] == ["kept_line", "log.lines_lost", "next_line"]
-    assert stream.lines[1]["lines"] == 2

@@ -1,0 +1,117 @@
+"""Where log lines go: out at once, in order, whole, and never at the cost of who logs.
+
+Invariant: writing a line neither raises nor waits. A pipe or a socket that nobody reads takes what fits; what follows
+waits here, up to WAITING_BYTES_MAX, and goes out with the first line that is logged once there is room again. Past
+that, and where a disk is full or a reader has gone, lines are lost, and the next one that arrives is followed by how
+many were.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import threading
+import time
+from typing import TextIO
+
+import structlog
+
+__all__ = ["WAITING_BYTES_MAX", "LogLines"]
+
+WAITING_BYTES_MAX = 1 << 20
+
+END_S = 0.5
+"""How long the end of the process waits for a reader to take what is still here."""
+
+
+class LogLines:
+    """Takes lines for `stream`, under every name of a level, from any thread."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._unread = _unread(stream)
+        self._lost = 0
+
+    def msg(self, line: str) -> None:
+        """Write a line."""
+        try:
+            is_taken = self._taken(f"{line}\n")
+        except (OSError, ValueError):  # a closed stream is a ValueError
+            is_taken = False
+        if not is_taken:
+            self._lost += 1
+        elif self._lost:
+            lost, self._lost = self._lost, 0
+            structlog.get_logger().warning("log.lines_lost", lines=lost)
+
+    debug = info = warning = error = critical = msg
+
+    def close(self) -> None:
+        """Give a reader the time to take what waits; what it does not take is lost."""
+        if self._unread is not None:
+            self._unread.end()
+
+    def _taken(self, line: str) -> bool:
+        if self._unread is not None:
+            return self._unread.take(line.encode(self._stream.encoding, "backslashreplace"))
+        self._stream.write(line)
+        self._stream.flush()
+        return True
+
+
+class _Unread:
+    """A pipe or a socket, written only as far as it takes bytes without waiting."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
+        self._waiting = bytearray()
+        self._lock = threading.Lock()
+
+    def take(self, line: bytes) -> bool:
+        """Whether the line is out or waits here. Raises OSError when nobody can read it any more."""
+        with self._lock:
+            self._drain()
+            if len(self._waiting) + len(line) > WAITING_BYTES_MAX:
+                return False
+            self._waiting += line
+            self._drain()
+        return True
+
+    def end(self) -> None:
+        """Write what waits, for END_S at most."""
+        until = time.monotonic() + END_S
+        with self._lock:
+            try:
+                while self._waiting and (left_s := until - time.monotonic()) > 0:
+                    self._drain(wait_ms=int(left_s * 1_000) + 1)
+            except OSError:
+                return
+
+    def _drain(self, *, wait_ms: int = 0) -> None:
+        while self._waiting and self._poll.poll(wait_ms):
+            try:
+                # What is said to be writable takes so much without waiting.
+                written = os.write(self._descriptor, self._waiting[: select.PIPE_BUF])
+            except BlockingIOError:
+                return
+            except OSError:
+                self._waiting.clear()
+                raise
+            del self._waiting[:written]
+            wait_ms = 0
+
+
+def _unread(stream: TextIO) -> _Unread | None:
+    """The stream as a pipe or a socket, where it is one. A file is always written; a terminal waits for its person."""
+    try:
+        descriptor = stream.fileno()
+        mode = os.fstat(descriptor).st_mode
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISFIFO(mode) and not stat.S_ISSOCK(mode):
+        return None
+    stream.flush()
+    return _Unread(descriptor)
