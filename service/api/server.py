@@ -41,8 +41,19 @@ SERVICES = tuple(
 RECEIVE_BYTES_MAX = 8 << 20
 """Above every limit of ours, so that what is too large is answered by a rule and not by the transport."""
 
+PENDING_CALLS_MAX = 16_384
+"""Calls that have come and that the event loop has not seen yet. Whoever is past it gets a bare CANCELLED from the
+transport, so it lies far above what we refuse ourselves; each costs about 12 kB and what it has sent, at most
+UNREAD_BYTES_MAX."""
+
+UNREAD_BYTES_MAX = 16_384
+"""What a call may have sent before it is taken up: without credential, so it is kept small."""
+
 LAME_DUCK_S = 0.2
 """Between saying NOT_SERVING and refusing calls: time for load balancers and clients to hear of it."""
+
+FLUSH_S = 0.2
+"""For answers that are on their way when the last call has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +70,17 @@ class GrpcServer:
 
     def __init__(self, servicers: Servicers, edge: Edge, *, stopping: asyncio.Event) -> None:
         self._stopping = stopping
+        self._drain = edge.drain
         self._resources = ExitStack()
         self._health = health_aio.HealthServicer()
         self._server = grpc.aio.server(
             options=(
                 NO_REUSE,
+                ("grpc.http2.lookahead_bytes", UNREAD_BYTES_MAX),
+                # Would raise what every call may send, by what one that is read can take.
+                ("grpc.http2.bdp_probe", 0),
+                ("grpc.server.max_pending_requests", PENDING_CALLS_MAX),
+                ("grpc.server.max_pending_requests_hard_limit", PENDING_CALLS_MAX),
                 ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.keepalive_permit_without_calls", 1),
@@ -103,5 +120,7 @@ class GrpcServer:
         await self._health.enter_graceful_shutdown()
         await asyncio.sleep(min(LAME_DUCK_S, grace_s))
         self._stopping.set()
-        await self._server.stop(grace_s)
+        # Before gRPC stops: what it has not handed over by then it cancels without a word.
+        await self._drain.finish(within_s=grace_s)
+        await self._server.stop(FLUSH_S)
         self._resources.close()
