@@ -6,6 +6,7 @@ EdgeError
 ├── PermissionDenied     a credential without the scope
 ├── TooManyRequests      over a limit of the server; come back later
 ├── ServerStopping       the server takes no more calls
+├── ServiceNotFound      a health check of a service that is not here
 ├── UnknownMethod        this version does not have the method
 └── WaitTooShort         the deadline came before what was waited for
 """
@@ -34,6 +35,7 @@ __all__ = [
     "InvalidRequest",
     "PermissionDenied",
     "ServerStopping",
+    "ServiceNotFound",
     "TooManyRequests",
     "Unauthenticated",
     "UnknownMethod",
@@ -90,6 +92,10 @@ class ServerStopping(EdgeError):
     """The server takes no more calls."""
 
 
+class ServiceNotFound(EdgeError):
+    """A health check of a service that is not here."""
+
+
 class UnknownMethod(EdgeError):
     """This version does not have the method."""
 
@@ -131,6 +137,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
     TooManyRequests: _Row(
         _C.RESOURCE_EXHAUSTED, _R.ERROR_REASON_TOO_MANY_REQUESTS, details=lambda e: (_retry(e.retry_after_s),)
     ),
+    ServiceNotFound: _Row(_C.NOT_FOUND, _R.ERROR_REASON_SERVICE_NOT_FOUND),
     UnknownMethod: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),
     WaitTooShort: _Row(
         _C.DEADLINE_EXCEEDED,

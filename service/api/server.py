@@ -10,8 +10,6 @@ from typing import cast
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as health_aio
-from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from abridged.v1 import (
     conversation_service_pb2,
@@ -24,7 +22,9 @@ from abridged.v1 import (
 from service.api.conversation_servicer import ConversationServicer
 from service.api.edge import Edge, GuardedServer
 from service.api.event_log_servicer import EventLogServicer
+from service.api.health import HealthServicer
 from service.api.listeners import NO_REUSE, bind, guarded
+from service.api.reflection import reflection_handlers
 from service.api.server_info_servicer import ServerInfoServicer
 
 __all__ = ["SERVICES", "GrpcServer", "Servicers"]
@@ -72,7 +72,7 @@ class GrpcServer:
         self._stopping = stopping
         self._drain = edge.drain
         self._resources = ExitStack()
-        self._health = health_aio.HealthServicer()
+        self._health = HealthServicer(SERVICES)
         self._server = grpc.aio.server(
             options=(
                 NO_REUSE,
@@ -95,8 +95,8 @@ class GrpcServer:
         event_log_service_pb2_grpc.add_EventLogServiceServicer_to_server(servicers.event_log, guarded)
         server_info_service_pb2_grpc.add_ServerInfoServiceServicer_to_server(servicers.server_info, guarded)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, guarded)
-        names = (*SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflection.aio.ReflectionServicer(names), guarded)
+        health = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+        guard.add_generic_rpc_handlers(reflection_handlers((*SERVICES, health)))
         guard.refuse_the_rest()
 
     def listen(self, addresses: Sequence[str]) -> tuple[str, ...]:
@@ -112,8 +112,7 @@ class GrpcServer:
     async def start(self) -> None:
         """Serve what comes to the addresses that `listen` took."""
         await self._server.start()
-        for service in ("", *SERVICES):
-            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        await self._health.start()
 
     async def stop(self, *, grace_s: float) -> None:
         """Say that nothing new should come, end the streams, give running calls `grace_s`, then end them."""
