@@ -50,6 +50,7 @@ from observability.standing import StandingInstruments
 __all__ = ["NOT_BEGUN", "SERIES_MAX", "Metrics"]
 
 SERIES_MAX = 600
+OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 NOT_BEGUN = "none"
 """The trigger of a skip that no pass came before: nothing began, so nothing is why."""
 _PASS_SECONDS = (0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 300)
@@ -118,12 +119,25 @@ class Metrics:
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """The scrape's body and content type: OpenMetrics with exemplars when `accept` asks, else the text format."""
-        encode, content_type = choose_encoder(accept)
+        encode, content_type = choose_encoder(OPENMETRICS if _takes_openmetrics(accept) else "")
         return encode(_WithoutCreated(self._registry)), content_type
 
     def collect(self) -> Iterable[Metric]:
         """Every family as it is exposed, for checks."""
         return _WithoutCreated(self._registry).collect()
+
+
+def _takes_openmetrics(accept: str) -> bool:
+    """Whether OpenMetrics is asked for in the version that there is, or in whichever.
+
+    The library takes any version for one that it can write, and fails at those that are no number.
+    """
+    for asked in accept.split(","):
+        kind, *parameters = (part.strip() for part in asked.split(";"))
+        versions = {part.partition("=")[2].strip() for part in parameters if part.startswith("version")}
+        if kind == OPENMETRICS.partition(";")[0] and versions <= {OPENMETRICS.partition("=")[2]}:
+            return True
+    return False
 
 
 class _WithoutCreated(Collector):

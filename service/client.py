@@ -77,7 +77,9 @@ _OPTIONS = (
     # Each command has one channel; sharing the process's connection pool would share another one's backoff.
     ("grpc.use_local_subchannel_pool", 1),
 )
-_CODES_TO_RETRY = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})
+_CUT = frozenset({grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN})
+"""What a transport makes of a call when its connection breaks, or when the server ends before it took the call up. Our
+own cancelling never comes as a status."""
 
 _pb = conversation_service_pb2
 Response = TypeVar("Response")
@@ -328,7 +330,9 @@ def _decoded(error: grpc.aio.AioRpcError, address: str) -> SidecarError:
         metadata=dict(info.metadata),
         violations=tuple((v.field, v.description) for v in bad.field_violations),
         retry_after_s=retry.retry_delay.ToNanoseconds() / 1e9 if retry.HasField("retry_delay") else None,
-        retryable=code in _CODES_TO_RETRY,
+        retryable=(
+            code is grpc.StatusCode.UNAVAILABLE or retry.HasField("retry_delay") or (code in _CUT and not from_sidecar)
+        ),
     )
 
 
@@ -337,4 +341,6 @@ _TRANSPORT = {
     grpc.StatusCode.DEADLINE_EXCEEDED: "no answer in time",
     grpc.StatusCode.UNIMPLEMENTED: "what answers there is no sidecar, or one of another version",
     grpc.StatusCode.CANCELLED: "the connection was closed",
+    grpc.StatusCode.UNKNOWN: "the connection was closed",
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "more than the transport takes",
 }

@@ -33,6 +33,7 @@ from observability.labels import OTHER
 from observability.metrics import Metrics
 from observability.tracing import SilentTracing, Span, Tracing, sampled_trace_id
 from service.api.auth import Authenticator, set_caller
+from service.api.drain import Drain
 from service.api.errors import (
     InvalidRequest,
     TooManyRequests,
@@ -88,7 +89,7 @@ class EdgeLimits:
 
 
 class Edge:
-    """Wraps handlers. `in_flight` counts the unary calls that are being served."""
+    """Wraps handlers. `in_flight` counts the unary calls that are being served, `drain` ends them."""
 
     def __init__(
         self,
@@ -105,6 +106,7 @@ class Edge:
         self._tracing = tracing
         self._metrics = metrics
         self.in_flight = 0
+        self.drain = Drain()
         self._streams: dict[bool, int] = {True: 0, False: 0}
 
     def unknown(self) -> _Handler:
@@ -145,15 +147,17 @@ class Edge:
             call = _Call(self, method, context)
             self.in_flight += 1
             try:
-                with call.span:
+                with call.span, self.drain.running():
                     try:
+                        if not _is_open(method):
+                            self.drain.take_up()
                         if self.in_flight > self._limits.concurrent_rpcs_max and not _is_open(method):
                             raise TooManyRequests("calls", retry_after_s=0.2)
                         self._admit(method, request, call.metadata)
                         call.admitted(request)
                         response = await handle(request, context)
                     except BaseException as error:
-                        await call.fail(error)
+                        await call.fail(self.drain.meaning_of(error))
                         raise
                     call.ended("OK")
                     return response
@@ -175,6 +179,8 @@ class Edge:
             try:
                 with call.span:
                     try:
+                        if not _is_open(method):
+                            self.drain.take_up()
                         if self._streams[ours] > self._limits.streams_max:
                             raise TooManyRequests("streams", retry_after_s=1.0)
                         self._admit(method, request, call.metadata)

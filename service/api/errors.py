@@ -5,6 +5,8 @@ EdgeError
 ├── Unauthenticated      no credential, or one that is not known
 ├── PermissionDenied     a credential without the scope
 ├── TooManyRequests      over a limit of the server; come back later
+├── ServerStopping       the server takes no more calls
+├── ServiceNotFound      a health check of a service that is not here
 ├── UnknownMethod        this version does not have the method
 └── WaitTooShort         the deadline came before what was waited for
 """
@@ -32,6 +34,8 @@ __all__ = [
     "EdgeError",
     "InvalidRequest",
     "PermissionDenied",
+    "ServerStopping",
+    "ServiceNotFound",
     "TooManyRequests",
     "Unauthenticated",
     "UnknownMethod",
@@ -84,6 +88,14 @@ class TooManyRequests(EdgeError):
         self.retry_after_s = retry_after_s
 
 
+class ServerStopping(EdgeError):
+    """The server takes no more calls."""
+
+
+class ServiceNotFound(EdgeError):
+    """A health check of a service that is not here."""
+
+
 class UnknownMethod(EdgeError):
     """This version does not have the method."""
 
@@ -109,14 +121,14 @@ class _Row:
 _R = error_reason_pb2
 _C = grpc.StatusCode
 
-_LOG_ENDED = _Row(
+_STOPPING = _Row(
     _C.UNAVAILABLE,
     _R.ERROR_REASON_LOG_UNAVAILABLE,
     details=lambda _: (_retry(RESTART_RETRY_S),),
     text="the server stops; the same ids make a retry safe",
 )
-"""Closed in order or failed, a caller does the same: it comes back when the next process serves. Which of the two it
-was is told to the operator, by the server's log."""
+"""A server that stops and a log that is closed or failed are one to a caller: it comes back when the next process
+serves. Which of them it was is told to the operator, by the server's log."""
 
 STATUSES: Mapping[type[Exception], _Row] = {
     InvalidRequest: _Row(_C.INVALID_ARGUMENT, _R.ERROR_REASON_INVALID_FIELD, details=lambda e: (_bad(e.violations),)),
@@ -125,6 +137,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
     TooManyRequests: _Row(
         _C.RESOURCE_EXHAUSTED, _R.ERROR_REASON_TOO_MANY_REQUESTS, details=lambda e: (_retry(e.retry_after_s),)
     ),
+    ServiceNotFound: _Row(_C.NOT_FOUND, _R.ERROR_REASON_SERVICE_NOT_FOUND),
     UnknownMethod: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),
     WaitTooShort: _Row(
         _C.DEADLINE_EXCEEDED,
@@ -218,8 +231,9 @@ STATUSES: Mapping[type[Exception], _Row] = {
         details=lambda _: (_retry(LOG_RETRY_S),),
         text="the log is busy; the same ids make a retry safe",
     ),
-    log.LogClosed: _LOG_ENDED,
-    log.LogFailed: _LOG_ENDED,
+    ServerStopping: _STOPPING,
+    log.LogClosed: _STOPPING,
+    log.LogFailed: _STOPPING,
     log.LogFull: _Row(
         _C.RESOURCE_EXHAUSTED,
         _R.ERROR_REASON_LOG_FULL,

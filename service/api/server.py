@@ -10,8 +10,6 @@ from typing import cast
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as health_aio
-from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from abridged.v1 import (
     conversation_service_pb2,
@@ -24,7 +22,9 @@ from abridged.v1 import (
 from service.api.conversation_servicer import ConversationServicer
 from service.api.edge import Edge, GuardedServer
 from service.api.event_log_servicer import EventLogServicer
+from service.api.health import HealthServicer
 from service.api.listeners import NO_REUSE, bind, guarded
+from service.api.reflection import reflection_handlers
 from service.api.server_info_servicer import ServerInfoServicer
 
 __all__ = ["SERVICES", "GrpcServer", "Servicers"]
@@ -41,8 +41,19 @@ SERVICES = tuple(
 RECEIVE_BYTES_MAX = 8 << 20
 """Above every limit of ours, so that what is too large is answered by a rule and not by the transport."""
 
+PENDING_CALLS_MAX = 16_384
+"""Calls that have come and that the event loop has not seen yet. Whoever is past it gets a bare CANCELLED from the
+transport, so it lies far above what we refuse ourselves; each costs about 12 kB and what it has sent, at most
+UNREAD_BYTES_MAX."""
+
+UNREAD_BYTES_MAX = 16_384
+"""What a call may have sent before it is taken up: without credential, so it is kept small."""
+
 LAME_DUCK_S = 0.2
 """Between saying NOT_SERVING and refusing calls: time for load balancers and clients to hear of it."""
+
+FLUSH_S = 0.2
+"""For answers that are on their way when the last call has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +70,17 @@ class GrpcServer:
 
     def __init__(self, servicers: Servicers, edge: Edge, *, stopping: asyncio.Event) -> None:
         self._stopping = stopping
+        self._drain = edge.drain
         self._resources = ExitStack()
-        self._health = health_aio.HealthServicer()
+        self._health = HealthServicer(SERVICES)
         self._server = grpc.aio.server(
             options=(
                 NO_REUSE,
+                ("grpc.http2.lookahead_bytes", UNREAD_BYTES_MAX),
+                # Would raise what every call may send, by what one that is read can take.
+                ("grpc.http2.bdp_probe", 0),
+                ("grpc.server.max_pending_requests", PENDING_CALLS_MAX),
+                ("grpc.server.max_pending_requests_hard_limit", PENDING_CALLS_MAX),
                 ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.keepalive_permit_without_calls", 1),
@@ -78,8 +95,8 @@ class GrpcServer:
         event_log_service_pb2_grpc.add_EventLogServiceServicer_to_server(servicers.event_log, guarded)
         server_info_service_pb2_grpc.add_ServerInfoServiceServicer_to_server(servicers.server_info, guarded)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, guarded)
-        names = (*SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflection.aio.ReflectionServicer(names), guarded)
+        health = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+        guard.add_generic_rpc_handlers(reflection_handlers((*SERVICES, health)))
         guard.refuse_the_rest()
 
     def listen(self, addresses: Sequence[str]) -> tuple[str, ...]:
@@ -95,13 +112,14 @@ class GrpcServer:
     async def start(self) -> None:
         """Serve what comes to the addresses that `listen` took."""
         await self._server.start()
-        for service in ("", *SERVICES):
-            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        await self._health.start()
 
     async def stop(self, *, grace_s: float) -> None:
         """Say that nothing new should come, end the streams, give running calls `grace_s`, then end them."""
         await self._health.enter_graceful_shutdown()
         await asyncio.sleep(min(LAME_DUCK_S, grace_s))
         self._stopping.set()
-        await self._server.stop(grace_s)
+        # Before gRPC stops: what it has not handed over by then it cancels without a word.
+        await self._drain.finish(within_s=grace_s)
+        await self._server.stop(FLUSH_S)
         self._resources.close()

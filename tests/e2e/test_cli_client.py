@@ -128,6 +128,29 @@ async def test_patience_has_an_end():
     assert (told.value.code, told.value.reason, told.value.retry_after_s) == ("RESOURCE_EXHAUSTED", "LOG_FULL", 5.0)
 
 
+@pytest.mark.parametrize("code", [Code.CANCELLED, Code.UNKNOWN])
+async def test_a_connection_that_breaks_is_no_answer(code):
+    """What a transport says of it is tried again; ids make that safe."""
+    service = Failing(status(code))
+
+    async with client_of(service) as (client, _):
+        await client.append("c", [MESSAGE])
+
+    assert service.asked == ["m1"] * 2
+
+
+@pytest.mark.parametrize("failure", [status(Code.RESOURCE_EXHAUSTED), status(Code.UNKNOWN, ErrorInfo(reason="ODD"))])
+async def test_an_answer_that_would_be_the_same_again_is_not_asked_for(failure):
+    """What is larger than the transport takes stays so, and whatever has a reason of ours is an answer."""
+    service = Failing(failure)
+
+    async with client_of(service) as (client, _):
+        with pytest.raises(SidecarError):
+            await client.append("c", [MESSAGE])
+
+    assert service.asked == ["m1"]
+
+
 async def test_what_will_not_pass_is_tried_once_and_told_field_by_field():
     """Reason, metadata and violations as the contract has them."""
     service = Failing(INVALID)

@@ -181,6 +181,27 @@ async def test_metrics_come_as_text_unless_openmetrics_is_asked_for() -> None:
         assert lines.endswith(b"# EOF\n")
 
 
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("application/openmetrics-text;version=9.9.9", "text/plain; version=0.0.4"),
+        ("application/openmetrics-text; version=one", "text/plain; version=0.0.4"),
+        ("application/openmetrics-text;version=2.0.0,text/plain;version=1.0.0", "text/plain; version=0.0.4"),
+        ("application/openmetrics-text;version=", "text/plain; version=0.0.4"),
+        ("application/openmetrics-text;version=2.0.0,application/openmetrics-text", "application/openmetrics-text"),
+        ("application/openmetrics-text;version=1.0.0;escaping=odd;q=0.6", "application/openmetrics-text"),
+        (";;;=,version=1,", "text/plain; version=0.0.4"),
+    ],
+)
+async def test_a_format_that_is_not_known_is_answered_as_text(accept: str, kind: str) -> None:
+    """Of OpenMetrics there is one version; nobody is told that he got another, and nobody gets an error for it."""
+    async with serving() as port:
+        status, headers, body = await get(port, "/metrics", accept=accept)
+
+    assert (status, headers["content-type"].partition("; charset")[0].partition("; version=1")[0]) == (200, kind)
+    assert body.endswith(b"# EOF\n") is ("openmetrics" in kind)
+
+
 async def test_head_answers_the_length_and_no_body() -> None:
     """HEAD is GET without the body."""
     async with serving() as port:

@@ -24,6 +24,7 @@ SERVICES = {
     "abridged.v1.EventLogService",
     "abridged.v1.ServerInfoService",
     "grpc.health.v1.Health",
+    "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
 }
 
@@ -87,6 +88,22 @@ async def test_health_says_serving_for_every_service(tmp_path, service):
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
+async def test_health_lists_every_service_with_its_status(tmp_path):
+    """The server itself is the one without a name."""
+    async with sidecar(tmp_path) as s:
+        listed = await s.health.List(health_pb2.HealthListRequest())
+
+        assert {name: answer.status for name, answer in listed.statuses.items()} == dict.fromkeys(
+            {"", *(name for name in SERVICES if name.startswith("abridged."))}, health_pb2.HealthCheckResponse.SERVING
+        )
+
+
+async def test_the_health_of_a_service_that_is_not_here_is_not_found(tmp_path):
+    """As the protocol has it, with a reason of ours."""
+    async with sidecar(tmp_path) as s, refused("NOT_FOUND", "SERVICE_NOT_FOUND"):
+        await s.health.Check(health_pb2.HealthCheckRequest(service="abridged.v1.Conversations"))
+
+
 async def test_health_says_not_serving_before_the_sidecar_stops(tmp_path):
     """A load balancer hears of it by its watch while calls are still answered."""
     async with sidecar(tmp_path) as s:
@@ -117,21 +134,33 @@ async def test_health_is_answered_under_any_load(tmp_path):
             busy.cancel()
 
 
-async def test_reflection_lists_the_services_and_their_methods(tmp_path):
-    """A generic client needs no files of ours."""
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+async def test_reflection_lists_the_services_and_their_methods(tmp_path, version):
+    """A generic client needs no files of ours, whichever version it speaks."""
     async with sidecar(tmp_path) as s:
-        stub = reflection_pb2_grpc.ServerReflectionStub(s.channel)
         requests = [
             reflection_pb2.ServerReflectionRequest(list_services=""),
             reflection_pb2.ServerReflectionRequest(file_containing_symbol="abridged.v1.ConversationService"),
+            reflection_pb2.ServerReflectionRequest(file_containing_symbol=f"grpc.reflection.{version}.ErrorResponse"),
         ]
+        # The messages of both versions are the same on the wire.
+        ask = s.channel.stream_stream(
+            f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+            request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+            response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+        )
 
-        listed, described = [answer async for answer in stub.ServerReflectionInfo(iter(requests), timeout=PATIENCE_S)]
+        listed, described, itself = [answer async for answer in ask(iter(requests), timeout=PATIENCE_S)]
 
         assert {service.name for service in listed.list_services_response.service} == SERVICES
         files = [FileDescriptorProto.FromString(f) for f in described.file_descriptor_response.file_descriptor_proto]
         methods = {m.name for f in files for service in f.service for m in service.method}
         assert "AppendMessages" in methods
+        (file,) = [FileDescriptorProto.FromString(f) for f in itself.file_descriptor_response.file_descriptor_proto]
+        assert (file.package, [service.name for service in file.service]) == (
+            f"grpc.reflection.{version}",
+            ["ServerReflection"],
+        )
 
 
 async def test_reflection_takes_a_token_where_tokens_are_set(tmp_path):

@@ -76,6 +76,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """INTERNAL: a bug; metadata has `error_id`, which the server's log carries."""
     ERROR_REASON_VERSION_NOT_REACHED: _ErrorReason.ValueType  # 25
     """FAILED_PRECONDITION: a message version that the conversation has not reached."""
+    ERROR_REASON_SERVICE_NOT_FOUND: _ErrorReason.ValueType  # 26
+    """NOT_FOUND: a health check of a service that the server does not have."""
+    ERROR_REASON_CURSOR_OUT_OF_RANGE: _ErrorReason.ValueType  # 27
+    """OUT_OF_RANGE: a cursor past the end, of another log or of one that was restored from a backup: begin again.
+    Metadata has `log_id`, `cursor` and `head`.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the `reason` of the google.rpc.ErrorInfo that every error carries; its domain is `abridged`. The
@@ -136,4 +142,10 @@ ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 24
 """INTERNAL: a bug; metadata has `error_id`, which the server's log carries."""
 ERROR_REASON_VERSION_NOT_REACHED: ErrorReason.ValueType  # 25
 """FAILED_PRECONDITION: a message version that the conversation has not reached."""
+ERROR_REASON_SERVICE_NOT_FOUND: ErrorReason.ValueType  # 26
+"""NOT_FOUND: a health check of a service that the server does not have."""
+ERROR_REASON_CURSOR_OUT_OF_RANGE: ErrorReason.ValueType  # 27
+"""OUT_OF_RANGE: a cursor past the end, of another log or of one that was restored from a backup: begin again.
+Metadata has `log_id`, `cursor` and `head`.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

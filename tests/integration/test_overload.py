@@ -1,0 +1,145 @@
+"""More calls than can be served, and calls at the end: whoever is not served hears so from the sidecar, with a reason.
+
+A status without ErrorInfo would be the transport's own, which says neither why nor when to come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Iterable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import grpc
+
+from abridged.v1 import conversation_service_pb2 as api
+from abridged.v1 import server_info_service_pb2 as info
+from service.client import Patience, SidecarClient
+from service.domain.message import Message, Role
+from tests.support.answers import hanging
+from tests.support.ollama_server import FakeOllama
+from tests.support.refusal import Refusal, refusal_of, refused
+from tests.support.sidecar import PATIENCE_S, Sidecar, on_ollama, said, sidecar
+
+CALLS = 3_000
+"""Three times what the transport lets wait for a busy server by itself."""
+
+TOO_MANY = ("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS")
+STOPPING = ("UNAVAILABLE", "LOG_UNAVAILABLE")
+TAKES_ITS_TIME = {"server.shutdown_grace_s": PATIENCE_S}
+
+
+def appends(s: Sidecar, count: int) -> list[asyncio.Task[Any]]:
+    """So many at once, to fifty conversations."""
+    return [
+        asyncio.ensure_future(
+            s.conversations.AppendMessages(
+                api.AppendMessagesRequest(conversation_id=f"c{number % 50}", messages=[said(number + 1)]),
+                timeout=PATIENCE_S,
+            )
+        )
+        for number in range(count)
+    ]
+
+
+async def outcomes(calls: Iterable[Awaitable[Any]]) -> tuple[int, list[Refusal]]:
+    """How many were served, and how the others were refused."""
+    ended = await asyncio.gather(*calls, return_exceptions=True)
+    refusals = [refusal_of(error) for error in ended if isinstance(error, grpc.aio.AioRpcError)]
+    return len(ended) - len(refusals), refusals
+
+
+async def test_more_calls_at_once_than_the_transport_would_hold_are_served_or_refused_by_us(tmp_path):
+    """With a reason and a time to come back at, each of them."""
+    async with sidecar(tmp_path, {"server.concurrent_rpcs_max": 100}) as s:
+        served, refusals = await outcomes(appends(s, CALLS))
+
+        assert Counter((r.code, r.reason) for r in refusals) == {TOO_MANY: CALLS - served}
+        assert all(r.retry_s for r in refusals)
+        assert served
+        assert (await s.chat("after").append(said(1))).message_version == 1
+
+
+async def test_calls_that_wait_when_the_server_stops_are_served_or_refused_by_us(tmp_path):
+    """None is cancelled without a word; what was answered is on disk."""
+    async with sidecar(tmp_path, TAKES_ITS_TIME) as s:
+        calls = appends(s, CALLS)
+        await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+
+        await s.stop()
+        served, refusals = await outcomes(calls)
+
+        assert {(r.code, r.reason) for r in refusals} <= {TOO_MANY, STOPPING}
+        assert all(r.retry_s for r in refusals)
+    async with sidecar(tmp_path) as s:
+        versions = [(await s.chat(f"c{number}").state()).message_version for number in range(50)]
+        assert sum(versions) == served
+
+
+async def test_a_call_that_outlasts_the_grace_is_asked_to_come_back(tmp_path):
+    """And not cut off, which its client could not tell from a crash."""
+    async with FakeOllama(responder=hanging()) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        await s.chat().talk(14)
+        waiting = asyncio.ensure_future(s.info.WaitIdle(info.WaitIdleRequest(), timeout=PATIENCE_S))
+        await s.info.GetServerInfo(info.GetServerInfoRequest())
+
+        async with refused(*STOPPING) as refusal:
+            await asyncio.gather(waiting, s.stop())
+
+        assert (refusal.retry_s, refusal.pushback) == (5.0, "5000")
+
+
+async def test_our_client_comes_back_when_there_is_room(tmp_path):
+    """After the time that the refusal names, with the same ids."""
+    async with (
+        FakeOllama(responder=hanging()) as ollama,
+        sidecar(tmp_path, on_ollama(ollama) | {"server.concurrent_rpcs_max": 1}) as s,
+    ):
+        await s.chat().talk(14)
+        only = asyncio.ensure_future(s.info.WaitIdle(info.WaitIdleRequest(), timeout=PATIENCE_S))
+        pauses: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+            only.cancel()
+            await asyncio.sleep(0)
+
+        async with SidecarClient(
+            s.running.grpc_addresses[0], patience=Patience(attempts_max=10_000), sleep=sleep, uniform=lambda low, _: low
+        ) as client:
+            while not pauses:
+                await client.append("c2", [Message("m1", Role.USER, "hello")])
+            answer = await client.append("c2", [Message("m1", Role.USER, "hello")])
+
+    assert answer.message_version == 1
+    assert set(pauses) == {0.2}
+
+
+async def test_our_client_comes_back_to_the_server_that_follows(tmp_path):
+    """At the same address, with the same log: nothing is lost and nothing is there twice."""
+    settings = {"server.listen": [f"unix:{tmp_path / 'socket'}"], "server.shutdown_grace_s": 1.0}
+    async with (
+        FakeOllama(responder=hanging()) as ollama,
+        AsyncExitStack() as second,
+        sidecar(tmp_path, settings | on_ollama(ollama)) as first,
+    ):
+        await first.chat().talk(14)
+        running = asyncio.ensure_future(first.info.WaitIdle(info.WaitIdleRequest(), timeout=PATIENCE_S))
+        stopped = asyncio.create_task(first.stop())
+        restarted = False
+
+        async def sleep(_: float) -> None:
+            nonlocal restarted
+            await stopped
+            if not restarted:
+                restarted = True
+                await second.enter_async_context(sidecar(tmp_path, settings))
+
+        async with SidecarClient(first.running.grpc_addresses[0], sleep=sleep) as client:
+            while not restarted:
+                await client.append("c2", [Message("m1", Role.USER, "hello")])
+            state = await client.conversation("c2")
+        await asyncio.gather(running, return_exceptions=True)
+
+    assert state.message_version == 1
