@@ -90,6 +90,7 @@ def _plan_to_proto(plan: domain.PassPlan) -> event_pb2.PassPlan:
         covered_tokens=plan.covered_tokens,
         rewrites=plan.rewrites,
         extractive=plan.extractive,
+        cut=plan.cut,
     )
 
 
@@ -113,6 +114,7 @@ def _plan_from_proto(proto: event_pb2.PassPlan) -> domain.PassPlan:
         covered_tokens=proto.covered_tokens,
         rewrites=proto.rewrites,
         extractive=proto.extractive,
+        cut=proto.cut,
     )
 
 
