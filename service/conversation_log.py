@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from eventlog.async_append import AsyncAppender
 from eventlog.event import NewEvent, RecordedEvent, StreamId
 from eventlog.log import Append, AppendResult, EventLog, ExpectedVersion, RequestKey, exactly
 from service.codec.events import decode, encode
-from service.domain.conversation import Conversation, fold
+from service.domain.conversation import Conversation, covers, fold
 from service.domain.errors import TooLarge
 from service.domain.events import (
     ConversationOpened,
@@ -24,6 +25,7 @@ from service.domain.events import (
     SummarizationRequested,
 )
 from service.domain.message import Message
+from service.domain.record import MessageRange
 from service.projections import Projected
 
 __all__ = ["ConversationLog", "OnChanged", "SentMessages"]
@@ -94,13 +96,19 @@ class ConversationLog:
         return await asyncio.to_thread(self._numbers_at, key, sorted(versions))
 
     async def originals(
-        self, key: StreamId, wanted: Callable[[int], bool], *, limit: int, bytes_max: int | None = None
+        self,
+        key: StreamId,
+        *,
+        limit: int,
+        within: Sequence[MessageRange] | None = None,
+        bytes_max: int | None = None,
     ) -> tuple[MessageAppended, ...]:
-        """Messages by number as they were appended, the oldest `limit` of them.
+        """Messages as they were appended, the oldest `limit` of them; `within` ascending ranges, or all.
 
-        Raises TooLarge, having read no further, when they are stored in more than `bytes_max` bytes.
+        Nothing is read before the ranges but what they begin behind, and nothing after them. Raises TooLarge, having
+        read no further, when the messages are stored in more than `bytes_max` bytes.
         """
-        return await asyncio.to_thread(self._originals, key, wanted, limit, bytes_max)
+        return await asyncio.to_thread(self._originals, key, limit, within, bytes_max)
 
     async def requested_by(self, key: StreamId, pass_id: str) -> str:
         """The traceparent of the call that triggered a pass, from its event; empty when it had none."""
@@ -135,29 +143,31 @@ class ConversationLog:
         return ""
 
     def _originals(
-        self, key: StreamId, wanted: Callable[[int], bool], limit: int, bytes_max: int | None
+        self, key: StreamId, limit: int, within: Sequence[MessageRange] | None, bytes_max: int | None
     ) -> tuple[MessageAppended, ...]:
+        ranges = tuple(within) if within is not None else (MessageRange(1, sys.maxsize),)
         found: list[MessageAppended] = []
         size = 0
-        for recorded in self._recorded(key):
+        # The stream begins with its opening, so that message n has at least version n + 1.
+        for recorded in self._recorded(key, after=ranges[0].first if ranges else sys.maxsize):
             if recorded.type != MessageAppended.__name__:
                 continue
             event = decode(recorded.type, recorded.schema_version, recorded.payload)
-            if isinstance(event, MessageAppended) and wanted(event.number):
+            assert isinstance(event, MessageAppended)
+            if event.number > ranges[-1].last or len(found) >= limit:
+                break
+            if covers(ranges, event.number):
                 size += len(recorded.payload)
                 if bytes_max is not None and size > bytes_max:
                     raise TooLarge("messages", size=size, limit=bytes_max)
                 found.append(event)
-                if len(found) >= limit:
-                    break
         return tuple(found)
 
     def _events(self, key: StreamId) -> Iterator[tuple[Event, int]]:
         for recorded in self._recorded(key):
             yield decode(recorded.type, recorded.schema_version, recorded.payload), recorded.time_us
 
-    def _recorded(self, key: StreamId) -> Iterator[RecordedEvent]:
-        after = 0
+    def _recorded(self, key: StreamId, *, after: int = 0) -> Iterator[RecordedEvent]:
         while page := self._log.read_stream(key, after=after, limit=PAGE_EVENTS):
             yield from page
             after = page[-1].version

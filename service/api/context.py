@@ -68,9 +68,7 @@ async def context_of(
     now_us = conversations.now_us()
     if not query.original:
         return _answer(rendered_window(state, query.role), state, query, policy, now_us)
-    events = await conversations.log.originals(
-        key, lambda _: True, limit=ORIGINAL_MESSAGES_MAX + 1, bytes_max=ORIGINAL_BYTES_MAX
-    )
+    events = await conversations.log.originals(key, limit=ORIGINAL_MESSAGES_MAX + 1, bytes_max=ORIGINAL_BYTES_MAX)
     if len(events) > ORIGINAL_MESSAGES_MAX:
         raise WindowTooLarge(tokens=state.original_tokens, limit=ORIGINAL_MESSAGES_MAX)
     # A window is bounded by its model's context, the originals only by the limits above: too much for the event loop.

@@ -115,6 +115,7 @@ def _plan_to_proto(plan: domain.PassPlan) -> event_pb2.PassPlan:
         covered_tokens=plan.covered_tokens,
         rewrites=plan.rewrites,
         extractive=plan.extractive,
+        cut=plan.cut,
     )
 
 
@@ -138,6 +139,7 @@ def _plan_from_proto(proto: event_pb2.PassPlan) -> domain.PassPlan:
         covered_tokens=proto.covered_tokens,
         rewrites=proto.rewrites,
         extractive=proto.extractive,
+        cut=proto.cut,
     )
 
 

@@ -49,6 +49,7 @@ __all__ = [
     "live_coverage",
     "merged",
     "next_remake",
+    "partitioned",
     "record_named",
     "without",
 ]
@@ -355,12 +356,13 @@ def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -
         state = state._replace(failures_in_row=0, wait_until_version=0, wait_until_us=0)
     if plan.trigger is Trigger.REMAKE:
         return _remade(state, plan.replaces_id, event)
-    left = tuple(m for m in state.window if not covers(record.covered, m.number))
+    inside, left = partitioned(state.window, record.covered)
+    estimated = sum(m.tokens for m in inside if m.source is TokenSource.ESTIMATE)
     state = _may_speak_again(state)._replace(
         window=Sequence(left),
-        chat_messages=sum(m.message.role is not Role.SYSTEM for m in left),
-        exact_tokens=sum(m.tokens for m in left if m.source is not TokenSource.ESTIMATE),
-        estimated_tokens=sum(m.tokens for m in left if m.source is TokenSource.ESTIMATE),
+        chat_messages=state.chat_messages - sum(m.message.role is not Role.SYSTEM for m in inside),
+        exact_tokens=state.exact_tokens - (sum(m.tokens for m in inside) - estimated),
+        estimated_tokens=state.estimated_tokens - estimated,
         live=record,
         live_source=event.source,
         completed_passes=state.completed_passes + 1,
@@ -456,6 +458,19 @@ def _may_speak_again(state: Conversation) -> Conversation:
     return state._replace(irreducible_said_at=None, depth_limit_said=False)
 
 
+def partitioned(
+    window: Iterable[MessageAppended], ranges: tuple[MessageRange, ...]
+) -> tuple[list[MessageAppended], list[MessageAppended]]:
+    """The messages of a window that lie in ascending ranges, and the others; none after the ranges is looked at."""
+    messages = list(window)
+    end = bisect_right(messages, ranges[-1].last, key=_number) if ranges else 0
+    inside: list[MessageAppended] = []
+    left: list[MessageAppended] = []
+    for m in messages[:end]:
+        (inside if covers(ranges, m.number) else left).append(m)
+    return inside, left + messages[end:]
+
+
 def covers(ranges: tuple[MessageRange, ...], number: int) -> bool:
     """Whether a message lies in ascending ranges; logarithmic, since system messages may cut a range into thousands."""
     place = bisect_right(ranges, number, key=_first)
@@ -464,3 +479,7 @@ def covers(ranges: tuple[MessageRange, ...], number: int) -> bool:
 
 def _first(r: MessageRange) -> int:
     return r.first
+
+
+def _number(m: MessageAppended) -> int:
+    return m.number

@@ -38,10 +38,11 @@ from service.domain.events import (
 )
 from service.domain.message import Message
 from service.domain.policy import Policy, wait_after_failures
+from service.domain.portion import compressible
 from service.domain.record import SummaryRecord
 from service.domain.tokens import TokenCount, TokenSource, calibrated_factor
 from service.domain.triggers import cancelled, followed_up, remade, requested, ruled, superseded
-from service.domain.window import compressible, counted_tokens
+from service.domain.window import summary_tokens
 
 __all__ = [
     "AppendMessages",
@@ -321,11 +322,9 @@ def _complete(state: Conversation, command: CompletePass, policy: Policy) -> lis
     if not _saves_enough(state, after, plan):
         skipped = _skipped_no_gain(state, plan, command, policy)
         return _with_trigger(state, [skipped], policy, command.next_pass_id, command.now_us)
-    if plan.trigger not in (Trigger.FOLLOW_UP, Trigger.REMAKE):
-        follow_up = followed_up(after, policy, command.next_pass_id, command.now_us)
-        if follow_up:
-            return [completed, *follow_up]
-    return [completed, *ruled(after, policy, command.next_pass_id, command.now_us)]
+    next_id, now_us = command.next_pass_id, command.now_us
+    follow_up = followed_up(after, plan, policy, next_id, now_us, stood_in=command.fallback)
+    return [completed, *(follow_up or ruled(after, policy, next_id, now_us))]
 
 
 def _counts_as_failure(state: Conversation, command: CompletePass) -> bool:
@@ -347,7 +346,7 @@ def _saves_enough(before: Conversation, after: Conversation, plan: PassPlan) -> 
         return gained >= 0 or (pays and after.ratio < plan.policy.trigger_token_ratio)
     if before.ratio >= plan.policy.emergency_token_ratio:
         return gained > 0
-    replaced = before.window_tokens - counted_tokens(after.window, before.settings.calibration_factor)
+    replaced = gained + summary_tokens(after)
     return gained > 0 and gained >= plan.policy.min_gain * replaced
 
 

@@ -119,7 +119,7 @@ class PassPlan:
     record that the new one continues, empty for a first record and a full rebase. `replaces_id` is the record whose
     place a remake takes. `summary_tokens_max` is the size that the record should have, `room_tokens` the size at which
     it would miss what the pass is for. An `extractive` pass asks no model. `covered_tokens` and `rewrites` are the
-    record's; a `rebase` makes one that stands alone.
+    record's; a `rebase` makes one that stands alone. A `cut` pass leaves to follow-ups what its bounds did not allow.
     """
 
     pass_id: str
@@ -140,6 +140,7 @@ class PassPlan:
     covered_tokens: int = 0
     rewrites: int = 0
     extractive: bool = False
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

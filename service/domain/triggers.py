@@ -5,7 +5,6 @@ A plan is fixed when it is made: what arrives during the pass stays in the tail,
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from enum import StrEnum
 
@@ -21,19 +20,17 @@ from service.domain.events import (
     SummarizationSkipped,
     Trigger,
 )
-from service.domain.message import Role
 from service.domain.policy import (
     RECORD_TOKENS_MIN,
     SUMMARY_TOKENS_MIN,
     DepthLimit,
     Fallback,
     Policy,
-    ToolOutput,
     summary_cap,
 )
+from service.domain.portion import compressible, prompt_tokens
 from service.domain.record import MessageRange, SummaryRecord
-from service.domain.tokens import TRANSCRIPT_FRAME_TOKENS
-from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, compressible, summary_tokens
+from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, summary_tokens
 
 __all__ = [
     "HeldBy",
@@ -98,7 +95,7 @@ def _ruled(state: Conversation, policy: Policy, pass_id: str, now_us: int) -> li
     refresh_due = _refresh_due(state, policy)
     if not past_trigger and not refresh_due:
         return []
-    division = _division(state, policy)
+    division = _division(state, policy, whole=waiting)
     if division is None:
         return [SummarizationSkipped(SkipReason.IRREDUCIBLE)] if past_trigger and _may_say(state, policy) else []
     trigger = _trigger(state, policy, past_trigger=past_trigger, refresh_due=refresh_due)
@@ -129,17 +126,27 @@ def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
     return _not_due(state, policy) or HeldBy.HYSTERESIS
 
 
-def followed_up(state: Conversation, policy: Policy, pass_id: str, now_us: int) -> list[Event]:
-    """One more pass right after a record, when that was not enough and a tail of two messages would free some."""
-    if not policy.enabled or state.ratio < policy.trigger_token_ratio:
+def followed_up(
+    state: Conversation, ended: PassPlan, policy: Policy, pass_id: str, now_us: int, *, stood_in: bool
+) -> list[Event]:
+    """One more pass right after the record of `ended`, when that was not enough and another would free some.
+
+    One with a tail of two; but after a cut range the next of what it left, as often as there is some. Where extraction
+    `stood_in` for a model that a window over its budget could not wait for, it takes the rest as well, at once.
+    """
+    if not policy.enabled or state.ratio < policy.trigger_token_ratio or ended.trigger is Trigger.REMAKE:
+        return []
+    if ended.trigger is Trigger.FOLLOW_UP and (not ended.cut or _halted(state, policy)):
         return []
     waiting = state.waiting(now_us)
     if waiting and not may_stand_in(state, policy):
         return []
-    division = compressible(state, policy, tail_messages=TAIL_MESSAGES_MIN)
+    extractive = waiting or (stood_in and may_stand_in(state, policy))
+    division = _division(state, policy, whole=extractive) if ended.cut else None
+    division = division or compressible(state, policy, tail_messages=TAIL_MESSAGES_MIN, whole=extractive)
     if division is None:
         return []
-    return [requested(state, policy, Trigger.FOLLOW_UP, division, pass_id, extractive=waiting)]
+    return [requested(state, policy, Trigger.FOLLOW_UP, division, pass_id, extractive=extractive)]
 
 
 def requested(
@@ -175,9 +182,10 @@ def requested(
         summary_tokens_max=cap,
         policy=policy,
         room_tokens=room,
-        covered_tokens=_prompt_tokens(division, policy),
+        covered_tokens=prompt_tokens(division.dropped, policy),
         rewrites=live.rewrites + 1 if live else 0,
         extractive=extractive,
+        cut=division.cut,
     )
     if plan.depth < policy.max_summary_chain_depth or policy.on_depth_limit is DepthLimit.HALT:
         return SummarizationRequested(plan)
@@ -252,11 +260,11 @@ def _refresh_due(state: Conversation, policy: Policy) -> bool:
     return 0 < policy.force_refresh_after_messages <= state.messages_since_pass
 
 
-def _division(state: Conversation, policy: Policy) -> WindowSplit | None:
+def _division(state: Conversation, policy: Policy, *, whole: bool = False) -> WindowSplit | None:
     """What a pass would compress; in an emergency all but the last exchange, where that is needed."""
-    division = compressible(state, policy, tail_messages=policy.preserve_recent)
+    division = compressible(state, policy, tail_messages=policy.preserve_recent, whole=whole)
     if division is None and state.ratio >= policy.emergency_token_ratio:
-        return compressible(state, policy, tail_messages=TAIL_MESSAGES_MIN)
+        return compressible(state, policy, tail_messages=TAIL_MESSAGES_MIN, whole=whole)
     return division
 
 
@@ -291,17 +299,6 @@ def _sizes(state: Conversation, policy: Policy, division: WindowSplit, replaced_
     cap = min(cap, max(RECORD_TOKENS_MIN, int(replaced_tokens / factor) - 1))
     gaining = int((1 - policy.min_gain) * replaced_tokens / factor)
     return cap, max(cap, min(room, gaining, OVERRUN * cap))
-
-
-def _prompt_tokens(division: WindowSplit, policy: Policy) -> int:
-    """What the dropped messages take in the prompts of a long source, tool results capped where the policy says so."""
-    most = {
-        ToolOutput.FULL: sys.maxsize,
-        ToolOutput.CAPPED: policy.tool_output_tokens_max,
-        ToolOutput.OMITTED: 0,
-    }[policy.tool_output]
-    texts = sum(min(m.tokens, most) if m.message.role is Role.TOOL else m.tokens for m in division.dropped)
-    return texts + TRANSCRIPT_FRAME_TOKENS * len(division.dropped)
 
 
 def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:

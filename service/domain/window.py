@@ -5,10 +5,10 @@ A tool call and its results are one unit: a boundary never runs through it. Ever
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from service.domain.conversation import Conversation, merged
+from service.domain.conversation import Conversation
 from service.domain.events import MessageAppended
 from service.domain.message import Role
 from service.domain.policy import RECORD_TOKENS_MIN, Policy, largest_summary
@@ -20,11 +20,11 @@ __all__ = [
     "ToolPairs",
     "WindowSplit",
     "aimed_tokens",
-    "compressible",
     "counted_tokens",
     "split",
     "summary_tokens",
     "tool_pairs",
+    "tool_units",
 ]
 
 RUNWAY = 0.15
@@ -54,17 +54,25 @@ class ToolPairs:
 class WindowSplit:
     """What of a window a pass would compress; the rest of it stays verbatim.
 
-    `kept_tokens` is what the window costs without the dropped messages and without a summary, overhead included.
+    `kept_tokens` is what the window costs without the dropped messages and without a summary, overhead included. A
+    `cut` one leaves to follow-ups what could be dropped too; its `kept_tokens` are those of the last of them.
     """
 
     dropped: tuple[MessageAppended, ...]
     dropped_tokens: int
     kept_tokens: int
+    cut: bool = False
 
     @property
     def ranges(self) -> tuple[MessageRange, ...]:
         """The dropped messages by number."""
-        return merged(MessageRange(m.number, m.number) for m in self.dropped)
+        runs: list[list[int]] = []
+        for m in self.dropped:
+            if runs and m.number == runs[-1][1] + 1:
+                runs[-1][1] = m.number
+            else:
+                runs.append([m.number, m.number])
+        return tuple(MessageRange(first, last) for first, last in runs)
 
 
 def counted_tokens(messages: Iterable[MessageAppended], factor: float) -> int:
@@ -109,26 +117,10 @@ def tool_pairs(messages: Iterable[MessageAppended]) -> ToolPairs:
     return ToolPairs(results, pending, frozenset(dead), frozenset(late), frozenset(orphans))
 
 
-def compressible(state: Conversation, policy: Policy, *, tail_messages: int) -> WindowSplit | None:
-    """How a pass would split the window, or None when it would not be worth one.
-
-    It is worth one when at least one message is dropped, and the dropped messages take at least min_range_tokens. In an
-    emergency it is when they and the summary take clearly more than the smallest record, or more at all if that is all
-    that the window needs.
-    """
-    division = split(state, policy, tail_messages=tail_messages)
-    if not division.dropped:
-        return None
-    if state.ratio >= policy.emergency_token_ratio:
-        fits = division.kept_tokens + RECORD_TOKENS_MIN <= state.budget
-        worth = RECORD_TOKENS_MIN if fits else 2 * RECORD_TOKENS_MIN
-        return division if division.dropped_tokens + summary_tokens(state) > worth else None
-    return division if division.dropped_tokens >= policy.min_range_tokens else None
-
-
 def summary_tokens(state: Conversation) -> int:
     """What the summary takes in the window, an estimate corrected; 0 without one."""
-    return state.window_tokens - counted_tokens(state.window, state.settings.calibration_factor)
+    messages = state.exact_tokens + calibrated_tokens(state.estimated_tokens, state.settings.calibration_factor)
+    return state.window_tokens - messages
 
 
 def aimed_tokens(state: Conversation, policy: Policy) -> int:
@@ -144,7 +136,7 @@ def split(state: Conversation, policy: Policy, *, tail_messages: int) -> WindowS
     factor = state.settings.calibration_factor
     chat = [m for m in state.window if m.message.role is not Role.SYSTEM]
     pairs = tool_pairs(chat)
-    units = _units(chat, pairs)
+    units = tool_units(chat, pairs)
     bound = _bound(units, pairs)
     system_tokens = counted_tokens((m for m in state.window if m.message.role is Role.SYSTEM), factor)
     fixed = state.settings.overhead_tokens + system_tokens
@@ -207,11 +199,14 @@ class _Tail:
         return 0 <= room < more
 
 
-def _units(chat: list[MessageAppended], pairs: ToolPairs) -> list[list[MessageAppended]]:
-    """Groups that a boundary may not divide, by their newest message: each call with everything up to its results.
+def tool_units(chat: Sequence[MessageAppended], pairs: ToolPairs) -> list[list[MessageAppended]]:
+    """The messages in groups that a boundary may not divide, by their newest message: each call with everything up to
+    its results.
 
     A late result has its call with it, and not what was said in between, which may have been said for days.
     """
+    if not pairs.results:
+        return [[m] for m in chat]
     index = {m.number: i for i, m in enumerate(chat)}
     reach = list(range(len(chat)))
     for call, result_number in pairs.results.items():

@@ -16,7 +16,7 @@ from eventlog.event import StreamId
 from observability.facts import PassEnded, PassOutcome, SkipReason
 from observability.tracing import Span
 from service.conversations import Conversations
-from service.domain.conversation import Conversation, covers, record_named
+from service.domain.conversation import Conversation, partitioned, record_named
 from service.domain.errors import PassSuperseded, TooManyPasses
 from service.domain.events import (
     ErrorClass,
@@ -328,12 +328,10 @@ class Reactor:
         """The source's messages, from the window where it has them, else from the log."""
         state = await self._conversations.state(key)
         wanted = sum(len(r) for r in plan.source)
-        inside = [m for m in state.window if covers(plan.source, m.number)]
+        inside, _ = partitioned(state.window, plan.source)
         messages: Sequence[MessageAppended] = inside
         if len(inside) < wanted:
-            messages = await self._conversations.log.originals(
-                key, lambda number: covers(plan.source, number), limit=SOURCE_MESSAGES_MAX
-            )
+            messages = await self._conversations.log.originals(key, limit=SOURCE_MESSAGES_MAX, within=plan.source)
         chat = tuple(m for m in messages if m.message.role is not Role.SYSTEM)
         previous = record_named(state, plan.base_id) if plan.base_id else None
         replaces = record_named(state, plan.replaces_id) if plan.replaces_id else None

@@ -20,16 +20,18 @@ from service.domain.events import (
 )
 from service.domain.message import Message, Role
 from service.domain.policy import RECORD_TOKENS_MIN, DepthLimit, Fallback, Policy
+from service.domain.portion import compressible
 from service.domain.render import RenderedMessage
 from service.domain.tokens import TokenSource
 from service.domain.triggers import HeldBy, ruled
-from service.domain.window import compressible, counted_tokens, tool_pairs
+from service.domain.window import counted_tokens, tool_pairs
 from tests.support.simulation import Step
 
 __all__ = [
     "Violation",
     "calls_are_answered",
     "coverage_is_exact",
+    "cut_from_the_oldest",
     "depth_is_bounded",
     "every_end_is_final",
     "exchange_is_verbatim",
@@ -63,7 +65,10 @@ def one_pass_at_a_time(step: Step) -> None:
 
 
 def two_passes_a_trigger(step: Step) -> None:
-    """A follow-up comes right after the record that it follows; behind it comes only what newer messages cause."""
+    """A follow-up comes right after the record that it follows; behind it comes only what newer messages cause.
+
+    A cut range alone is followed up until nothing of it is left.
+    """
     ended = step.before.pending
     for previous, event in zip((None, *step.events), step.events, strict=False):
         if not isinstance(event, SummarizationRequested):
@@ -71,9 +76,27 @@ def two_passes_a_trigger(step: Step) -> None:
         if event.plan.trigger is Trigger.FOLLOW_UP:
             follows = isinstance(previous, SummarizationCompleted) and ended is not None
             _require(follows, "a follow-up followed no record")
-            _require(ended is not None and ended.trigger is not Trigger.FOLLOW_UP, "a follow-up followed a follow-up")
-        elif ended is not None and ended.trigger is Trigger.FOLLOW_UP and not event.plan.extractive:
+            once = ended is not None and (ended.cut or ended.trigger is not Trigger.FOLLOW_UP)
+            _require(once, "a follow-up followed a follow-up")
+        elif ended is not None and ended.trigger is Trigger.FOLLOW_UP and not (ended.cut or event.plan.extractive):
             _require(step.before.message_version > ended.message_version, "a third pass came without a new message")
+
+
+def cut_from_the_oldest(step: Step) -> None:
+    """A cut range takes the oldest messages, and leaves more than the last exchange."""
+    state = step.before
+    for event in step.events:
+        if isinstance(event, SummarizationRequested) and event.plan.cut and event.plan.trigger is not Trigger.REMAKE:
+            chat = [m for m in state.window if m.message.role is not Role.SYSTEM]
+            last = max(m.number for m in chat if covers(event.plan.covered, m.number))
+            users = [m.number for m in chat if m.message.role is Role.USER]
+            calls = [number for number, _ in tool_pairs(chat).pending]
+            bound = min((_start_of_unit(chat, n) for n in [*users[-1:], *calls]), default=last)
+            passed = [m.number for m in chat if m.number <= last and not covers(event.plan.covered, m.number)]
+            _require(all(n >= bound for n in passed), "a cut range left older messages behind")
+            _require(sum(m.number > last for m in chat) > 1, "a range was cut at the last exchange")
+            _require(not event.plan.extractive, "an extract's range was cut")
+        state = evolve(state, event, step.now_us)
 
 
 def no_record_grows_the_window(step: Step) -> None:
@@ -153,16 +176,15 @@ def exchange_is_verbatim(step: Step) -> None:
             covered = {m.number for m in chat if covers(event.plan.covered, m.number)}
             if len(chat) > 1 and chat[-2].number in covered:
                 kept = [m for m in state.window if m.number not in covered]
-                unit = [m for m in chat if m.number in covered and m.number >= _start_of_unit(chat)]
+                unit = [m for m in chat if m.number in covered and m.number >= _start_of_unit(chat, chat[-2].number)]
                 factor = state.settings.calibration_factor
                 needed = counted_tokens([*kept, *unit], factor) + state.settings.overhead_tokens
                 _require(needed + RECORD_TOKENS_MIN > state.budget, "the last exchange was not kept")
         state = evolve(state, event, step.now_us)
 
 
-def _start_of_unit(chat: Sequence[MessageAppended]) -> int:
-    """The number of the first message that belongs to the last but one; what is paired is asked of the domain."""
-    start = chat[-2].number
+def _start_of_unit(chat: Sequence[MessageAppended], start: int) -> int:
+    """The number of the first message that belongs to message `start`; what is paired is asked of the domain."""
     for (call, _), answer in tool_pairs(chat).results.items():
         if call < start <= answer:
             start = call
@@ -268,10 +290,14 @@ def every_end_is_final(step: Step) -> None:
 
 
 def passes_are_bounded(steps: Iterable[Step]) -> None:
-    """Every pass has a cause: each command that is not the end of one leads to two, and each may need a stand-in."""
+    """Every pass has a cause: each command that is not the end of one leads to two, and each may need a stand-in.
+
+    One whose range was cut leads to another.
+    """
     steps = list(steps)
     causes = sum(not isinstance(s.command, StartPass | CompletePass | FailPass) for s in steps)
-    passes = sum(isinstance(e, SummarizationRequested) for s in steps for e in s.events)
+    plans = [e.plan for s in steps for e in s.events if isinstance(e, SummarizationRequested)]
+    passes = sum(not plan.cut for plan in plans)
     _require(passes <= 4 * causes, "there are more passes than causes")
 
 

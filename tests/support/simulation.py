@@ -35,8 +35,8 @@ from tests.support.chats import record_for
 __all__ = ["SimulatedChat", "Step"]
 
 STEPS = 30
-DRAIN_MAX = 4
-"""Passes that may follow the last command: the pending one, its follow-up, and one for what came during them."""
+DRAIN_MAX = 24
+"""Passes that may follow the last command: the pending one and its follow-ups, of which a cut range has some more."""
 
 _SECOND = 1_000_000
 

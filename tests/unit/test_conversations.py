@@ -22,6 +22,7 @@ from service.domain.errors import TooLarge
 from service.domain.events import MessageAppended, Settings
 from service.domain.message import Message, Role
 from service.domain.policy import CLIENT_FIELDS, Policy
+from service.domain.record import MessageRange
 from service.domain.tokens import TokenSource
 from service.policies import Policies
 from service.projections import MemoryConversationTable, Projected
@@ -97,7 +98,7 @@ async def test_a_conversation_larger_than_a_page_in_bytes_is_folded_whole():
         await bench.append(number, text="x" * 300_000)
 
     state = await bench.conversation_log.fold(KEY)
-    messages = await bench.conversation_log.originals(KEY, lambda number: True, limit=100)
+    messages = await bench.conversation_log.originals(KEY, limit=100)
 
     assert state.message_version == len(messages) == 30
 
@@ -108,7 +109,7 @@ async def test_originals_are_read_no_further_than_their_bytes_allow():
     for number in range(1, 5):
         await bench.append(number, text="x" * 1_000)
 
-    assert len(await bench.conversation_log.originals(KEY, lambda number: True, limit=9, bytes_max=5_000)) == 4
-    assert len(await bench.conversation_log.originals(KEY, lambda number: number < 3, limit=9, bytes_max=2_500)) == 2
+    assert len(await bench.conversation_log.originals(KEY, limit=9, bytes_max=5_000)) == 4
+    assert len(await bench.conversation_log.originals(KEY, limit=9, within=[MessageRange(1, 2)], bytes_max=2_500)) == 2
     with pytest.raises(TooLarge):
-        await bench.conversation_log.originals(KEY, lambda number: True, limit=9, bytes_max=2_500)
+        await bench.conversation_log.originals(KEY, limit=9, bytes_max=2_500)

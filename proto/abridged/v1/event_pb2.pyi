@@ -369,6 +369,7 @@ class PassPlan(_message.Message):
     COVERED_TOKENS_FIELD_NUMBER: _builtins.int
     REWRITES_FIELD_NUMBER: _builtins.int
     EXTRACTIVE_FIELD_NUMBER: _builtins.int
+    CUT_FIELD_NUMBER: _builtins.int
     summarization_id: _builtins.str
     """The pass's id."""
     trigger: _conversation_pb2.Trigger.ValueType
@@ -399,6 +400,8 @@ class PassPlan(_message.Message):
     """How many records the oldest part of the record's text will have gone through since its originals were read."""
     extractive: _builtins.bool
     """Whether the record is made by extraction, without a model call."""
+    cut: _builtins.bool
+    """Whether more could have been compressed: a pass reads what its bounds allow, and follow-ups take the rest."""
     @_builtins.property
     def covered(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.MessageRange]:
         """Messages that the record will cover: those that leave the window; on a rebase all that have left it too."""
@@ -434,10 +437,11 @@ class PassPlan(_message.Message):
         covered_tokens: _builtins.int = ...,
         rewrites: _builtins.int = ...,
         extractive: _builtins.bool = ...,
+        cut: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_summary_id", b"base_summary_id", "covered", b"covered", "covered_tokens", b"covered_tokens", "depth", b"depth", "extractive", b"extractive", "message_version", b"message_version", "parent_summary_id", b"parent_summary_id", "policy", b"policy", "rebase", b"rebase", "replaced_tokens", b"replaced_tokens", "replaces_summary_id", b"replaces_summary_id", "rewrites", b"rewrites", "room_tokens", b"room_tokens", "source", b"source", "summarization_id", b"summarization_id", "summary_tokens_max", b"summary_tokens_max", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_summary_id", b"base_summary_id", "covered", b"covered", "covered_tokens", b"covered_tokens", "cut", b"cut", "depth", b"depth", "extractive", b"extractive", "message_version", b"message_version", "parent_summary_id", b"parent_summary_id", "policy", b"policy", "rebase", b"rebase", "replaced_tokens", b"replaced_tokens", "replaces_summary_id", b"replaces_summary_id", "rewrites", b"rewrites", "room_tokens", b"room_tokens", "source", b"source", "summarization_id", b"summarization_id", "summary_tokens_max", b"summary_tokens_max", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -25,6 +25,7 @@ CHUNKS = 30
 ON_A_STEP = (
     invariants.one_pass_at_a_time,
     invariants.two_passes_a_trigger,
+    invariants.cut_from_the_oldest,
     invariants.no_record_grows_the_window,
     invariants.over_budget_has_a_reason,
     invariants.depth_is_bounded,

@@ -14,9 +14,10 @@ from service.domain.conversation import Conversation, merged
 from service.domain.events import Event, MessageAppended
 from service.domain.message import Role
 from service.domain.policy import Policy
+from service.domain.portion import compressible
 from service.domain.record import MessageRange
 from service.domain.tokens import TokenSource
-from service.domain.window import compressible, counted_tokens, split, tool_pairs
+from service.domain.window import counted_tokens, split, tool_pairs
 from tests.support.chats import OPEN, SETTINGS, appended, calling, chat, ranges, result, said, spoken
 from tests.support.given import given
 

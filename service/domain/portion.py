@@ -1,0 +1,157 @@
+"""What a pass takes of the window: all that may be compressed, or the oldest of it where its bounds allow no more.
+
+What is left for follow-ups is not looked at: work is for what a pass reads, however many messages wait behind it.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from service.domain.chunks import calls_needed
+from service.domain.conversation import Conversation, EndedPass
+from service.domain.events import ErrorClass, MessageAppended, Trigger
+from service.domain.message import Role
+from service.domain.policy import RECORD_TOKENS_MIN, Policy, ToolOutput, largest_summary
+from service.domain.tokens import TRANSCRIPT_FRAME_TOKENS
+from service.domain.window import (
+    WindowSplit,
+    aimed_tokens,
+    counted_tokens,
+    split,
+    summary_tokens,
+    tool_pairs,
+    tool_units,
+)
+
+__all__ = ["compressible", "portion_tokens_max", "prompt_tokens"]
+
+PLANNED_SHARE = 0.5
+"""Of a pass's calls a range may need so many; repairs, and parts that their messages do not fill, have the others."""
+
+FAILURES_SEEN = 8
+"""Each of so many newest passes that failed in asking a model halves the range: it was too long for the pass's time."""
+
+_TOO_LONG = frozenset({ErrorClass.TRANSPORT, ErrorClass.TRUNCATED})
+
+
+def compressible(state: Conversation, policy: Policy, *, tail_messages: int, whole: bool = False) -> WindowSplit | None:
+    """How a pass would split the window, or None when it would not be worth one.
+
+    It is worth one when at least one message is dropped, and the dropped messages take at least min_range_tokens. In an
+    emergency it is when they and the summary take clearly more than the smallest record, or more at all if that is all
+    that the window needs. The split is cut to what one pass may read, unless extraction takes the `whole`.
+    """
+    limit = sys.maxsize if whole else portion_tokens_max(state, policy)
+    far_end = _head(state, policy, limit=limit, tail_messages=tail_messages)
+    if far_end is not None:
+        return far_end
+    division = split(state, policy, tail_messages=tail_messages)
+    if not division.dropped:
+        return None
+    if state.ratio >= policy.emergency_token_ratio:
+        fits = division.kept_tokens + RECORD_TOKENS_MIN <= state.budget
+        worth = RECORD_TOKENS_MIN if fits else 2 * RECORD_TOKENS_MIN
+        if division.dropped_tokens + summary_tokens(state) <= worth:
+            return None
+    elif division.dropped_tokens < policy.min_range_tokens:
+        return None
+    return _cut(division, state, policy, limit=limit)
+
+
+def portion_tokens_max(state: Conversation, policy: Policy) -> int:
+    """The most that a range may take in prompts, in tokens, so that a pass has the calls and the time to read it."""
+    calls = max(1, int(policy.pass_calls_max * PLANNED_SHARE))
+    chunk, size = policy.max_input_tokens, largest_summary(policy, budget=state.budget)
+    parts = bisect_right(
+        range(1, calls + 1), calls, key=lambda n: calls_needed(n * chunk, chunk_tokens=chunk, summary_tokens=size)
+    )
+    newest = islice(reversed(state.passes), FAILURES_SEEN)
+    return max(_least_tokens(policy), max(1, parts) * chunk >> sum(_was_too_long(ended) for ended in newest))
+
+
+def prompt_tokens(messages: Iterable[MessageAppended], policy: Policy) -> int:
+    """What messages take in the prompts of a long source, tool results capped where the policy says so."""
+    return sum(cost for _, cost in _costed(messages, policy))
+
+
+def _costed(messages: Iterable[MessageAppended], policy: Policy) -> Iterator[tuple[MessageAppended, int]]:
+    most = {
+        ToolOutput.FULL: sys.maxsize,
+        ToolOutput.CAPPED: policy.tool_output_tokens_max,
+        ToolOutput.OMITTED: 0,
+    }[policy.tool_output]
+    for m in messages:
+        tokens = min(m.tokens, most) if m.message.role is Role.TOOL else m.tokens
+        yield m, tokens + TRANSCRIPT_FRAME_TOKENS
+
+
+def _least_tokens(policy: Policy) -> int:
+    """A shorter range could not pay for its record."""
+    return max(policy.min_range_tokens, 2 * RECORD_TOKENS_MIN)
+
+
+def _was_too_long(ended: EndedPass) -> bool:
+    """Whether a pass failed for what may be the length of its range: not by a host that was never reached."""
+    if ended.plan.trigger is Trigger.REMAKE:
+        return False
+    return ended.error_class is ErrorClass.INVALID or (ended.asked and ended.error_class in _TOO_LONG)
+
+
+def _head(state: Conversation, policy: Policy, *, limit: int, tail_messages: int) -> WindowSplit | None:
+    """The oldest messages up to the limit, where as many and a tail lie behind them; None where all must be looked at.
+
+    The record of such a range is followed up, so it gets the size that it may have when the window is where it should
+    be. A call that is not answered within the range may be so behind it: the range ends before.
+    """
+    head: list[MessageAppended] = []
+    tokens = 0
+    for m, cost in _costed((m for m in state.window if m.message.role is not Role.SYSTEM), policy):
+        head.append(m)
+        tokens += cost
+        if tokens > limit:
+            break
+    if tokens <= limit or state.chat_messages - len(head) < len(head) + tail_messages:
+        return None
+    pairs = tool_pairs(head)
+    open_from = min((number for number, _ in pairs.pending), default=sys.maxsize)
+    newest_user = next((m.number for m in reversed(state.window) if m.message.role is Role.USER), 0)
+    closed = [
+        unit
+        for unit in tool_units(head, pairs)
+        if unit[-1].number < open_from and not unit[0].number <= newest_user <= unit[-1].number
+    ]
+    dropped = _oldest(closed, policy, limit=limit)
+    if prompt_tokens(dropped, policy) < _least_tokens(policy):
+        return None
+    kept_tokens = max(0, aimed_tokens(state, policy) - largest_summary(policy, budget=state.budget))
+    return WindowSplit(dropped, counted_tokens(dropped, state.settings.calibration_factor), kept_tokens, cut=True)
+
+
+def _cut(division: WindowSplit, state: Conversation, policy: Policy, *, limit: int) -> WindowSplit:
+    """The division with no more dropped than the limit allows."""
+    if prompt_tokens(division.dropped, policy) <= limit:
+        return division
+    dropped = _oldest(tool_units(division.dropped, tool_pairs(division.dropped)), policy, limit=limit)
+    if len(dropped) == len(division.dropped):
+        return division
+    dropped_tokens = counted_tokens(dropped, state.settings.calibration_factor)
+    return replace(division, dropped=dropped, dropped_tokens=dropped_tokens, cut=True)
+
+
+def _oldest(
+    candidates: Iterable[Sequence[MessageAppended]], policy: Policy, *, limit: int
+) -> tuple[MessageAppended, ...]:
+    """Whole units, oldest first, that take no more than the limit; more where they would not be worth a pass."""
+    least, tokens = _least_tokens(policy), 0
+    taken: list[MessageAppended] = []
+    for unit in candidates:
+        cost = prompt_tokens(unit, policy)
+        if tokens >= least and tokens + cost > limit:
+            break
+        taken.extend(unit)
+        tokens += cost
+    return tuple(taken)
