@@ -9,7 +9,7 @@ from typing import Any
 
 from abridged.v1 import conversation_pb2, event_log_service_pb2, event_pb2
 from eventlog.chain import verify_stream
-from eventlog.event import StreamId
+from eventlog.event import RecordedEvent, StreamId
 from eventlog.sqlite import SqliteEventLog
 from service.api.wire import conversation_view
 from service.codec.events import decode
@@ -19,7 +19,7 @@ from service.projections import ListQuery, SqlConversationTable
 from tests.support.crash_audit import Fact, PassFact, PassStep
 from tests.support.crash_process import CALL_S, until_answered
 
-__all__ = ["PAGE_EVENTS", "differing_rows", "read_facts", "verified_streams"]
+__all__ = ["PAGE_EVENTS", "differing_rows", "read_facts", "stored_facts", "verified_streams"]
 
 PAGE_EVENTS = 500
 ROWS_MAX = 10_000
@@ -39,8 +39,19 @@ async def read_facts(stub: Any, *, after: int) -> AsyncIterator[Fact]:
         request = event_log_service_pb2.ReadEventsRequest(after=after, limit=PAGE_EVENTS)
         page = await until_answered(partial(stub.ReadEvents, request, timeout=CALL_S, wait_for_ready=True))
         for event in page.events:
-            yield _fact(event)
+            yield _fact(event, event.conversation_id, event.event_id)
         after, end = page.next_after, page.end
+
+
+def stored_facts(log: SqliteEventLog) -> Iterator[Fact]:
+    """Every event of an open log, of which each is checked against its seal and each stream against its chain."""
+    for stream in _streams(log):
+        verify_stream(log, stream)
+    after = 0
+    while page := log.read_all(after=after, limit=PAGE_EVENTS):
+        for event in page:
+            yield _fact(event, event.stream.name, event.event_id.hex())
+        after = page[-1].position
 
 
 def verified_streams(path: Path) -> list[str]:
@@ -98,7 +109,7 @@ def _no_clock() -> int:
     raise AssertionError("nothing is written here")
 
 
-def _fact(event: event_log_service_pb2.Event) -> Fact:
+def _fact(event: event_log_service_pb2.Event | RecordedEvent, conversation_id: str, event_id: str) -> Fact:
     message: tuple[str, str, int] | None = None
     of_pass: PassFact | None = None
     if event.type == "MessageAppended":
@@ -109,10 +120,10 @@ def _fact(event: event_log_service_pb2.Event) -> Fact:
         of_pass = PassFact(requested.plan.summarization_id, PassStep.REQUESTED)
     elif event.type in _PASS_EVENTS:
         of_pass = _pass_fact(event)
-    return Fact(event.position, event.conversation_id, event.version, event.event_id, message, of_pass)
+    return Fact(event.position, conversation_id, event.version, event_id, message, of_pass)
 
 
-def _pass_fact(event: event_log_service_pb2.Event) -> PassFact | None:
+def _pass_fact(event: event_log_service_pb2.Event | RecordedEvent) -> PassFact | None:
     contract, step = _PASS_EVENTS[event.type]
     payload = contract()
     payload.ParseFromString(event.payload)
