@@ -42,6 +42,7 @@ from eventlog.sqlite_file import (
     FileLock,
     StartupWarning,
     create_private,
+    flush_recovered,
     refuse_network_file_system,
     wal_reset_warning,
 )
@@ -117,6 +118,7 @@ class SqliteEventLog:
                 refuse_network_file_system(path, MOUNTINFO.read_text(errors="surrogateescape"))
             resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
             create_private(path)
+            flush_recovered(path)
             writer = writer_engine(path)
             resources.callback(writer.dispose)
             connection = resources.enter_context(writer.connect())

@@ -1,4 +1,4 @@
-"""Whether a file may hold a log, checked before SQLite opens it, and who owns it.
+"""Whether a file may hold a log, and what is made sure of it before SQLite opens it; who owns it.
 
 One process owns a log's file, by a lock on a file beside it. The database file itself is never opened here once SQLite
 has it: closing any descriptor of it would drop SQLite's own locks.
@@ -19,12 +19,15 @@ __all__ = [
     "StartupWarning",
     "create_private",
     "file_system_of",
+    "flush_recovered",
     "refuse_network_file_system",
     "size_bytes",
+    "wal_of",
     "wal_reset_warning",
 ]
 
 PRIVATE_MODE = 0o600
+REWRITE_BYTES = 1 << 20
 MOUNTINFO = Path("/proc/self/mountinfo")
 
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -76,11 +79,42 @@ def create_private(path: Path) -> None:
         path.chmod(PRIVATE_MODE)
 
 
+def flush_recovered(path: Path) -> None:
+    """Put on disk what a killed process left in the page cache, before SQLite reads commits there and takes them for
+    durable: it flushes what it writes, never what it found. Raises OSError when the disk does not take it.
+
+    The write-ahead log is written over itself, byte for byte, since flushing is not enough: pages whose flush failed
+    are clean to the kernel, and the next flush succeeds without them (https://wiki.postgresql.org/wiki/Fsync_Errors).
+    A checkpoint would be too late: cut short, it leaves new pages in the file under a log that lacks their commits.
+    """
+    try:
+        wal = os.open(wal_of(path), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        pass
+    else:
+        try:
+            written = 0
+            while left := os.pread(wal, REWRITE_BYTES, written):
+                written += os.pwrite(wal, left, written)
+            os.fsync(wal)
+        finally:
+            os.close(wal)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def wal_of(path: Path) -> Path:
+    """The write-ahead log of the log in `path`."""
+    return path.with_name(f"{path.name}-wal")
+
+
 def size_bytes(path: Path) -> int:
     """What the log in `path` takes on its volume, its write-ahead log included; raises OSError without a log."""
-    wal = path.with_name(f"{path.name}-wal")
     try:
-        return path.stat().st_size + wal.stat().st_size
+        return path.stat().st_size + wal_of(path).stat().st_size
     except FileNotFoundError:
         return path.stat().st_size
 

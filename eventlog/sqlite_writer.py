@@ -29,6 +29,7 @@ from eventlog.sql import (
     select_streams,
 )
 from eventlog.sqlite_errors import DATABASE_ERRORS, translated
+from eventlog.sqlite_file import wal_of
 
 __all__ = ["CHECKPOINT_PAGES", "STREAMS_KEPT_MAX", "WAL_BYTES_MAX", "SqliteWriter"]
 
@@ -96,7 +97,7 @@ class SqliteWriter:
         driver = connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
         self._driver = driver
-        self._wal = path.with_name(path.name + "-wal")
+        self._wal = wal_of(path)
         self._identity = identity
         self._hook = hook
         self._clock_us = clock_us

@@ -154,4 +154,8 @@ def _oldest(
             break
         taken.extend(unit)
         tokens += cost
-    return tuple(taken)
+    return tuple(sorted(taken, key=_number))
+
+
+def _number(m: MessageAppended) -> int:
+    return m.number

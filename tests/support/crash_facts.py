@@ -11,7 +11,7 @@ from abridged.v1 import conversation_pb2, event_log_service_pb2, event_pb2
 from eventlog.chain import verify_stream
 from eventlog.event import StreamId
 from eventlog.sqlite import SqliteEventLog
-from service.api.wire import conversation_view
+from service.api.wire import conversation_view, event_to_proto
 from service.codec.events import decode
 from service.domain.conversation import fold
 from service.domain.events import Event
@@ -19,7 +19,7 @@ from service.projections import ListQuery, SqlConversationTable
 from tests.support.crash_audit import Fact, PassFact, PassStep
 from tests.support.crash_process import CALL_S, until_answered
 
-__all__ = ["PAGE_EVENTS", "differing_rows", "read_facts", "verified_streams"]
+__all__ = ["PAGE_EVENTS", "differing_rows", "read_facts", "stored_facts", "verified_streams"]
 
 PAGE_EVENTS = 500
 ROWS_MAX = 10_000
@@ -41,6 +41,17 @@ async def read_facts(stub: Any, *, after: int) -> AsyncIterator[Fact]:
         for event in page.events:
             yield _fact(event)
         after, end = page.next_after, page.end
+
+
+def stored_facts(log: SqliteEventLog) -> Iterator[Fact]:
+    """Every event of an open log, of which each is checked against its seal and each stream against its chain."""
+    for stream in _streams(log):
+        verify_stream(log, stream)
+    after = 0
+    while page := log.read_all(after=after, limit=PAGE_EVENTS):
+        for event in page:
+            yield _fact(event_to_proto(event, log.log_id))
+        after = page[-1].position
 
 
 def verified_streams(path: Path) -> list[str]:

@@ -38,8 +38,6 @@ CHANNEL_OPTIONS = (
 )
 """A channel that looks for the restarted sidecar at once and repeats no call by itself."""
 
-_COMMAND = (sys.executable, "-c", "from service.cli.main import main; main()", "serve")
-
 # Each process begins the script anew: a pass at its start hangs, so that many kills meet a running one.
 _SCRIPT = {"steps": [{"default": True}, {"hang": True}, {"default": True}]}
 HANG_S = 0.4
@@ -62,6 +60,7 @@ class SidecarProcess:
     """`abridged serve` on a SQLite log in `folder`, one process at a time."""
 
     folder: Path
+    command: tuple[str, ...] = (sys.executable, "-c", "from service.cli.main import main; main()", "serve")
     starts: int = 0
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
@@ -93,7 +92,7 @@ class SidecarProcess:
             "ABRIDGED_TELEMETRY__LOG_LEVEL": "warning",
         }
         with (self.folder / "stderr.txt").open("ab") as errors:
-            self._process = subprocess.Popen(_COMMAND, env=environment, stdout=errors, stderr=errors)
+            self._process = subprocess.Popen(self.command, env=environment, stdout=errors, stderr=errors)
         self.starts += 1
 
     async def kill(self) -> None:
@@ -106,9 +105,12 @@ class SidecarProcess:
 
     async def stop(self) -> int:
         """SIGTERM; answers the exit code."""
-        process = self._running()
-        process.send_signal(signal.SIGTERM)
-        code = await asyncio.to_thread(process.wait, PATIENCE_S)
+        self._running().send_signal(signal.SIGTERM)
+        return await self.ended()
+
+    async def ended(self) -> int:
+        """Wait until the process has ended by itself; answers the exit code."""
+        code = await asyncio.to_thread(self._running().wait, PATIENCE_S)
         self._process = None
         return code
 
