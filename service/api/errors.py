@@ -5,6 +5,7 @@ EdgeError
 ├── Unauthenticated      no credential, or one that is not known
 ├── PermissionDenied     a credential without the scope
 ├── TooManyRequests      over a limit of the server; come back later
+├── CompressedRequest    bytes that would have to be inflated first
 ├── UnknownMethod        this version does not have the method
 └── WaitTooShort         the deadline came before what was waited for
 """
@@ -29,6 +30,7 @@ from service.domain import errors as domain
 __all__ = [
     "DOMAIN",
     "STATUSES",
+    "CompressedRequest",
     "EdgeError",
     "InvalidRequest",
     "PermissionDenied",
@@ -45,6 +47,7 @@ __all__ = [
 DOMAIN = "abridged"
 LOG_RETRY_S = 0.5
 FULL_RETRY_S = 5.0
+MEMORY_RETRY_S = 1.0
 RESTART_RETRY_S = 5.0
 """Until a supervisor has started the next process and it serves."""
 LISTED_BYTES_MAX = 1_000
@@ -82,6 +85,10 @@ class TooManyRequests(EdgeError):
     def __init__(self, what: str, *, retry_after_s: float) -> None:
         super().__init__(f"too many {what}")
         self.retry_after_s = retry_after_s
+
+
+class CompressedRequest(EdgeError):
+    """The request is compressed, and nobody knows how large it would become."""
 
 
 class UnknownMethod(EdgeError):
@@ -125,6 +132,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
     TooManyRequests: _Row(
         _C.RESOURCE_EXHAUSTED, _R.ERROR_REASON_TOO_MANY_REQUESTS, details=lambda e: (_retry(e.retry_after_s),)
     ),
+    CompressedRequest: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),
     UnknownMethod: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),
     WaitTooShort: _Row(
         _C.DEADLINE_EXCEEDED,
@@ -225,6 +233,12 @@ STATUSES: Mapping[type[Exception], _Row] = {
         _R.ERROR_REASON_LOG_FULL,
         details=lambda _: (_retry(FULL_RETRY_S),),
         text="no space is left for the log",
+    ),
+    MemoryError: _Row(
+        _C.RESOURCE_EXHAUSTED,
+        _R.ERROR_REASON_TOO_MANY_REQUESTS,
+        details=lambda _: (_retry(MEMORY_RETRY_S),),
+        text="the server is out of memory; the same ids make a retry safe",
     ),
     log.LogCorrupt: _Row(_C.DATA_LOSS, _R.ERROR_REASON_LOG_CORRUPT, text="a stored event is not what was written"),
 }

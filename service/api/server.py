@@ -38,8 +38,8 @@ SERVICES = tuple(
     )
 )
 
-RECEIVE_BYTES_MAX = 8 << 20
-"""Above every limit of ours, so that what is too large is answered by a rule and not by the transport."""
+RECEIVE_EXTRA_BYTES = 64 << 10
+"""What a request may have beside the messages of the largest append: settings with all their labels take half of it."""
 
 LAME_DUCK_S = 0.2
 """Between saying NOT_SERVING and refusing calls: time for load balancers and clients to hear of it."""
@@ -57,14 +57,17 @@ class Servicers:
 class GrpcServer:
     """One server on one event loop. `stopping` is set when streams should end."""
 
-    def __init__(self, servicers: Servicers, edge: Edge, *, stopping: asyncio.Event) -> None:
+    def __init__(self, servicers: Servicers, edge: Edge, *, batch_bytes_max: int, stopping: asyncio.Event) -> None:
         self._stopping = stopping
         self._resources = ExitStack()
         self._health = health_aio.HealthServicer()
         self._server = grpc.aio.server(
             options=(
                 NO_REUSE,
-                ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
+                ("grpc.max_receive_message_length", batch_bytes_max + RECEIVE_EXTRA_BYTES),
+                # What is compressed comes as it was sent, and is refused by us: some kilobytes can become gigabytes.
+                ("grpc.per_message_decompression", 0),
+                ("grpc.http2.bdp_probe", 0),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
