@@ -19,7 +19,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from traceback import clear_frames
 from typing import Any
@@ -74,13 +74,14 @@ METHOD_SCOPES: Mapping[str, str] = {
 }
 """What a credential needs for each method."""
 
-UNKNOWN_REQUEST_S = 1.0
-"""How long the request of an unknown method may take to come before it is refused all the same."""
-
 _log = structlog.get_logger()
 
 _Handler = Any
 """grpc.RpcMethodHandler, which is generic over messages that differ from method to method."""
+
+
+_Receive = Callable[[AsyncIterator[Any], Any, str], Awaitable[Any]]
+"""From requests, context and namespace of a call to what its handler takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,31 +117,31 @@ class Edge:
 
     def unknown(self) -> _Handler:
         """What answers every method that nobody serves."""
-        return grpc.stream_unary_rpc_method_handler(self._unary(OTHER, _unknown_method, takes_stream=True))
+        return grpc.stream_unary_rpc_method_handler(self._unary(OTHER, _unknown_method, receive=self._intake.skip))
 
     def guarded(self, method: str, handler: _Handler) -> _Handler:
         """The handler of `method`, with everything that a call goes through around it."""
-        takes_stream, reader = handler.request_streaming, RequestReader(handler.request_deserializer, self._validation)
+        receive = _stream_itself if handler.request_streaming else self._intake.read
+        reader = RequestReader(handler.request_deserializer, self._validation)
         if handler.response_streaming:
             return grpc.stream_stream_rpc_method_handler(
-                self._stream(method, handler.stream_stream or handler.unary_stream, takes_stream=takes_stream),
+                self._stream(method, handler.stream_stream or handler.unary_stream, receive=receive),
                 request_deserializer=reader,
                 response_serializer=handler.response_serializer,
             )
         return grpc.stream_unary_rpc_method_handler(
-            self._unary(method, handler.stream_unary or handler.unary_unary, takes_stream=takes_stream),
+            self._unary(method, handler.stream_unary or handler.unary_unary, receive=receive),
             request_deserializer=reader,
             response_serializer=handler.response_serializer,
         )
 
     def _unary(
-        self, method: str, handle: Callable[[Any, Any], Awaitable[Any]], *, takes_stream: bool
+        self, method: str, handle: Callable[[Any, Any], Awaitable[Any]], *, receive: _Receive
     ) -> Callable[[Any, Any], Awaitable[Any]]:
         async def answer(call: _Call, requests: Any, context: Any) -> Any:
             namespace = self._admit(method, call.metadata)
-            request = requests if takes_stream else await self._intake.read(context, namespace)
-            size = 0 if takes_stream else request.ByteSize()
-            with self._in_flight(method), self._intake.held(namespace, size):
+            request = await receive(requests, context, namespace)
+            with self._in_flight(method), self._intake.held(namespace, request):
                 call.admitted(request)
                 return await handle(request, context)
 
@@ -161,7 +162,7 @@ class Edge:
         return serve
 
     def _stream(
-        self, method: str, handle: Callable[[Any, Any], AsyncGenerator[Any, None]], *, takes_stream: bool
+        self, method: str, handle: Callable[[Any, Any], AsyncGenerator[Any, None]], *, receive: _Receive
     ) -> Callable[[Any, Any], AsyncIterator[Any]]:
         ours = method in METHOD_SCOPES
 
@@ -176,7 +177,7 @@ class Edge:
                         if self._streams[ours] > self._limits.streams_max:
                             raise TooManyRequests("streams", retry_after_s=1.0)
                         namespace = self._admit(method, call.metadata)
-                        request = requests if takes_stream else await self._intake.read(context, namespace)
+                        request = await receive(requests, context, namespace)
                         call.admitted(request)
                         responses = handle(request, context)
                         if inspect.isawaitable(responses):  # gRPC's own health service writes instead of yielding
@@ -348,12 +349,12 @@ class _Call:
         await self._context.abort(rich.code, rich.details, trailing_metadata=tuple(trailing))
 
 
-async def _unknown_method(requests: AsyncIterator[bytes], _context: Any) -> Any:
-    # A client that is still sending when the call ends sees its own failure to send instead of our answer.
-    with suppress(TimeoutError):
-        async with asyncio.timeout(UNKNOWN_REQUEST_S):
-            await anext(requests, None)
+async def _unknown_method(_request: Any, _context: Any) -> Any:
     raise UnknownMethod("there is no such method")
+
+
+async def _stream_itself(requests: AsyncIterator[Any], _context: Any, _namespace: str) -> AsyncIterator[Any]:
+    return requests
 
 
 _UNSEEN = SilentTracing()

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 
 from service.api.errors import InvalidRequest, TooManyRequests
 
@@ -25,6 +26,9 @@ not being read takes no more of the transport than the first 64 KiB of it."""
 REQUEST_S = 10.0
 """How long a call may wait to be read and its request may take to come."""
 
+SKIPPED_S = 1.0
+"""How long one may take whose method is unknown, before it is refused all the same."""
+
 RETRY_S = 0.2
 
 
@@ -36,7 +40,7 @@ class Intake:
         self._reading: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(READING_MAX))
         self._held: Counter[str] = Counter()
 
-    async def read(self, context: Any, namespace: str) -> Any:
+    async def read(self, _requests: Any, context: Any, namespace: str) -> Any:
         """The one request of a call. Raises InvalidRequest when there is none, TooManyRequests when it is late."""
         try:
             async with asyncio.timeout(REQUEST_S), self._reading[namespace]:
@@ -44,12 +48,20 @@ class Intake:
         except TimeoutError as error:
             raise TooManyRequests("requests that are still being sent", retry_after_s=RETRY_S) from error
         if request is grpc.aio.EOF:
-            raise InvalidRequest((("", "no request was sent"),))
+            raise InvalidRequest((("", "no request came"),))
         return request
 
+    async def skip(self, _requests: Any, context: Any, namespace: str) -> None:
+        """Let a request come that nobody needs: a client that is still sending when the call ends sees its own failure
+        to send instead of our answer."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SKIPPED_S), self._reading[namespace]:
+                await context.read()
+
     @contextmanager
-    def held(self, namespace: str, size: int) -> Iterator[None]:
-        """While a request of `size` bytes is served. Raises TooManyRequests."""
+    def held(self, namespace: str, request: Any) -> Iterator[None]:
+        """While a request is served. Raises TooManyRequests."""
+        size = request.ByteSize() if isinstance(request, Message) else 0
         if self._held[namespace] + size > self._bytes_max:
             raise TooManyRequests("bytes of requests at a time", retry_after_s=RETRY_S)
         self._held[namespace] += size

@@ -38,8 +38,8 @@ SERVICES = tuple(
     )
 )
 
-RECEIVE_EXTRA_BYTES = 64 << 10
-"""What a request may have beside the messages of the largest append: settings with all their labels take half of it."""
+RECEIVE_FACTOR = 2
+"""The transport's limit in largest appends: what is too large by mistake is answered by a rule, which says the limit."""
 
 LAME_DUCK_S = 0.2
 """Between saying NOT_SERVING and refusing calls: time for load balancers and clients to hear of it."""
@@ -64,9 +64,10 @@ class GrpcServer:
         self._server = grpc.aio.server(
             options=(
                 NO_REUSE,
-                ("grpc.max_receive_message_length", batch_bytes_max + RECEIVE_EXTRA_BYTES),
+                ("grpc.max_receive_message_length", RECEIVE_FACTOR * batch_bytes_max),
                 # What is compressed comes as it was sent, and is refused by us: some kilobytes can become gigabytes.
                 ("grpc.per_message_decompression", 0),
+                # Else a window that has grown with a fast connection lets each call send megabytes that nobody reads.
                 ("grpc.http2.bdp_probe", 0),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.keepalive_permit_without_calls", 1),

@@ -65,6 +65,9 @@ WAIT_WITHOUT_DEADLINE_S = 60.0
 DEADLINE_MARGIN_S = 0.05
 """What is left of a deadline when a wait ends, so that the answer still arrives."""
 
+MASK_PATHS_MAX = 64
+"""More than there are settings."""
+
 PAGE_SIZE_DEFAULT = 50
 PAGE_SIZE_MAX = 500
 
@@ -121,6 +124,8 @@ def masked(current: Settings, update: conversation_pb2.ConversationSettings, mas
     """The current settings with the masked fields of `update`; what `update` leaves unset goes back to the default."""
     if not mask.paths:
         raise InvalidRequest((("update_mask", "names no field"),))
+    if len(mask.paths) > MASK_PATHS_MAX:
+        raise InvalidRequest((("update_mask", f"names more than {MASK_PATHS_MAX} fields"),))
     result = requested_settings(current)
     for path in mask.paths:
         _take(result, update, path.split("."), path)
