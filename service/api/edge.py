@@ -1,4 +1,7 @@
-"""What every RPC goes through: credential, limits, span, rules, errors, metrics. One wrapper, in this order.
+"""What every RPC goes through: span, credential, request, limits, errors, metrics. One wrapper, in this order.
+
+Every handler is registered as one that takes a stream: gRPC hands over such a call when its head has come, so that the
+request of a caller without a credential is never read.
 
 Streams of ours and those of gRPC's own services, which may need no credential, have places apart, so that the latter
 cannot take the former's, and the latter make no spans: a probe that asks every second would be most of what a collector
@@ -15,15 +18,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
+from traceback import clear_frames
 from typing import Any
 from uuid import uuid4
 
 import grpc
 import structlog
-from google.protobuf.message import DecodeError, Message
 from google.rpc.code_pb2 import Code
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
@@ -35,7 +38,6 @@ from observability.tracing import SilentTracing, Span, Tracing, sampled_trace_id
 from service.api.auth import Authenticator, set_caller
 from service.api.drain import Drain
 from service.api.errors import (
-    InvalidRequest,
     TooManyRequests,
     UnknownMethod,
     internal_status,
@@ -43,6 +45,8 @@ from service.api.errors import (
     retry_ms,
     status_of,
 )
+from service.api.intake import Intake
+from service.api.request_reader import RequestReader
 from service.api.validation import Validation
 
 __all__ = ["METHOD_SCOPES", "Edge", "EdgeLimits", "GuardedServer"]
@@ -71,21 +75,24 @@ METHOD_SCOPES: Mapping[str, str] = {
 }
 """What a credential needs for each method."""
 
-UNKNOWN_REQUEST_S = 1.0
-"""How long the request of an unknown method may take to come before it is refused all the same."""
-
 _log = structlog.get_logger()
 
 _Handler = Any
 """grpc.RpcMethodHandler, which is generic over messages that differ from method to method."""
 
 
+_Receive = Callable[[AsyncIterator[Any], Any, str], Awaitable[Any]]
+"""From requests, context and namespace of a call to what its handler takes."""
+
+
 @dataclass(frozen=True, slots=True)
 class EdgeLimits:
-    """How many calls are served at a time. `streams_max` holds for our streams, and again for those of gRPC's own."""
+    """How much is served at a time. `streams_max` holds for our streams, and again for those of gRPC's own;
+    `request_bytes_max` for the requests of a namespace."""
 
     concurrent_rpcs_max: int
     streams_max: int
+    request_bytes_max: int
 
 
 class Edge:
@@ -102,6 +109,7 @@ class Edge:
     ) -> None:
         self._authenticator = authenticator
         self._limits = limits
+        self._intake = Intake(bytes_max=limits.request_bytes_max)
         self._validation = validation
         self._tracing = tracing
         self._metrics = metrics
@@ -111,40 +119,37 @@ class Edge:
 
     def unknown(self) -> _Handler:
         """What answers every method that nobody serves."""
-        refuse = self._unary(OTHER, _unknown_method)
-
-        async def serve(requests: AsyncIterator[bytes], context: Any) -> Any:
-            # A client that is still sending when the call ends sees its own failure to send instead of our answer.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(UNKNOWN_REQUEST_S):
-                    await anext(requests, None)
-            return await refuse(None, context)
-
-        return grpc.stream_unary_rpc_method_handler(serve)
+        return grpc.stream_unary_rpc_method_handler(self._unary(OTHER, _unknown_method, receive=self._intake.skip))
 
     def guarded(self, method: str, handler: _Handler) -> _Handler:
         """The handler of `method`, with everything that a call goes through around it."""
-        if handler.request_streaming:
-            return grpc.stream_stream_rpc_method_handler(
-                self._stream(method, handler.stream_stream),
-                request_deserializer=handler.request_deserializer,
-                response_serializer=handler.response_serializer,
-            )
+        receive = _stream_itself if handler.request_streaming else self._intake.read
+        reader = RequestReader(handler.request_deserializer, self._validation)
         if handler.response_streaming:
-            return grpc.unary_stream_rpc_method_handler(
-                self._stream(method, handler.unary_stream),
-                request_deserializer=_read_by(handler.request_deserializer),
+            return grpc.stream_stream_rpc_method_handler(
+                self._stream(method, handler.stream_stream or handler.unary_stream, receive=receive),
+                request_deserializer=reader,
                 response_serializer=handler.response_serializer,
             )
-        return grpc.unary_unary_rpc_method_handler(
-            self._unary(method, handler.unary_unary),
-            request_deserializer=_read_by(handler.request_deserializer),
+        return grpc.stream_unary_rpc_method_handler(
+            self._unary(method, handler.stream_unary or handler.unary_unary, receive=receive),
+            request_deserializer=reader,
             response_serializer=handler.response_serializer,
         )
 
-    def _unary(self, method: str, handle: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
-        async def serve(request: Any, context: Any) -> Any:
+    def _unary(
+        self, method: str, handle: Callable[[Any, Any], Awaitable[Any]], *, receive: _Receive
+    ) -> Callable[[Any, Any], Awaitable[Any]]:
+        async def answer(call: _Call, requests: Any, context: Any) -> Any:
+            namespace = self._admit(method, call.metadata)
+            request = await receive(requests, context, namespace)
+            with self._in_flight(method), self._intake.held(namespace, request):
+                call.admitted(request)
+                return await handle(request, context)
+
+        async def serve(requests: Any, context: Any) -> Any:
             call = _Call(self, method, context)
+<<<<<<< HEAD
             self.in_flight += 1
             try:
                 with call.span, self.drain.running():
@@ -158,20 +163,28 @@ class Edge:
                         response = await handle(request, context)
                     except BaseException as error:
                         await call.fail(self.drain.meaning_of(error))
+=======
+            with call.span:
+                try:
+                    response = await answer(call, requests, context)
+                except BaseException as error:
+                    status = call.failed(error)
+                    if status is None:
+>>>>>>> edge
                         raise
+                else:
                     call.ended("OK")
                     return response
-            finally:
-                self.in_flight -= 1
+                return await call.abort(status)
 
         return serve
 
     def _stream(
-        self, method: str, handle: Callable[[Any, Any], AsyncGenerator[Any, None]]
+        self, method: str, handle: Callable[[Any, Any], AsyncGenerator[Any, None]], *, receive: _Receive
     ) -> Callable[[Any, Any], AsyncIterator[Any]]:
         ours = method in METHOD_SCOPES
 
-        async def serve(request: Any, context: Any) -> AsyncIterator[Any]:
+        async def serve(requests: Any, context: Any) -> AsyncIterator[Any]:
             call = _Call(self, method, context)
             self._streams[ours] += 1
             if ours:
@@ -183,7 +196,8 @@ class Edge:
                             self.drain.take_up()
                         if self._streams[ours] > self._limits.streams_max:
                             raise TooManyRequests("streams", retry_after_s=1.0)
-                        self._admit(method, request, call.metadata)
+                        namespace = self._admit(method, call.metadata)
+                        request = await receive(requests, context, namespace)
                         call.admitted(request)
                         responses = handle(request, context)
                         if inspect.isawaitable(responses):  # gRPC's own health service writes instead of yielding
@@ -193,9 +207,14 @@ class Edge:
                                 async for response in responses:
                                     yield response
                     except BaseException as error:
-                        await call.fail(error)
-                        raise
-                    call.ended("OK")
+                        request = responses = None
+                        status = call.failed(error)
+                        if status is None:
+                            raise
+                    else:
+                        call.ended("OK")
+                        return
+                    await call.abort(status)
             finally:
                 self._streams[ours] -= 1
                 if ours:
@@ -203,18 +222,26 @@ class Edge:
 
         return serve
 
-    def _admit(self, method: str, request: Any, metadata: Mapping[str, str]) -> None:
+    @contextmanager
+    def _in_flight(self, method: str) -> Iterator[None]:
+        self.in_flight += 1
+        try:
+            if self.in_flight > self._limits.concurrent_rpcs_max and not _is_open(method):
+                raise TooManyRequests("calls", retry_after_s=0.2)
+            yield
+        finally:
+            self.in_flight -= 1
+
+    def _admit(self, method: str, metadata: Mapping[str, str]) -> str:
+        """The namespace of who may call; none for a method that needs no credential."""
         if _is_open(method):
-            return
+            return ""
         caller = self._authenticator.caller(metadata)
         scope = METHOD_SCOPES.get(method)
         if scope is not None:
             caller.require(scope)
         set_caller(caller)
-        if request is _UNREADABLE:
-            raise InvalidRequest((("", "the request is no message of this method"),))
-        if isinstance(request, Message):
-            self._validation.check(request)
+        return caller.namespace
 
     def open_span(self, method: str, traceparent: str) -> Any:
         """The span of a call; one that nobody will see for the methods of gRPC's own services."""
@@ -310,25 +337,31 @@ class _Call:
         seconds = time.perf_counter() - self._started_s
         self._edge.count(self._method, code, seconds, sampled_trace_id(self._entered.traceparent))
 
-    async def fail(self, error: BaseException) -> None:
-        """End the call with the error's status; returns when the caller has gone or the handler aborted itself."""
+    def failed(self, error: BaseException) -> Status | None:
+        """The status to abort the call with; None when the caller has gone or the handler aborted itself."""
         if isinstance(error, asyncio.CancelledError | GeneratorExit):
             self.ended("CANCELLED")
-            return
+            return None
         if isinstance(error, grpc.aio.AbortError):
+            clear_frames(error.__traceback__)  # gRPC keeps the error, see `abort`
             self.ended(_own_code(self._context))
-            return
+            return None
         status = status_of(error) if isinstance(error, Exception) else None
-        if status is None or status.code == Code.DATA_LOSS:
+        if status is None or status.code == Code.DATA_LOSS or isinstance(error, MemoryError):
             error_id = uuid4().hex
             status = status or internal_status(error_id)
             _log.error(
                 "rpc.failed", method=self._method, error_id=error_id, error_type=type(error).__name__, exc_info=error
             )
         self.ended(Code.Name(status.code), reason=reason_of(status))
-        await self._abort(status)
+        return status
 
-    async def _abort(self, status: Status) -> None:
+    async def abort(self, status: Status) -> None:
+        """End the call. To be called when the error is handled, and where no local names the request.
+
+        gRPC does so by an error that it keeps with the call: with its traceback, and with what it came from, it would
+        hold whatever their frames do until the garbage collector comes by.
+        """
         rich = rpc_status.to_status(status)
         trailing = list(rich.trailing_metadata)
         if rich.code is grpc.StatusCode.UNAVAILABLE and (wait_ms := retry_ms(status)) is not None:
@@ -340,20 +373,11 @@ async def _unknown_method(_request: Any, _context: Any) -> Any:
     raise UnknownMethod("there is no such method")
 
 
-_UNREADABLE = object()
+async def _stream_itself(requests: AsyncIterator[Any], _context: Any, _namespace: str) -> AsyncIterator[Any]:
+    return requests
+
+
 _UNSEEN = SilentTracing()
-
-
-def _read_by(deserialize: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """The deserializer without its errors: gRPC would show protobuf's own words to whoever sent the bytes."""
-
-    def read(data: bytes) -> Any:
-        try:
-            return deserialize(data)
-        except DecodeError:
-            return _UNREADABLE
-
-    return read
 
 
 def _is_open(method: str) -> bool:

@@ -5,8 +5,12 @@ EdgeError
 ├── Unauthenticated      no credential, or one that is not known
 ├── PermissionDenied     a credential without the scope
 ├── TooManyRequests      over a limit of the server; come back later
+<<<<<<< HEAD
 ├── ServerStopping       the server takes no more calls
 ├── ServiceNotFound      a health check of a service that is not here
+=======
+├── CompressedRequest    bytes that would have to be inflated first
+>>>>>>> edge
 ├── UnknownMethod        this version does not have the method
 └── WaitTooShort         the deadline came before what was waited for
 """
@@ -31,6 +35,7 @@ from service.domain import errors as domain
 __all__ = [
     "DOMAIN",
     "STATUSES",
+    "CompressedRequest",
     "EdgeError",
     "InvalidRequest",
     "PermissionDenied",
@@ -49,6 +54,7 @@ __all__ = [
 DOMAIN = "abridged"
 LOG_RETRY_S = 0.5
 FULL_RETRY_S = 5.0
+MEMORY_RETRY_S = 1.0
 RESTART_RETRY_S = 5.0
 """Until a supervisor has started the next process and it serves."""
 LISTED_BYTES_MAX = 1_000
@@ -88,12 +94,17 @@ class TooManyRequests(EdgeError):
         self.retry_after_s = retry_after_s
 
 
+<<<<<<< HEAD
 class ServerStopping(EdgeError):
     """The server takes no more calls."""
 
 
 class ServiceNotFound(EdgeError):
     """A health check of a service that is not here."""
+=======
+class CompressedRequest(EdgeError):
+    """The request is compressed, and nobody knows how large it would become."""
+>>>>>>> edge
 
 
 class UnknownMethod(EdgeError):
@@ -137,7 +148,11 @@ STATUSES: Mapping[type[Exception], _Row] = {
     TooManyRequests: _Row(
         _C.RESOURCE_EXHAUSTED, _R.ERROR_REASON_TOO_MANY_REQUESTS, details=lambda e: (_retry(e.retry_after_s),)
     ),
+<<<<<<< HEAD
     ServiceNotFound: _Row(_C.NOT_FOUND, _R.ERROR_REASON_SERVICE_NOT_FOUND),
+=======
+    CompressedRequest: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),
+>>>>>>> edge
     UnknownMethod: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),
     WaitTooShort: _Row(
         _C.DEADLINE_EXCEEDED,
@@ -239,6 +254,12 @@ STATUSES: Mapping[type[Exception], _Row] = {
         _R.ERROR_REASON_LOG_FULL,
         details=lambda _: (_retry(FULL_RETRY_S),),
         text="no space is left for the log",
+    ),
+    MemoryError: _Row(
+        _C.RESOURCE_EXHAUSTED,
+        _R.ERROR_REASON_TOO_MANY_REQUESTS,
+        details=lambda _: (_retry(MEMORY_RETRY_S),),
+        text="the server is out of memory; the same ids make a retry safe",
     ),
     log.LogCorrupt: _Row(_C.DATA_LOSS, _R.ERROR_REASON_LOG_CORRUPT, text="a stored event is not what was written"),
 }

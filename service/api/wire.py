@@ -71,6 +71,9 @@ DEADLINE_MARGIN_S = 0.05
 ADDRESS_CHARS_MAX = 2_048
 """Characters of an attachment's URI that names a place and holds no data; a prompt quotes it whole."""
 
+MASK_PATHS_MAX = 64
+"""More than there are settings."""
+
 PAGE_SIZE_DEFAULT = 50
 PAGE_SIZE_MAX = 500
 
@@ -134,6 +137,8 @@ def masked(current: Settings, update: conversation_pb2.ConversationSettings, mas
     """
     if not mask.paths:
         raise InvalidRequest((("update_mask", "names no field"),))
+    if len(mask.paths) > MASK_PATHS_MAX:
+        raise InvalidRequest((("update_mask", f"names more than {MASK_PATHS_MAX} fields"),))
     if "*" in mask.paths:
         return requested(update)
     result = requested_settings(current)

@@ -83,6 +83,10 @@ class Sidecar:
             await self.http.close()
 
 
+LARGEST_APPENDS = 16
+"""How many appends of the largest size a namespace may have served at a time; a thousand ordinary ones are less."""
+
+
 def assembled(
     settings: Settings, core: Core, resources: AsyncExitStack, *, free_bytes: Callable[[Path], int]
 ) -> Sidecar:
@@ -93,7 +97,11 @@ def assembled(
             Grant(g.token.get_secret_value() if g.token else "", g.namespace, frozenset(g.scopes))
             for g in settings.server.tokens
         ),
-        limits=EdgeLimits(settings.server.concurrent_rpcs_max, settings.server.streams_max),
+        limits=EdgeLimits(
+            settings.server.concurrent_rpcs_max,
+            settings.server.streams_max,
+            request_bytes_max=LARGEST_APPENDS * settings.server.batch_bytes_max,
+        ),
         validation=Validation(),
         tracing=core.tracing,
         metrics=core.metrics,
@@ -101,7 +109,12 @@ def assembled(
     return Sidecar(
         server=settings.server,
         core=core,
-        grpc=GrpcServer(_servicers(settings, core, resources, stopping), edge, stopping=stopping),
+        grpc=GrpcServer(
+            _servicers(settings, core, resources, stopping),
+            edge,
+            batch_bytes_max=settings.server.batch_bytes_max,
+            stopping=stopping,
+        ),
         http=_http(settings, core, started, free_bytes),
         started=started,
     )

@@ -484,13 +484,13 @@ async def test_a_bug_is_answered_with_an_id_that_the_log_line_carries():
     metrics = Metrics(version="1", labels=MetricLabels())
     edge = Edge(
         authenticator=Authenticator(()),
-        limits=EdgeLimits(10, 10),
+        limits=EdgeLimits(10, 10, 1 << 20),
         validation=Validation(),
         tracing=open_tracing(TracingSettings()),
         metrics=metrics,
     )
     servicers: Any = Servicers(_Broken(), _Silent(), _Silent())  # type: ignore[arg-type]  # one with a bug, two unused
-    server = GrpcServer(servicers, edge, stopping=asyncio.Event())
+    server = GrpcServer(servicers, edge, batch_bytes_max=1 << 20, stopping=asyncio.Event())
     (address,) = server.listen(["127.0.0.1:0"])
     await server.start()
     try:

@@ -24,7 +24,7 @@ from service.domain.portion import compressible
 from service.domain.render import RenderedMessage
 from service.domain.tokens import TokenSource
 from service.domain.triggers import HeldBy, ruled
-from service.domain.window import counted_tokens, tool_pairs
+from service.domain.window import counted_tokens, tool_pairs, tool_units
 from tests.support.simulation import Step
 
 __all__ = [
@@ -83,7 +83,10 @@ def two_passes_a_trigger(step: Step) -> None:
 
 
 def cut_from_the_oldest(step: Step) -> None:
-    """A cut range takes the oldest messages, and leaves more than the last exchange."""
+    """A cut range takes the oldest messages, and leaves more than the last exchange.
+
+    A call stays behind with a result that came late.
+    """
     state = step.before
     for event in step.events:
         if isinstance(event, SummarizationRequested) and event.plan.cut and event.plan.trigger is not Trigger.REMAKE:
@@ -93,7 +96,8 @@ def cut_from_the_oldest(step: Step) -> None:
             calls = [number for number, _ in tool_pairs(chat).pending]
             bound = min((_start_of_unit(chat, n) for n in [*users[-1:], *calls]), default=last)
             passed = [m.number for m in chat if m.number <= last and not covers(event.plan.covered, m.number)]
-            _require(all(n >= bound for n in passed), "a cut range left older messages behind")
+            ends = {m.number: unit[-1].number for unit in tool_units(chat, tool_pairs(chat)) for m in unit}
+            _require(all(n >= bound or ends[n] > last for n in passed), "a cut range left older messages behind")
             _require(sum(m.number > last for m in chat) > 1, "a range was cut at the last exchange")
             _require(not event.plan.extractive, "an extract's range was cut")
         state = evolve(state, event, step.now_us)

@@ -1,0 +1,71 @@
+"""Requests on their way in, so that what callers send at once takes no memory without bound.
+
+Every namespace has an intake of its own, and so have the calls that need no credential: one that is full keeps nobody
+else out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+
+from service.api.errors import InvalidRequest, TooManyRequests
+
+__all__ = ["Intake"]
+
+READING_MAX = 16
+"""Requests of a namespace that are read at a time; others wait in the order of their coming, unread. A request that is
+not being read takes no more of the transport than the first 64 KiB of it."""
+
+REQUEST_S = 10.0
+"""How long a call may wait to be read and its request may take to come."""
+
+SKIPPED_S = 1.0
+"""How long one may take whose method is unknown, before it is refused all the same."""
+
+RETRY_S = 0.2
+
+
+class Intake:
+    """Reads requests, and knows how many bytes of them are being served."""
+
+    def __init__(self, *, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._reading: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(READING_MAX))
+        self._held: Counter[str] = Counter()
+
+    async def read(self, _requests: Any, context: Any, namespace: str) -> Any:
+        """The one request of a call. Raises InvalidRequest when there is none, TooManyRequests when it is late."""
+        try:
+            async with asyncio.timeout(REQUEST_S), self._reading[namespace]:
+                request = await context.read()
+        except TimeoutError as error:
+            raise TooManyRequests("requests that are still being sent", retry_after_s=RETRY_S) from error
+        if request is grpc.aio.EOF:
+            raise InvalidRequest((("", "no request came"),))
+        return request
+
+    async def skip(self, _requests: Any, context: Any, namespace: str) -> None:
+        """Let a request come that nobody needs: a client that is still sending when the call ends sees its own failure
+        to send instead of our answer."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SKIPPED_S), self._reading[namespace]:
+                await context.read()
+
+    @contextmanager
+    def held(self, namespace: str, request: Any) -> Iterator[None]:
+        """While a request is served. Raises TooManyRequests."""
+        size = request.ByteSize() if isinstance(request, Message) else 0
+        if self._held[namespace] + size > self._bytes_max:
+            raise TooManyRequests("bytes of requests at a time", retry_after_s=RETRY_S)
+        self._held[namespace] += size
+        try:
+            yield
+        finally:
+            self._held[namespace] -= size
