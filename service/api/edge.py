@@ -149,28 +149,14 @@ class Edge:
 
         async def serve(requests: Any, context: Any) -> Any:
             call = _Call(self, method, context)
-<<<<<<< HEAD
-            self.in_flight += 1
-            try:
-                with call.span, self.drain.running():
-                    try:
-                        if not _is_open(method):
-                            self.drain.take_up()
-                        if self.in_flight > self._limits.concurrent_rpcs_max and not _is_open(method):
-                            raise TooManyRequests("calls", retry_after_s=0.2)
-                        self._admit(method, request, call.metadata)
-                        call.admitted(request)
-                        response = await handle(request, context)
-                    except BaseException as error:
-                        await call.fail(self.drain.meaning_of(error))
-=======
-            with call.span:
+            with call.span, self.drain.running():
                 try:
+                    if not _is_open(method):
+                        self.drain.take_up()
                     response = await answer(call, requests, context)
                 except BaseException as error:
-                    status = call.failed(error)
+                    status = call.failed(self.drain.meaning_of(error))
                     if status is None:
->>>>>>> edge
                         raise
                 else:
                     call.ended("OK")

@@ -5,12 +5,9 @@ EdgeError
 ├── Unauthenticated      no credential, or one that is not known
 ├── PermissionDenied     a credential without the scope
 ├── TooManyRequests      over a limit of the server; come back later
-<<<<<<< HEAD
 ├── ServerStopping       the server takes no more calls
 ├── ServiceNotFound      a health check of a service that is not here
-=======
 ├── CompressedRequest    bytes that would have to be inflated first
->>>>>>> edge
 ├── UnknownMethod        this version does not have the method
 └── WaitTooShort         the deadline came before what was waited for
 """
@@ -94,17 +91,16 @@ class TooManyRequests(EdgeError):
         self.retry_after_s = retry_after_s
 
 
-<<<<<<< HEAD
 class ServerStopping(EdgeError):
     """The server takes no more calls."""
 
 
 class ServiceNotFound(EdgeError):
     """A health check of a service that is not here."""
-=======
+
+
 class CompressedRequest(EdgeError):
     """The request is compressed, and nobody knows how large it would become."""
->>>>>>> edge
 
 
 class UnknownMethod(EdgeError):
@@ -148,11 +144,8 @@ STATUSES: Mapping[type[Exception], _Row] = {
     TooManyRequests: _Row(
         _C.RESOURCE_EXHAUSTED, _R.ERROR_REASON_TOO_MANY_REQUESTS, details=lambda e: (_retry(e.retry_after_s),)
     ),
-<<<<<<< HEAD
     ServiceNotFound: _Row(_C.NOT_FOUND, _R.ERROR_REASON_SERVICE_NOT_FOUND),
-=======
     CompressedRequest: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),
->>>>>>> edge
     UnknownMethod: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),
     WaitTooShort: _Row(
         _C.DEADLINE_EXCEEDED,

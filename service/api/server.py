@@ -39,7 +39,7 @@ SERVICES = tuple(
 )
 
 RECEIVE_FACTOR = 2
-"""The transport's limit in largest appends: what is too large by mistake is answered by a rule, which says the limit."""
+"""The transport's limit in largest appends: what is too large by mistake is refused by a rule, which says the limit."""
 
 PENDING_CALLS_MAX = 16_384
 """Calls that have come and that the event loop has not seen yet. Whoever is past it gets a bare CANCELLED from the
@@ -76,20 +76,14 @@ class GrpcServer:
         self._server = grpc.aio.server(
             options=(
                 NO_REUSE,
-<<<<<<< HEAD
                 ("grpc.http2.lookahead_bytes", UNREAD_BYTES_MAX),
-                # Would raise what every call may send, by what one that is read can take.
+                # Else a window that has grown with a fast connection lets each call send megabytes that nobody reads.
                 ("grpc.http2.bdp_probe", 0),
                 ("grpc.server.max_pending_requests", PENDING_CALLS_MAX),
                 ("grpc.server.max_pending_requests_hard_limit", PENDING_CALLS_MAX),
-                ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
-=======
                 ("grpc.max_receive_message_length", RECEIVE_FACTOR * batch_bytes_max),
                 # What is compressed comes as it was sent, and is refused by us: some kilobytes can become gigabytes.
                 ("grpc.per_message_decompression", 0),
-                # Else a window that has grown with a fast connection lets each call send megabytes that nobody reads.
-                ("grpc.http2.bdp_probe", 0),
->>>>>>> edge
                 ("grpc.max_send_message_length", -1),
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
