@@ -27,7 +27,6 @@ __all__ = [
     "Prompt",
     "PromptInput",
     "PromptTemplate",
-    "is_mechanical",
     "prompt_of",
     "repair_text",
     "template_from_text",
@@ -133,11 +132,6 @@ def repair_text(reasons: Sequence[str]) -> str:
     """What is added to the user text when an answer was not accepted."""
     listed = "\n".join(f"- {reason}" for reason in reasons)
     return f"\n\nYour previous answer was not accepted:\n{listed}\nAnswer again with the whole corrected JSON object."
-
-
-def is_mechanical(message: Message) -> bool:
-    """Whether a message says nothing: it is covered by the record but does not enter the prompt."""
-    return not message.content.strip() and not message.tool_calls and not message.attachments
 
 
 def transcript_entry(

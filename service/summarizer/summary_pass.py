@@ -16,6 +16,7 @@ from typing import Protocol, Self
 
 from service.domain.chunks import calls_needed, cut_text, grouped, part_tokens_max, source_room, writable_tokens
 from service.domain.events import ErrorClass, MessageAppended, PassPlan
+from service.domain.mechanical import is_mechanical
 from service.domain.message import Message
 from service.domain.policy import ToolOutput, without_floors
 from service.domain.prompt import (
@@ -25,7 +26,6 @@ from service.domain.prompt import (
     PromptInput,
     PromptTemplate,
     escaped,
-    is_mechanical,
     prompt_of,
     transcript_entry,
 )
@@ -396,8 +396,8 @@ class SummaryPass:
                 ),
                 m.message,
             )
-            for m in work.messages
-            if not is_mechanical(m.message)
+            for before, m in zip((None, *work.messages), work.messages, strict=False)
+            if not is_mechanical(m.message, before.message if before and before.number == m.number - 1 else None)
         ]
 
     def _prompt(

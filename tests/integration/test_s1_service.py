@@ -186,3 +186,26 @@ async def test_s1_drift_1_an_early_technical_term_is_there_after_the_second_summ
         assert window.depth >= 1
         assert term in window.messages[0].message.content
         assert all(m.message.role != message_pb2.ROLE_SYSTEM for m in window.messages[1:])
+
+
+async def test_thanks_are_covered_and_not_in_the_prompt(tmp_path):
+    """Mechanical messages cost a model nothing, and leave the window with the rest; what may be consent is read."""
+    async with FakeOllama() as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        chat = s.chat(policy={"min_range_tokens": 1})
+        await chat.append(
+            *(said(n, tokens=50) for n in range(1, 4)),
+            said(4, "The import is done, as you asked.", tokens=50),
+            said(5, "Thank you very much!", tokens=50),
+            said(6, "Shall I delete the old table?", tokens=50),
+            said(7, "Many thanks!", tokens=50),
+            *(said(n, tokens=50) for n in range(8, 16)),
+        )
+
+        await chat.summarize()
+        record = (await chat.summaries())[0]
+
+        prompts = "".join(m["content"] for asked in ollama.asked() for m in asked["messages"])
+        assert "The import is done" in prompts
+        assert "Thank you very much" not in prompts
+        assert "Many thanks" in prompts
+        assert any(r.first <= 5 <= r.last for r in record.covered)

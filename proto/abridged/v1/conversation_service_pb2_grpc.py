@@ -120,23 +120,25 @@ class ConversationServiceServicer:
     def GetContext(self, request, context):
         """GetContext answers the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
         silently: with max_tokens, what cannot fit is FAILED_PRECONDITION, or with `clip` the largest message is excerpted
-        and named. The answer carries the whole window, a rendering beside it a second time, so it can be larger than the
+        and named. May be repeated: at most, a window over its budget causes a pass that the rules wanted anyway. The answer carries the whole window, a rendering beside it a second time, so it can be larger than the
         4 MiB that gRPC clients take by default: raise the client's receive limit, or bound the answer with max_tokens.
-        Errors: NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
+        Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetConversation(self, request, context):
-        """GetConversation answers state and settings. Errors: NOT_FOUND.
+        """GetConversation answers state and settings. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListConversations(self, request, context):
-        """ListConversations answers the caller's conversations, last changed first, filtered by labels and ratio.
+        """ListConversations answers the caller's conversations, last changed first, filtered by labels and ratio. One that
+        changes meanwhile goes to the front, where a reader of later pages does not meet it; every other one comes once.
+        Without side effects. Errors: INVALID_ARGUMENT (a page token of another list too).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -144,7 +146,8 @@ class ConversationServiceServicer:
 
     def UpdateConversation(self, request, context):
         """UpdateConversation changes the settings that update_mask names; the rules run at once on what is changed.
-        Idempotent by nature. Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED (expected_version).
+        Idempotent by nature: the same settings again write nothing. Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED
+        (expected_version), RESOURCE_EXHAUSTED, UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -153,7 +156,8 @@ class ConversationServiceServicer:
     def ReportUsage(self, request, context):
         """ReportUsage tells what the chat model's API really counted for a GetContext, which calibrates the estimates.
         Idempotent by message version: the same report again changes nothing; a report for a context that a pass has
-        replaced since is accepted and teaches nothing. Errors: NOT_FOUND, FAILED_PRECONDITION (a version not reached).
+        replaced since is accepted and teaches nothing. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (a version
+        not reached), RESOURCE_EXHAUSTED, UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -161,35 +165,38 @@ class ConversationServiceServicer:
 
     def SummarizeConversation(self, request, context):
         """SummarizeConversation forces a pass, whatever ratio, cooldown, hysteresis and min_messages say. A pass that is
-        under way is answered instead of a second one. Errors: NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED.
+        under way is answered instead of a second one, so a retry while it runs joins it; a retry after its end forces
+        another. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetSummarization(self, request, context):
-        """GetSummarization answers a pass. Errors: NOT_FOUND.
+        """GetSummarization answers a pass. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSummarizations(self, request, context):
-        """ListSummarizations answers the passes of a conversation, newest first. Errors: NOT_FOUND.
+        """ListSummarizations answers the passes of a conversation, newest first. Without side effects.
+        Errors: INVALID_ARGUMENT, NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSummaries(self, request, context):
-        """ListSummaries answers the records of a conversation, newest first. Errors: NOT_FOUND.
+        """ListSummaries answers the records of a conversation, newest first. Without side effects.
+        Errors: INVALID_ARGUMENT, NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetSummary(self, request, context):
-        """GetSummary answers a record. Errors: NOT_FOUND.
+        """GetSummary answers a record. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -47,35 +47,45 @@ class ConversationServiceStub:
     GetContext: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetContextRequest, _conversation_service_pb2.GetContextResponse]
     """GetContext answers the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
     silently: with max_tokens, what cannot fit is FAILED_PRECONDITION, or with `clip` the largest message is excerpted
-    and named. The answer carries the whole window, a rendering beside it a second time, so it can be larger than the
+    and named. May be repeated: at most, a window over its budget causes a pass that the rules wanted anyway. The answer carries the whole window, a rendering beside it a second time, so it can be larger than the
     4 MiB that gRPC clients take by default: raise the client's receive limit, or bound the answer with max_tokens.
-    Errors: NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
+    Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
     """
     GetConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetConversationRequest, _conversation_service_pb2.GetConversationResponse]
-    """GetConversation answers state and settings. Errors: NOT_FOUND."""
+    """GetConversation answers state and settings. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
     ListConversations: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ListConversationsRequest, _conversation_service_pb2.ListConversationsResponse]
-    """ListConversations answers the caller's conversations, last changed first, filtered by labels and ratio."""
+    """ListConversations answers the caller's conversations, last changed first, filtered by labels and ratio. One that
+    changes meanwhile goes to the front, where a reader of later pages does not meet it; every other one comes once.
+    Without side effects. Errors: INVALID_ARGUMENT (a page token of another list too).
+    """
     UpdateConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.UpdateConversationRequest, _conversation_service_pb2.UpdateConversationResponse]
     """UpdateConversation changes the settings that update_mask names; the rules run at once on what is changed.
-    Idempotent by nature. Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED (expected_version).
+    Idempotent by nature: the same settings again write nothing. Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED
+    (expected_version), RESOURCE_EXHAUSTED, UNAVAILABLE.
     """
     ReportUsage: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ReportUsageRequest, _conversation_service_pb2.ReportUsageResponse]
     """ReportUsage tells what the chat model's API really counted for a GetContext, which calibrates the estimates.
     Idempotent by message version: the same report again changes nothing; a report for a context that a pass has
-    replaced since is accepted and teaches nothing. Errors: NOT_FOUND, FAILED_PRECONDITION (a version not reached).
+    replaced since is accepted and teaches nothing. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (a version
+    not reached), RESOURCE_EXHAUSTED, UNAVAILABLE.
     """
     SummarizeConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SummarizeConversationRequest, _conversation_service_pb2.SummarizeConversationResponse]
     """SummarizeConversation forces a pass, whatever ratio, cooldown, hysteresis and min_messages say. A pass that is
-    under way is answered instead of a second one. Errors: NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED.
+    under way is answered instead of a second one, so a retry while it runs joins it; a retry after its end forces
+    another. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, UNAVAILABLE.
     """
     GetSummarization: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetSummarizationRequest, _conversation_service_pb2.GetSummarizationResponse]
-    """GetSummarization answers a pass. Errors: NOT_FOUND."""
+    """GetSummarization answers a pass. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
     ListSummarizations: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ListSummarizationsRequest, _conversation_service_pb2.ListSummarizationsResponse]
-    """ListSummarizations answers the passes of a conversation, newest first. Errors: NOT_FOUND."""
+    """ListSummarizations answers the passes of a conversation, newest first. Without side effects.
+    Errors: INVALID_ARGUMENT, NOT_FOUND.
+    """
     ListSummaries: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ListSummariesRequest, _conversation_service_pb2.ListSummariesResponse]
-    """ListSummaries answers the records of a conversation, newest first. Errors: NOT_FOUND."""
+    """ListSummaries answers the records of a conversation, newest first. Without side effects.
+    Errors: INVALID_ARGUMENT, NOT_FOUND.
+    """
     GetSummary: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetSummaryRequest, _conversation_service_pb2.GetSummaryResponse]
-    """GetSummary answers a record. Errors: NOT_FOUND."""
+    """GetSummary answers a record. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
     WatchConversation: _grpc.UnaryStreamMultiCallable[_conversation_service_pb2.WatchConversationRequest, _conversation_service_pb2.WatchConversationResponse]
     """WatchConversation streams a conversation's events after a version, then live, with the progress of passes between
     them. It ends when the client goes or the server stops; resume with the last event's version. Errors: NOT_FOUND.
@@ -100,35 +110,45 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     GetContext: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetContextRequest, _conversation_service_pb2.GetContextResponse]  # type: ignore[assignment]
     """GetContext answers the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
     silently: with max_tokens, what cannot fit is FAILED_PRECONDITION, or with `clip` the largest message is excerpted
-    and named. The answer carries the whole window, a rendering beside it a second time, so it can be larger than the
+    and named. May be repeated: at most, a window over its budget causes a pass that the rules wanted anyway. The answer carries the whole window, a rendering beside it a second time, so it can be larger than the
     4 MiB that gRPC clients take by default: raise the client's receive limit, or bound the answer with max_tokens.
-    Errors: NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
+    Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
     """
     GetConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetConversationRequest, _conversation_service_pb2.GetConversationResponse]  # type: ignore[assignment]
-    """GetConversation answers state and settings. Errors: NOT_FOUND."""
+    """GetConversation answers state and settings. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
     ListConversations: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListConversationsRequest, _conversation_service_pb2.ListConversationsResponse]  # type: ignore[assignment]
-    """ListConversations answers the caller's conversations, last changed first, filtered by labels and ratio."""
+    """ListConversations answers the caller's conversations, last changed first, filtered by labels and ratio. One that
+    changes meanwhile goes to the front, where a reader of later pages does not meet it; every other one comes once.
+    Without side effects. Errors: INVALID_ARGUMENT (a page token of another list too).
+    """
     UpdateConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.UpdateConversationRequest, _conversation_service_pb2.UpdateConversationResponse]  # type: ignore[assignment]
     """UpdateConversation changes the settings that update_mask names; the rules run at once on what is changed.
-    Idempotent by nature. Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED (expected_version).
+    Idempotent by nature: the same settings again write nothing. Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED
+    (expected_version), RESOURCE_EXHAUSTED, UNAVAILABLE.
     """
     ReportUsage: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ReportUsageRequest, _conversation_service_pb2.ReportUsageResponse]  # type: ignore[assignment]
     """ReportUsage tells what the chat model's API really counted for a GetContext, which calibrates the estimates.
     Idempotent by message version: the same report again changes nothing; a report for a context that a pass has
-    replaced since is accepted and teaches nothing. Errors: NOT_FOUND, FAILED_PRECONDITION (a version not reached).
+    replaced since is accepted and teaches nothing. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (a version
+    not reached), RESOURCE_EXHAUSTED, UNAVAILABLE.
     """
     SummarizeConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SummarizeConversationRequest, _conversation_service_pb2.SummarizeConversationResponse]  # type: ignore[assignment]
     """SummarizeConversation forces a pass, whatever ratio, cooldown, hysteresis and min_messages say. A pass that is
-    under way is answered instead of a second one. Errors: NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED.
+    under way is answered instead of a second one, so a retry while it runs joins it; a retry after its end forces
+    another. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, UNAVAILABLE.
     """
     GetSummarization: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetSummarizationRequest, _conversation_service_pb2.GetSummarizationResponse]  # type: ignore[assignment]
-    """GetSummarization answers a pass. Errors: NOT_FOUND."""
+    """GetSummarization answers a pass. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
     ListSummarizations: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListSummarizationsRequest, _conversation_service_pb2.ListSummarizationsResponse]  # type: ignore[assignment]
-    """ListSummarizations answers the passes of a conversation, newest first. Errors: NOT_FOUND."""
+    """ListSummarizations answers the passes of a conversation, newest first. Without side effects.
+    Errors: INVALID_ARGUMENT, NOT_FOUND.
+    """
     ListSummaries: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListSummariesRequest, _conversation_service_pb2.ListSummariesResponse]  # type: ignore[assignment]
-    """ListSummaries answers the records of a conversation, newest first. Errors: NOT_FOUND."""
+    """ListSummaries answers the records of a conversation, newest first. Without side effects.
+    Errors: INVALID_ARGUMENT, NOT_FOUND.
+    """
     GetSummary: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetSummaryRequest, _conversation_service_pb2.GetSummaryResponse]  # type: ignore[assignment]
-    """GetSummary answers a record. Errors: NOT_FOUND."""
+    """GetSummary answers a record. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
     WatchConversation: _aio.UnaryStreamMultiCallable[_conversation_service_pb2.WatchConversationRequest, _conversation_service_pb2.WatchConversationResponse]  # type: ignore[assignment]
     """WatchConversation streams a conversation's events after a version, then live, with the progress of passes between
     them. It ends when the client goes or the server stops; resume with the last event's version. Errors: NOT_FOUND.
@@ -162,9 +182,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_conversation_service_pb2.GetContextResponse, _abc.Awaitable[_conversation_service_pb2.GetContextResponse]]:
         """GetContext answers the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
         silently: with max_tokens, what cannot fit is FAILED_PRECONDITION, or with `clip` the largest message is excerpted
-        and named. The answer carries the whole window, a rendering beside it a second time, so it can be larger than the
+        and named. May be repeated: at most, a window over its budget causes a pass that the rules wanted anyway. The answer carries the whole window, a rendering beside it a second time, so it can be larger than the
         4 MiB that gRPC clients take by default: raise the client's receive limit, or bound the answer with max_tokens.
-        Errors: NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
+        Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
         """
 
     @_abc_1.abstractmethod
@@ -173,7 +193,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.GetConversationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.GetConversationResponse, _abc.Awaitable[_conversation_service_pb2.GetConversationResponse]]:
-        """GetConversation answers state and settings. Errors: NOT_FOUND."""
+        """GetConversation answers state and settings. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListConversations(
@@ -181,7 +201,10 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.ListConversationsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.ListConversationsResponse, _abc.Awaitable[_conversation_service_pb2.ListConversationsResponse]]:
-        """ListConversations answers the caller's conversations, last changed first, filtered by labels and ratio."""
+        """ListConversations answers the caller's conversations, last changed first, filtered by labels and ratio. One that
+        changes meanwhile goes to the front, where a reader of later pages does not meet it; every other one comes once.
+        Without side effects. Errors: INVALID_ARGUMENT (a page token of another list too).
+        """
 
     @_abc_1.abstractmethod
     def UpdateConversation(
@@ -190,7 +213,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.UpdateConversationResponse, _abc.Awaitable[_conversation_service_pb2.UpdateConversationResponse]]:
         """UpdateConversation changes the settings that update_mask names; the rules run at once on what is changed.
-        Idempotent by nature. Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED (expected_version).
+        Idempotent by nature: the same settings again write nothing. Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED
+        (expected_version), RESOURCE_EXHAUSTED, UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -201,7 +225,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_conversation_service_pb2.ReportUsageResponse, _abc.Awaitable[_conversation_service_pb2.ReportUsageResponse]]:
         """ReportUsage tells what the chat model's API really counted for a GetContext, which calibrates the estimates.
         Idempotent by message version: the same report again changes nothing; a report for a context that a pass has
-        replaced since is accepted and teaches nothing. Errors: NOT_FOUND, FAILED_PRECONDITION (a version not reached).
+        replaced since is accepted and teaches nothing. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (a version
+        not reached), RESOURCE_EXHAUSTED, UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -211,7 +236,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.SummarizeConversationResponse, _abc.Awaitable[_conversation_service_pb2.SummarizeConversationResponse]]:
         """SummarizeConversation forces a pass, whatever ratio, cooldown, hysteresis and min_messages say. A pass that is
-        under way is answered instead of a second one. Errors: NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED.
+        under way is answered instead of a second one, so a retry while it runs joins it; a retry after its end forces
+        another. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -220,7 +246,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.GetSummarizationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.GetSummarizationResponse, _abc.Awaitable[_conversation_service_pb2.GetSummarizationResponse]]:
-        """GetSummarization answers a pass. Errors: NOT_FOUND."""
+        """GetSummarization answers a pass. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListSummarizations(
@@ -228,7 +254,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.ListSummarizationsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.ListSummarizationsResponse, _abc.Awaitable[_conversation_service_pb2.ListSummarizationsResponse]]:
-        """ListSummarizations answers the passes of a conversation, newest first. Errors: NOT_FOUND."""
+        """ListSummarizations answers the passes of a conversation, newest first. Without side effects.
+        Errors: INVALID_ARGUMENT, NOT_FOUND.
+        """
 
     @_abc_1.abstractmethod
     def ListSummaries(
@@ -236,7 +264,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.ListSummariesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.ListSummariesResponse, _abc.Awaitable[_conversation_service_pb2.ListSummariesResponse]]:
-        """ListSummaries answers the records of a conversation, newest first. Errors: NOT_FOUND."""
+        """ListSummaries answers the records of a conversation, newest first. Without side effects.
+        Errors: INVALID_ARGUMENT, NOT_FOUND.
+        """
 
     @_abc_1.abstractmethod
     def GetSummary(
@@ -244,7 +274,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.GetSummaryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.GetSummaryResponse, _abc.Awaitable[_conversation_service_pb2.GetSummaryResponse]]:
-        """GetSummary answers a record. Errors: NOT_FOUND."""
+        """GetSummary answers a record. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def WatchConversation(

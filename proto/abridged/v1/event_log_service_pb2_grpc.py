@@ -58,6 +58,7 @@ class EventLogServiceServicer:
 
     def ReadEvents(self, request, context):
         """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
+        An answer ends before 3 MiB too, so a short one is not the last: `end` says which is. Without side effects.
         Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -73,7 +74,7 @@ class EventLogServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetHead(self, request, context):
-        """GetHead answers the last committed position.
+        """GetHead answers the last committed position. Without side effects.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -35,6 +35,7 @@ class EventLogServiceStub:
     def __new__(cls, channel: _aio.Channel) -> EventLogServiceAsyncStub: ...
     ReadEvents: _grpc.UnaryUnaryMultiCallable[_event_log_service_pb2.ReadEventsRequest, _event_log_service_pb2.ReadEventsResponse]
     """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
+    An answer ends before 3 MiB too, so a short one is not the last: `end` says which is. Without side effects.
     Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope).
     """
     SubscribeEvents: _grpc.UnaryStreamMultiCallable[_event_log_service_pb2.SubscribeEventsRequest, _event_log_service_pb2.SubscribeEventsResponse]
@@ -42,7 +43,7 @@ class EventLogServiceStub:
     dropped nor buffered for. Resume with the last cursor. Errors: INVALID_ARGUMENT, PERMISSION_DENIED.
     """
     GetHead: _grpc.UnaryUnaryMultiCallable[_event_log_service_pb2.GetHeadRequest, _event_log_service_pb2.GetHeadResponse]
-    """GetHead answers the last committed position."""
+    """GetHead answers the last committed position. Without side effects."""
 
 @_typing.type_check_only
 class EventLogServiceAsyncStub(EventLogServiceStub):
@@ -51,6 +52,7 @@ class EventLogServiceAsyncStub(EventLogServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ReadEvents: _aio.UnaryUnaryMultiCallable[_event_log_service_pb2.ReadEventsRequest, _event_log_service_pb2.ReadEventsResponse]  # type: ignore[assignment]
     """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
+    An answer ends before 3 MiB too, so a short one is not the last: `end` says which is. Without side effects.
     Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope).
     """
     SubscribeEvents: _aio.UnaryStreamMultiCallable[_event_log_service_pb2.SubscribeEventsRequest, _event_log_service_pb2.SubscribeEventsResponse]  # type: ignore[assignment]
@@ -58,7 +60,7 @@ class EventLogServiceAsyncStub(EventLogServiceStub):
     dropped nor buffered for. Resume with the last cursor. Errors: INVALID_ARGUMENT, PERMISSION_DENIED.
     """
     GetHead: _aio.UnaryUnaryMultiCallable[_event_log_service_pb2.GetHeadRequest, _event_log_service_pb2.GetHeadResponse]  # type: ignore[assignment]
-    """GetHead answers the last committed position."""
+    """GetHead answers the last committed position. Without side effects."""
 
 class EventLogServiceServicer(metaclass=_abc_1.ABCMeta):
     """EventLogService reads the log: the truth that everything else is computed from."""
@@ -70,6 +72,7 @@ class EventLogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_event_log_service_pb2.ReadEventsResponse, _abc.Awaitable[_event_log_service_pb2.ReadEventsResponse]]:
         """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
+        An answer ends before 3 MiB too, so a short one is not the last: `end` says which is. Without side effects.
         Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope).
         """
 
@@ -89,6 +92,6 @@ class EventLogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _event_log_service_pb2.GetHeadRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_event_log_service_pb2.GetHeadResponse, _abc.Awaitable[_event_log_service_pb2.GetHeadResponse]]:
-        """GetHead answers the last committed position."""
+        """GetHead answers the last committed position. Without side effects."""
 
 def add_EventLogServiceServicer_to_server(servicer: EventLogServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -52,7 +52,7 @@ class ServerInfoServiceServicer:
     """
 
     def GetServerInfo(self, request, context):
-        """GetServerInfo answers version, capabilities and the limits in force.
+        """GetServerInfo answers version, capabilities and the limits in force. Without side effects.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -60,7 +60,8 @@ class ServerInfoServiceServicer:
 
     def WaitIdle(self, request, context):
         """WaitIdle returns when no pass is pending in the caller's namespace, or when `timeout` is over: for tests and for
-        draining. Passes that wait after a failure are not pending.
+        draining. Passes that wait after a failure are not pending. Without side effects, and never DEADLINE_EXCEEDED by
+        itself: it answers `idle` false a moment before the call's deadline. Errors: INVALID_ARGUMENT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

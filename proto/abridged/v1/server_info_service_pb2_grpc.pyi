@@ -34,10 +34,11 @@ class ServerInfoServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ServerInfoServiceAsyncStub: ...
     GetServerInfo: _grpc.UnaryUnaryMultiCallable[_server_info_service_pb2.GetServerInfoRequest, _server_info_service_pb2.GetServerInfoResponse]
-    """GetServerInfo answers version, capabilities and the limits in force."""
+    """GetServerInfo answers version, capabilities and the limits in force. Without side effects."""
     WaitIdle: _grpc.UnaryUnaryMultiCallable[_server_info_service_pb2.WaitIdleRequest, _server_info_service_pb2.WaitIdleResponse]
     """WaitIdle returns when no pass is pending in the caller's namespace, or when `timeout` is over: for tests and for
-    draining. Passes that wait after a failure are not pending.
+    draining. Passes that wait after a failure are not pending. Without side effects, and never DEADLINE_EXCEEDED by
+    itself: it answers `idle` false a moment before the call's deadline. Errors: INVALID_ARGUMENT.
     """
 
 @_typing.type_check_only
@@ -46,10 +47,11 @@ class ServerInfoServiceAsyncStub(ServerInfoServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetServerInfo: _aio.UnaryUnaryMultiCallable[_server_info_service_pb2.GetServerInfoRequest, _server_info_service_pb2.GetServerInfoResponse]  # type: ignore[assignment]
-    """GetServerInfo answers version, capabilities and the limits in force."""
+    """GetServerInfo answers version, capabilities and the limits in force. Without side effects."""
     WaitIdle: _aio.UnaryUnaryMultiCallable[_server_info_service_pb2.WaitIdleRequest, _server_info_service_pb2.WaitIdleResponse]  # type: ignore[assignment]
     """WaitIdle returns when no pass is pending in the caller's namespace, or when `timeout` is over: for tests and for
-    draining. Passes that wait after a failure are not pending.
+    draining. Passes that wait after a failure are not pending. Without side effects, and never DEADLINE_EXCEEDED by
+    itself: it answers `idle` false a moment before the call's deadline. Errors: INVALID_ARGUMENT.
     """
 
 class ServerInfoServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -61,7 +63,7 @@ class ServerInfoServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _server_info_service_pb2.GetServerInfoRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_server_info_service_pb2.GetServerInfoResponse, _abc.Awaitable[_server_info_service_pb2.GetServerInfoResponse]]:
-        """GetServerInfo answers version, capabilities and the limits in force."""
+        """GetServerInfo answers version, capabilities and the limits in force. Without side effects."""
 
     @_abc_1.abstractmethod
     def WaitIdle(
@@ -70,7 +72,8 @@ class ServerInfoServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_server_info_service_pb2.WaitIdleResponse, _abc.Awaitable[_server_info_service_pb2.WaitIdleResponse]]:
         """WaitIdle returns when no pass is pending in the caller's namespace, or when `timeout` is over: for tests and for
-        draining. Passes that wait after a failure are not pending.
+        draining. Passes that wait after a failure are not pending. Without side effects, and never DEADLINE_EXCEEDED by
+        itself: it answers `idle` false a moment before the call's deadline. Errors: INVALID_ARGUMENT.
         """
 
 def add_ServerInfoServiceServicer_to_server(servicer: ServerInfoServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

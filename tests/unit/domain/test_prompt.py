@@ -20,7 +20,6 @@ from service.domain.prompt import (
     PromptInput,
     PromptTemplate,
     escaped,
-    is_mechanical,
     prompt_of,
     repair_text,
     template_from_text,
@@ -28,7 +27,7 @@ from service.domain.prompt import (
 )
 from service.domain.record import ActionItem, RecordContext, SummaryRecord
 from service.tokenizers.estimated import EstimatingCounter
-from tests.support.chats import OPEN, append, appended, calling, chat, only_plan, record_for, result, said
+from tests.support.chats import OPEN, append, appended, chat, only_plan, record_for, result, said
 from tests.support.given import given as given_events
 
 ESTIMATE = EstimatingCounter().count
@@ -167,14 +166,6 @@ def test_a_signed_envelope_is_unwrapped():
 
     assert "sunny" in made
     assert "abc" not in made
-
-
-def test_only_messages_that_say_nothing_are_mechanical():
-    """Empty or blank, without calls and attachments."""
-    assert is_mechanical(said(1, content=" \n"))
-    assert not is_mechanical(said(1))
-    assert not is_mechanical(calling(1, "a"))
-    assert not is_mechanical(Message("m", Role.USER, attachments=(Attachment("file:a"),)))
 
 
 def test_s1_edge_4_tool_output_does_not_bloat_the_prompt():

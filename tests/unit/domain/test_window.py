@@ -162,9 +162,13 @@ def test_a_result_after_the_user_has_spoken_is_still_its_calls():
     late = tool_pairs(spoken([calling(1, "a", "b"), result(2, "a"), said(3), result(4, "b")]))
     reused = tool_pairs(spoken([calling(1, "a"), said(2), calling(3, "a"), result(4, "a"), result(5, "a")]))
 
-    assert (late.results, late.late) == ({(1, 0): 2, (1, 1): 4}, {(1, 1)})
-    assert not late.dead | late.orphans
-    assert (reused.results, reused.dead, reused.orphans) == ({(3, 0): 4}, {(1, 0)}, {5})
+    assert late.results == {(1, 0): 2, (1, 1): 4}
+    assert late.late == {(1, 1)}
+    assert not late.dead
+    assert not late.orphans
+    assert reused.results == {(3, 0): 4}
+    assert reused.dead == {(1, 0)}
+    assert reused.orphans == {5}
     assert not reused.late
 
 
