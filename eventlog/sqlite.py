@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 
 from eventlog.admission import check_size
 from eventlog.chain import LogIdentity
-from eventlog.errors import EventLogError, EventTooLarge, LogClosed, LogFailed, LogForked, LogUnavailable
+from eventlog.errors import EventLogError, EventTooLarge, LogClosed, LogFailed, LogForked, LogGone, LogUnavailable
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
 from eventlog.group_commit import GroupCommit
 from eventlog.log import (
@@ -110,7 +110,9 @@ class SqliteEventLog:
 
         `prepare` runs once in the opening transaction: the hook's owner makes its own tables there. `on_fatal` hears,
         in the writer's thread, of an error after which every append is refused: the process should stop and start
-        again. Raises LogLocked, LogUnsafe, LogCorrupt, LogFull or LogUnavailable.
+        again, except for LogGone, which a start would not mend.
+
+        Raises LogLocked, LogUnsafe, LogCorrupt, LogGone, LogFull or LogUnavailable.
         """
         path = path.resolve()
         with ExitStack() as resources, _opening(path):
@@ -242,7 +244,8 @@ class SqliteEventLog:
 
     def _fail(self, error: Exception) -> None:
         _LOGGER.critical("the event log has stopped", exc_info=error)
-        self._group_commit.refuse(lambda: LogFailed("the event log has stopped"))
+        gone = isinstance(error, LogGone)
+        self._group_commit.refuse(lambda: LogGone(str(error)) if gone else LogFailed("the event log has stopped"))
         if self._on_fatal is not None:
             self._on_fatal(error)
 

@@ -12,10 +12,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from eventlog.errors import LogLocked, LogUnsafe
+from eventlog.errors import LogGone, LogLocked, LogUnsafe
 
 __all__ = [
     "FileLock",
+    "OpenFiles",
     "StartupWarning",
     "create_private",
     "file_system_of",
@@ -71,8 +72,35 @@ class FileLock:
         os.close(self._descriptor)
 
 
+class OpenFiles:
+    """The files of an open log, by their inodes: what is written goes there, whatever lies at their paths by then."""
+
+    def __init__(self, *paths: Path) -> None:
+        self._inodes = [(path, _inode(path)) for path in map(os.fspath, paths)]
+
+    def check(self) -> None:
+        """Raise LogGone unless each file is where it was; a system call for each, little beside a flush."""
+        for path, inode in self._inodes:
+            try:
+                found = _inode(path)
+            except OSError as error:
+                raise LogGone(f"{path} is not in its place: {error.strerror}") from error
+            if found != inode:
+                raise LogGone(f"{path} is not in its place: another file is")
+
+
+def _inode(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
 def create_private(path: Path) -> None:
-    """Make the file its owner's alone before it holds anything; SQLite gives its side files the same mode."""
+    """Make the file its owner's alone before it holds anything; SQLite gives its side files the same mode.
+
+    Raises LogGone when only its write-ahead log is there: SQLite would remove that beside a new file.
+    """
+    if not path.exists() and wal_of(path).exists():
+        raise LogGone(f"{path} is missing, and its write-ahead log is there: put the file back, or remove that")
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE))
     except FileExistsError:

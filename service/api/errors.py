@@ -220,6 +220,12 @@ STATUSES: Mapping[type[Exception], _Row] = {
     ),
     log.LogClosed: _LOG_ENDED,
     log.LogFailed: _LOG_ENDED,
+    log.LogGone: _Row(
+        _C.UNAVAILABLE,
+        _R.ERROR_REASON_LOG_UNAVAILABLE,
+        details=lambda _: (_retry(RESTART_RETRY_S),),
+        text="the log's file is not in its place; the same ids make a retry safe",
+    ),
     log.LogFull: _Row(
         _C.RESOURCE_EXHAUSTED,
         _R.ERROR_REASON_LOG_FULL,
