@@ -20,7 +20,16 @@ from sqlalchemy import Connection
 
 from eventlog.admission import check_size
 from eventlog.chain import LogIdentity
-from eventlog.errors import EventLogError, EventTooLarge, LogClosed, LogFailed, LogForked, LogGone, LogUnavailable
+from eventlog.errors import (
+    EventLogError,
+    EventTooLarge,
+    LogClosed,
+    LogFailed,
+    LogForked,
+    LogFull,
+    LogGone,
+    LogUnavailable,
+)
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
 from eventlog.group_commit import GroupCommit
 from eventlog.log import (
@@ -39,6 +48,7 @@ from eventlog.sqlite_engine import identity_of, migrate, reader_engine, writer_e
 from eventlog.sqlite_errors import translating
 from eventlog.sqlite_file import (
     MOUNTINFO,
+    NO_ROOM,
     FileLock,
     StartupWarning,
     create_private,
@@ -257,4 +267,5 @@ def _opening(path: Path) -> Iterator[None]:
         with translating():
             yield
     except OSError as error:
-        raise LogUnavailable(f"cannot open {path}: {error.strerror}") from error
+        kind = LogFull if error.errno in NO_ROOM else LogUnavailable
+        raise kind(f"cannot open {path}: {error.strerror}") from error

@@ -6,21 +6,25 @@ has it: closing any descriptor of it would drop SQLite's own locks.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from eventlog.errors import LogGone, LogLocked, LogUnsafe
 
 __all__ = [
+    "NO_ROOM",
     "FileLock",
     "OpenFiles",
     "StartupWarning",
     "create_private",
     "file_system_of",
     "flush_recovered",
+    "has_room",
     "refuse_network_file_system",
     "size_bytes",
     "wal_of",
@@ -29,6 +33,10 @@ __all__ = [
 
 PRIVATE_MODE = 0o600
 REWRITE_BYTES = 1 << 20
+PROBE_BYTES = 1 << 16
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What the system says of a full volume, a used-up quota and a file that is as large as it may be."""
 MOUNTINFO = Path("/proc/self/mountinfo")
 
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -132,6 +140,20 @@ def flush_recovered(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def has_room(path: Path) -> bool:
+    """Whether the system lets a file beside the log's grow past them; True also when it fails for another reason.
+
+    SQLite tells of a full volume, and takes a quota or the largest size of a file for an I/O error like any other. The
+    bytes are written at the end of an unnamed file that is empty before them, and are gone afterwards.
+    """
+    try:
+        end = max(path.stat().st_size, wal_of(path).stat().st_size)
+        with TemporaryFile(dir=path.parent, buffering=0) as probe:
+            return os.pwrite(probe.fileno(), bytes(PROBE_BYTES), end) == PROBE_BYTES
+    except OSError as error:
+        return error.errno not in NO_ROOM
 
 
 def wal_of(path: Path) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ from eventlog.sql import (
     select_streams,
 )
 from eventlog.sqlite_errors import DATABASE_ERRORS, translated
-from eventlog.sqlite_file import OpenFiles, wal_of
+from eventlog.sqlite_file import OpenFiles, has_room, wal_of
 
 __all__ = ["CHECKPOINT_PAGES", "STREAMS_KEPT_MAX", "WAL_BYTES_MAX", "SqliteWriter"]
 
@@ -99,6 +100,7 @@ class SqliteWriter:
         self._driver = driver
         self._wal = wal_of(path)
         self._files = OpenFiles(path, self._wal)
+        self._has_room = partial(has_room, path)
         self._identity = identity
         self._hook = hook
         self._clock_us = clock_us
@@ -254,7 +256,7 @@ class SqliteWriter:
 
     def _translated(self, error: sqlite3.Error | DBAPIError) -> Exception:
         """The outcome for an error of the database; the first one that leaves the disk in doubt stops the log."""
-        outcome = translated(error)
+        outcome = translated(error, has_room=self._has_room)
         if outcome is None:
             return error
         outcome.__cause__ = error
