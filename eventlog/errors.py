@@ -13,6 +13,7 @@ EventLogError
 ├── LogLocked              another process owns the file
 ├── LogUnsafe              the place or the setting cannot keep what the log promises; refused when it is opened
 ├── LogFailed              an I/O error left the file in doubt; the process must stop, a new one recovers
+├── LogGone                the log's file is not in its place; nothing is acknowledged into the one that is open
 └── LogCorrupt             a row or a file is not what was written; never served, never retried
 """
 
@@ -30,6 +31,7 @@ __all__ = [
     "LogFailed",
     "LogForked",
     "LogFull",
+    "LogGone",
     "LogLocked",
     "LogUnavailable",
     "LogUnsafe",
@@ -107,6 +109,12 @@ class LogUnsafe(EventLogError):
 
 class LogFailed(EventLogError):
     """An I/O error left it unknown what is on disk: nothing more is acknowledged until a new process has recovered."""
+
+
+class LogGone(EventLogError):
+    """Another file or none lies in the place of the log's: what is written now nobody would find. A new process would
+    not recover it, so this one stays: it still reads, and holds what was taken away open.
+    """
 
 
 class LogCorrupt(EventLogError):

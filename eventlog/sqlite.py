@@ -20,7 +20,16 @@ from sqlalchemy import Connection
 
 from eventlog.admission import check_size
 from eventlog.chain import LogIdentity
-from eventlog.errors import EventLogError, EventTooLarge, LogClosed, LogFailed, LogForked, LogUnavailable
+from eventlog.errors import (
+    EventLogError,
+    EventTooLarge,
+    LogClosed,
+    LogFailed,
+    LogForked,
+    LogFull,
+    LogGone,
+    LogUnavailable,
+)
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
 from eventlog.group_commit import GroupCommit
 from eventlog.log import (
@@ -39,6 +48,7 @@ from eventlog.sqlite_engine import identity_of, migrate, reader_engine, writer_e
 from eventlog.sqlite_errors import translating
 from eventlog.sqlite_file import (
     MOUNTINFO,
+    NO_ROOM,
     FileLock,
     StartupWarning,
     create_private,
@@ -110,7 +120,9 @@ class SqliteEventLog:
 
         `prepare` runs once in the opening transaction: the hook's owner makes its own tables there. `on_fatal` hears,
         in the writer's thread, of an error after which every append is refused: the process should stop and start
-        again. Raises LogLocked, LogUnsafe, LogCorrupt, LogFull or LogUnavailable.
+        again, except for LogGone, which a start would not mend.
+
+        Raises LogLocked, LogUnsafe, LogCorrupt, LogGone, LogFull or LogUnavailable.
         """
         path = path.resolve()
         with ExitStack() as resources, _opening(path):
@@ -242,7 +254,8 @@ class SqliteEventLog:
 
     def _fail(self, error: Exception) -> None:
         _LOGGER.critical("the event log has stopped", exc_info=error)
-        self._group_commit.refuse(lambda: LogFailed("the event log has stopped"))
+        gone = isinstance(error, LogGone)
+        self._group_commit.refuse(lambda: LogGone(str(error)) if gone else LogFailed("the event log has stopped"))
         if self._on_fatal is not None:
             self._on_fatal(error)
 
@@ -254,4 +267,5 @@ def _opening(path: Path) -> Iterator[None]:
         with translating():
             yield
     except OSError as error:
-        raise LogUnavailable(f"cannot open {path}: {error.strerror}") from error
+        kind = LogFull if error.errno in NO_ROOM else LogUnavailable
+        raise kind(f"cannot open {path}: {error.strerror}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import quote
 
@@ -45,6 +46,7 @@ _READER_SETTINGS: dict[str, int | str] = _SETTINGS | {
 }
 
 
+_ANY_READ = "SELECT count(*) FROM sqlite_schema"
 _STORED_REVISION = f"SELECT version_num FROM {REVISION_TABLE}"  # noqa: S608 - of constants
 
 
@@ -60,11 +62,16 @@ def writer_engine(path: Path) -> Engine:
 
 
 def reader_engine(path: Path) -> Engine:
-    """An engine of a few connections that can only read, and so never checkpoint either."""
+    """An engine of a few connections that can only read, and so never checkpoint either.
+
+    All are opened here, the write-ahead log with the file: later another file may lie in its place.
+    """
     address = f"file:{quote(str(path))}?mode=ro"
 
     def connect() -> sqlite3.Connection:
-        return _connected(address, _READER_SETTINGS, uri=True)
+        connection = _connected(address, _READER_SETTINGS, uri=True)
+        connection.execute(_ANY_READ).fetchall()
+        return connection
 
     engine = create_engine(
         "sqlite+pysqlite://",
@@ -75,6 +82,9 @@ def reader_engine(path: Path) -> Engine:
         pool_timeout=READER_WAIT_S,
     )
     event.listen(engine, "begin", _begin_snapshot)
+    with ExitStack() as opened:
+        for _ in range(READERS_MAX):
+            opened.enter_context(engine.connect())
     return engine
 
 

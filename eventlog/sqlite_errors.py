@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy.exc import DBAPIError
@@ -36,14 +36,19 @@ _BY_CODE: dict[int, type[EventLogError]] = {
 }
 
 
-def translated(error: sqlite3.Error | DBAPIError) -> EventLogError | None:
-    """The log's error for the database's; None when it is a mistake of the program, which must surface as it is."""
+def translated(
+    error: sqlite3.Error | DBAPIError, *, has_room: Callable[[], bool] = lambda: True
+) -> EventLogError | None:
+    """The log's error for the database's; None when it is a mistake of the program, which must surface as it is.
+
+    `has_room` is asked when a write has failed: without room that is no defect, and leaves nothing in doubt.
+    """
     original = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(original, "sqlite_errorcode", None)  # errors that the driver itself raises carry no code
     if code is None or not isinstance(original, sqlite3.Error):
         return None
     name = f"{original.sqlite_errorname}: {original}"
-    if code in _NO_SPACE:
+    if code in _NO_SPACE or (code == sqlite3.SQLITE_IOERR_WRITE and not has_room()):
         return LogFull(name)
     kind = _BY_CODE.get(code & _PRIMARY)
     return None if kind is None else kind(name)

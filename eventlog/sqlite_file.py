@@ -6,20 +6,25 @@ has it: closing any descriptor of it would drop SQLite's own locks.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
-from eventlog.errors import LogLocked, LogUnsafe
+from eventlog.errors import LogGone, LogLocked, LogUnsafe
 
 __all__ = [
+    "NO_ROOM",
     "FileLock",
+    "OpenFiles",
     "StartupWarning",
     "create_private",
     "file_system_of",
     "flush_recovered",
+    "has_room",
     "refuse_network_file_system",
     "size_bytes",
     "wal_of",
@@ -28,6 +33,10 @@ __all__ = [
 
 PRIVATE_MODE = 0o600
 REWRITE_BYTES = 1 << 20
+PROBE_BYTES = 1 << 16
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What the system says of a full volume, a used-up quota and a file that is as large as it may be."""
 MOUNTINFO = Path("/proc/self/mountinfo")
 
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -71,8 +80,35 @@ class FileLock:
         os.close(self._descriptor)
 
 
+class OpenFiles:
+    """The files of an open log, by their inodes: what is written goes there, whatever lies at their paths by then."""
+
+    def __init__(self, *paths: Path) -> None:
+        self._inodes = [(path, _inode(path)) for path in map(os.fspath, paths)]
+
+    def check(self) -> None:
+        """Raise LogGone unless each file is where it was; a system call for each, little beside a flush."""
+        for path, inode in self._inodes:
+            try:
+                found = _inode(path)
+            except OSError as error:
+                raise LogGone(f"{path} is not in its place: {error.strerror}") from error
+            if found != inode:
+                raise LogGone(f"{path} is not in its place: another file is")
+
+
+def _inode(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
 def create_private(path: Path) -> None:
-    """Make the file its owner's alone before it holds anything; SQLite gives its side files the same mode."""
+    """Make the file its owner's alone before it holds anything; SQLite gives its side files the same mode.
+
+    Raises LogGone when only its write-ahead log is there: SQLite would remove that beside a new file.
+    """
+    if not path.exists() and wal_of(path).exists():
+        raise LogGone(f"{path} is missing, and its write-ahead log is there: put the file back, or remove that")
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE))
     except FileExistsError:
@@ -104,6 +140,20 @@ def flush_recovered(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def has_room(path: Path) -> bool:
+    """Whether the system lets a file beside the log's grow past them; True also when it fails for another reason.
+
+    SQLite tells of a full volume, and takes a quota or the largest size of a file for an I/O error like any other. The
+    bytes are written at the end of an unnamed file that is empty before them, and are gone afterwards.
+    """
+    try:
+        end = max(path.stat().st_size, wal_of(path).stat().st_size)
+        with TemporaryFile(dir=path.parent, buffering=0) as probe:
+            return os.pwrite(probe.fileno(), bytes(PROBE_BYTES), end) == PROBE_BYTES
+    except OSError as error:
+        return error.errno not in NO_ROOM
 
 
 def wal_of(path: Path) -> Path:

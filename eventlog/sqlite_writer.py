@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.admission import Admitted, KnownEvent, KnownRequest, StreamState, admit
 from eventlog.chain import LogIdentity, genesis
-from eventlog.errors import EventLogError, LogCorrupt, LogFailed
+from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogGone
 from eventlog.event import StreamId
 from eventlog.log import Append, AppendHook, AppendResult, Outcome
 from eventlog.schema import events, requests, streams
@@ -29,7 +30,7 @@ from eventlog.sql import (
     select_streams,
 )
 from eventlog.sqlite_errors import DATABASE_ERRORS, translated
-from eventlog.sqlite_file import wal_of
+from eventlog.sqlite_file import OpenFiles, has_room, wal_of
 
 __all__ = ["CHECKPOINT_PAGES", "STREAMS_KEPT_MAX", "WAL_BYTES_MAX", "SqliteWriter"]
 
@@ -98,6 +99,8 @@ class SqliteWriter:
         assert isinstance(driver, sqlite3.Connection)
         self._driver = driver
         self._wal = wal_of(path)
+        self._files = OpenFiles(path, self._wal)
+        self._has_room = partial(has_room, path)
         self._identity = identity
         self._hook = hook
         self._clock_us = clock_us
@@ -113,7 +116,8 @@ class SqliteWriter:
     def commit(self, appends: Sequence[Append]) -> Sequence[Outcome]:
         """Write what can be admitted of the group and flush it; one outcome for each append, in order."""
         if self._failed is not None:
-            return [LogFailed(str(self._failed)) for _ in appends]
+            refusal = LogGone if isinstance(self._failed, LogGone) else LogFailed
+            return [refusal(str(self._failed)) for _ in appends]
         try:
             try:
                 return self._transaction(appends, self._taken_for_new)
@@ -123,6 +127,9 @@ class SqliteWriter:
             if len(appends) == 1:
                 return [refused.reason]
             return [outcome for append in appends for outcome in self.commit([append])]
+        except LogGone as gone:
+            self._stop(gone)
+            return [LogGone(str(gone)) for _ in appends]
         except DATABASE_ERRORS as error:
             return [self._translated(error) for _ in appends]
 
@@ -141,7 +148,7 @@ class SqliteWriter:
 
     def bound_wal(self) -> None:
         """Keep the write-ahead log under its limit; when a reader is in the way, try again some payload later."""
-        if self._payload_bytes < self._next_look:
+        if self._failed is not None or self._payload_bytes < self._next_look:
             return
         self._next_look = self._payload_bytes + WAL_LOOK_BYTES
         if self._wal.stat().st_size >= WAL_BYTES_MAX and not self.checkpoint():
@@ -154,6 +161,7 @@ class SqliteWriter:
             self._write(admitted, tips)
             if self._hook is not None and admitted.committed:
                 self._call_hook(self._hook, admitted)
+        self._files.check()
         self._remember(states, tips)
         self.head += len(admitted.events)
         self._payload_bytes += sum(len(sealed.event.payload) for sealed in admitted.events)
@@ -248,14 +256,18 @@ class SqliteWriter:
 
     def _translated(self, error: sqlite3.Error | DBAPIError) -> Exception:
         """The outcome for an error of the database; the first one that leaves the disk in doubt stops the log."""
-        outcome = translated(error)
+        outcome = translated(error, has_room=self._has_room)
         if outcome is None:
             return error
         outcome.__cause__ = error
-        if isinstance(outcome, LogFailed | LogCorrupt) and self._failed is None:
-            self._failed = outcome
-            self._fatal(outcome)
+        if isinstance(outcome, LogFailed | LogCorrupt):
+            self._stop(outcome)
         return outcome
+
+    def _stop(self, error: EventLogError) -> None:
+        if self._failed is None:
+            self._failed = error
+            self._fatal(error)
 
 
 def _unasked(tips: dict[StreamId, _Tip]) -> _States:

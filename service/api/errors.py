@@ -242,6 +242,12 @@ STATUSES: Mapping[type[Exception], _Row] = {
     ServerStopping: _STOPPING,
     log.LogClosed: _STOPPING,
     log.LogFailed: _STOPPING,
+    log.LogGone: _Row(
+        _C.UNAVAILABLE,
+        _R.ERROR_REASON_LOG_UNAVAILABLE,
+        details=lambda _: (_retry(RESTART_RETRY_S),),
+        text="the log's file is not in its place; the same ids make a retry safe",
+    ),
     log.LogFull: _Row(
         _C.RESOURCE_EXHAUSTED,
         _R.ERROR_REASON_LOG_FULL,

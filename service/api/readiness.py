@@ -51,7 +51,10 @@ def space_check(free_bytes: Callable[[], int]) -> Check:
     """Whether the log's volume has room. `append` cannot tell: it writes nothing, so a full disk does not stop it."""
 
     async def space() -> str:
-        free = await asyncio.to_thread(free_bytes)
+        try:
+            free = await asyncio.to_thread(free_bytes)
+        except OSError as error:
+            return f"the log's volume cannot be looked at: {error.strerror}"
         if free >= FREE_BYTES_MIN:
             return ""
         return f"{free >> 20} MiB are free on the log's volume, {FREE_BYTES_MIN >> 20} MiB are needed"

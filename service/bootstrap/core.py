@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from eventlog.errors import LogGone
 from eventlog.event import StreamId
 from eventlog.log import EventLog
 from eventlog.memory import MemoryEventLog
@@ -203,6 +204,10 @@ def _open_log(
         return memory, memory_table
 
     def fatal(error: Exception) -> None:
+        if isinstance(error, LogGone):
+            # The next process would begin a new log. This one still reads, and says on `/readyz` what is wrong.
+            _log.critical("log.gone", hint=str(error))
+            return
         _log.critical("log.failed", error_type=type(error).__name__)
         loop.call_soon_threadsafe(on_fatal, error)
 

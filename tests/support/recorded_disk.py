@@ -28,7 +28,7 @@ BROKEN = 99
 """Exit code of a process whose recorder has a bug."""
 
 _CREATE, _JOURNAL, _WAL = 0x4, 0x800, 0x80000
-_IOERR_FSYNC, _IOERR_WRITE = 10 | 4 << 8, 10 | 3 << 8
+_FULL, _IOERR_FSYNC, _IOERR_WRITE = 13, 10 | 4 << 8, 10 | 3 << 8
 
 
 class Kind(StrEnum):
@@ -49,7 +49,21 @@ class Fault(StrEnum):
 
     FLUSHES_FAIL = "every flush from now on fails"
     KILLED_IN_FLUSH = "the process is killed in its next flush"
-    OVER_QUOTA = "no file of the user may grow"
+    FULL = "there is no room"
+    OVER_QUOTA = "the user has no room"
+    TOO_LARGE = "no file may be larger"
+    READ_ONLY = "nothing may be written"
+    UNWRITABLE = "every write fails"
+    MENDED = "none"
+
+
+_WRITE_ERRORS = {
+    Fault.FULL: errno.ENOSPC,
+    Fault.OVER_QUOTA: errno.EDQUOT,
+    Fault.TOO_LARGE: errno.EFBIG,
+    Fault.READ_ONLY: errno.EROFS,
+    Fault.UNWRITABLE: errno.EIO,
+}
 
 
 class Step(NamedTuple):
@@ -161,9 +175,10 @@ class _Disk:
     def add(self, kind: Kind, name: str, offset: int = 0, data: bytes = b"", *, by_log: bool = False) -> None:
         self._trace.add(Step(kind, name, offset, data, by_log))
 
-    def grows(self) -> bool:
-        """Whether a file may grow."""
-        return self._meet() is not Fault.OVER_QUOTA
+    def write_error(self) -> int | None:
+        """The errno with which a write fails; None when it is taken."""
+        fault = self._meet()
+        return None if fault is None else _WRITE_ERRORS.get(fault)
 
     def flushes(self, name: str, *, by_log: bool = False) -> bool:
         """Whether a flush comes to its end, and how."""
@@ -234,8 +249,9 @@ class _SqliteDisk:
         disk, files = self._disk, self._files
 
         def write(file: int, data: int, size: int, offset: int) -> int:
-            if not disk.grows():
-                return _IOERR_WRITE  # what os_unix.c makes of every errno but ENOSPC
+            if (failed := disk.write_error()) is not None:
+                # What os_unix.c makes of it.
+                return _FULL if failed == errno.ENOSPC else _IOERR_WRITE
             code: int = real_write(file, data, size, offset)
             if code == 0:
                 disk.add(Kind.WRITE, files[file], offset, ctypes.string_at(data, size))
@@ -299,8 +315,8 @@ class _OwnDisk:
         _close(descriptor)
 
     def pwrite(self, descriptor: int, data: Any, offset: int) -> int:
-        if not self._disk.grows():
-            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+        if (failed := self._disk.write_error()) is not None:
+            raise OSError(failed, os.strerror(failed))
         size = _pwrite(descriptor, data, offset)
         if descriptor in self._files:
             self._disk.add(Kind.WRITE, self._files[descriptor], offset, bytes(data[:size]), by_log=True)

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import stat
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from eventlog.errors import (
 )
 from eventlog.event import StreamId
 from eventlog.sqlite import SqliteEventLog
-from eventlog.sqlite_engine import reader_engine, writer_engine
+from eventlog.sqlite_engine import READERS_MAX, reader_engine, writer_engine
 from eventlog.sqlite_writer import STREAMS_KEPT_MAX, WAL_BYTES_MAX
 from tests.support.event_logs import A, B, Clock, append, event
 from tests.support.patience import PATIENCE_S
@@ -102,6 +103,26 @@ def test_readers_can_neither_write_nor_checkpoint(log, path):
         with pytest.raises(Exception, match="readonly"):
             connection.exec_driver_sql("DELETE FROM events")
     engine.dispose()
+
+
+def test_readers_keep_to_the_file_that_was_opened(log, path):
+    """However many read at once, none opens by its name what was put in the file's place."""
+    log.submit(append(event(1))).result()
+    log._writer.checkpoint()
+    other = SqliteEventLog.open(path.with_name("other.db"), clock_us=Clock())
+    other.close()
+    path.with_name("other.db").replace(path)
+    together = threading.Barrier(READERS_MAX, timeout=PATIENCE_S)
+
+    def events(connection) -> int:
+        together.wait()
+        found: int = connection.execute(text("SELECT count(*) FROM events")).scalar_one()
+        return found
+
+    with ThreadPoolExecutor(READERS_MAX) as pool:
+        found = [pool.submit(log.read, events) for _ in range(READERS_MAX)]
+
+    assert [read.result() for read in found] == [1] * READERS_MAX
 
 
 def test_a_log_on_a_database_without_a_write_ahead_log_is_refused(tmp_path):
