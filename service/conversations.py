@@ -77,7 +77,7 @@ class Conversations:
     ) -> None:
         self.log = log
         self._policies = policies
-        self._counting = counting
+        self.counting = counting
         self._clock_us = clock_us
         self._new_id = new_id
         self._on_changed = on_changed
@@ -99,7 +99,7 @@ class Conversations:
 
         Raises MessageIdReused, RequestIdReused, WrongMessageVersion, InvalidPolicy, or an EventLogError.
         """
-        counted = await self._counting.counted(request.messages)
+        counted = await self.counting.counted(request.messages)
         return await self._append(key, request, counted, _sent(request))
 
     async def execute(
@@ -176,7 +176,7 @@ class Conversations:
         settings = state.settings if state.is_open else request.open_with()
         command = AppendMessages(
             conversation_id=key.name,
-            messages=self._counting.credited(messages, settings.model),
+            messages=self.counting.credited(messages, settings.model),
             open_with=settings,
             pass_id=self._new_id(),
             now_us=self._clock_us(),

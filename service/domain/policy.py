@@ -33,7 +33,7 @@ __all__ = [
 SUMMARY_TOKENS_MAX = 1_024
 SUMMARY_TOKENS_MIN = 128
 RECORD_TOKENS_MIN = 96
-"""The smallest record that says something: its frame in the window alone takes about 60 tokens."""
+"""The smallest record that says something: its frame in the window alone takes about 30 tokens."""
 
 WAIT_MESSAGES_MAX = 64
 WAIT_BASE_S = 30
