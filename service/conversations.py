@@ -79,7 +79,7 @@ class Conversations:
     ) -> None:
         self.log = log
         self._policies = policies
-        self._counting = counting
+        self.counting = counting
         self._clock_us = clock_us
         self._new_id = new_id
         self._on_changed = on_changed
@@ -101,7 +101,7 @@ class Conversations:
 
         Raises MessageIdReused, RequestIdReused, WrongMessageVersion, InvalidPolicy, or an EventLogError.
         """
-        counted = await self._counting.counted(request.messages)
+        counted = await self.counting.counted(request.messages)
         return await self._append(key, request, counted, _sent(request))
 
     async def execute(
@@ -182,7 +182,7 @@ class Conversations:
             require_possible(asked)
         command = AppendMessages(
             conversation_id=key.name,
-            messages=self._counting.credited(messages, settings.model),
+            messages=self.counting.credited(messages, settings.model),
             open_with=settings,
             pass_id=self._new_id(),
             now_us=self._clock_us(),

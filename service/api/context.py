@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from abridged.v1 import conversation_pb2, conversation_service_pb2
@@ -58,29 +59,44 @@ class ContextQuery:
 
 
 async def context_of(
-    conversations: Conversations, key: StreamId, state: Conversation, query: ContextQuery, policy: Policy
+    conversations: Conversations,
+    key: StreamId,
+    state: Conversation,
+    query: ContextQuery,
+    policy: Policy,
 ) -> _pb.GetContextResponse:
     """The answer.
 
     Raises WindowTooLarge when it cannot be within `max_tokens`, TooLarge when there are more originals than one answer
     holds.
     """
-    now_us = conversations.now_us()
+    now_us, count = conversations.now_us(), conversations.counting.counter.count
     if not query.original:
-        return _answer(rendered_window(state, query.role), state, query, policy, now_us)
+        rendered = rendered_window(state, query.role)
+        if not query.clip:
+            return _answer(rendered, state, query, policy, now_us, count)
+        # Large texts are counted for their excerpts: too much for the event loop.
+        return await asyncio.to_thread(_answer, rendered, state, query, policy, now_us, count)
     events = await conversations.log.originals(key, limit=ORIGINAL_MESSAGES_MAX + 1, bytes_max=ORIGINAL_BYTES_MAX)
     if len(events) > ORIGINAL_MESSAGES_MAX:
         raise WindowTooLarge(tokens=state.original_tokens, limit=ORIGINAL_MESSAGES_MAX)
     # A window is bounded by its model's context, the originals only by the limits above: too much for the event loop.
     return await asyncio.to_thread(
-        lambda: _answer(rendered_originals(events, state.settings.calibration_factor), state, query, policy, now_us)
+        lambda: _answer(
+            rendered_originals(events, state.settings.calibration_factor), state, query, policy, now_us, count
+        )
     )
 
 
 def _answer(
-    rendered: tuple[RenderedMessage, ...], state: Conversation, query: ContextQuery, policy: Policy, now_us: int
+    rendered: tuple[RenderedMessage, ...],
+    state: Conversation,
+    query: ContextQuery,
+    policy: Policy,
+    now_us: int,
+    count: Callable[[str], int],
 ) -> _pb.GetContextResponse:
-    rendered = _limited(rendered, query)
+    rendered = _limited(rendered, query, count)
     usage = usage_of(state)
     if query.original or query.max_tokens:
         usage.window_tokens = sum(m.tokens for m in rendered)
@@ -112,11 +128,13 @@ def _answer(
     )
 
 
-def _limited(rendered: tuple[RenderedMessage, ...], query: ContextQuery) -> tuple[RenderedMessage, ...]:
+def _limited(
+    rendered: tuple[RenderedMessage, ...], query: ContextQuery, count: Callable[[str], int]
+) -> tuple[RenderedMessage, ...]:
     if not query.max_tokens:
         return rendered
     if query.clip:
-        return clipped(rendered, limit=query.max_tokens)
+        return clipped(rendered, limit=query.max_tokens, count=count)
     tokens = sum(m.tokens for m in rendered)
     if tokens > query.max_tokens:
         raise WindowTooLarge(tokens=tokens, limit=query.max_tokens)

@@ -32,6 +32,7 @@ from service.domain.events import (
     UsageReported,
 )
 from service.domain.message import Role
+from service.domain.policy import wait_s
 from service.domain.record import MessageRange, SummaryRecord
 from service.domain.sequence import Sequence
 from service.domain.tokens import TokenSource, calibrated_tokens
@@ -174,10 +175,14 @@ class Conversation(NamedTuple):
         return (self.window_tokens + self.settings.overhead_tokens) / self.budget
 
     def waiting(self, now_us: int) -> bool:
-        """Whether failures hold the next model call back: until enough messages or enough time have passed."""
-        return (
-            self.failures_in_row > 0 and self.message_version < self.wait_until_version and now_us < self.wait_until_us
-        )
+        """Whether failures hold the next model call back: until enough messages or enough time have passed.
+
+        A clock that was set back to before the wait's beginning says nothing of its end: then it is over.
+        """
+        if not self.failures_in_row or self.message_version >= self.wait_until_version:
+            return False
+        began_us = self.wait_until_us - wait_s(self.failures_in_row) * 1_000_000
+        return began_us <= now_us < self.wait_until_us
 
 
 def initial_state() -> Conversation:

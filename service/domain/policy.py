@@ -15,6 +15,7 @@ __all__ = [
     "SUMMARY_TOKENS_MAX",
     "SUMMARY_TOKENS_MIN",
     "WAIT_MESSAGES_MAX",
+    "WAIT_S_MAX",
     "DepthLimit",
     "Fallback",
     "Policy",
@@ -25,13 +26,14 @@ __all__ = [
     "summary_cap",
     "validated",
     "wait_after_failures",
+    "wait_s",
     "without_floors",
 ]
 
 SUMMARY_TOKENS_MAX = 1_024
 SUMMARY_TOKENS_MIN = 128
 RECORD_TOKENS_MIN = 96
-"""The smallest record that says something: its frame in the window alone takes about 60 tokens."""
+"""The smallest record that says something: its frame in the window alone takes about 30 tokens."""
 
 WAIT_MESSAGES_MAX = 64
 WAIT_BASE_S = 30
@@ -216,9 +218,17 @@ def without_floors(policy: Policy) -> Policy:
 
 def wait_after_failures(policy: Policy, *, failures: int) -> tuple[int, int]:
     """Messages and seconds of which the first to pass ends the wait after `failures` failed passes in a row."""
-    doublings = min(failures - 1, 16)
-    messages = min(max(policy.cooldown_messages, 1) << doublings, WAIT_MESSAGES_MAX)
-    return messages, min(WAIT_BASE_S << doublings, WAIT_S_MAX)
+    messages = min(max(policy.cooldown_messages, 1) << _doublings(failures), WAIT_MESSAGES_MAX)
+    return messages, wait_s(failures)
+
+
+def wait_s(failures: int) -> int:
+    """Seconds that end the wait after so many failed passes in a row."""
+    return min(WAIT_BASE_S << _doublings(failures), WAIT_S_MAX)
+
+
+def _doublings(failures: int) -> int:
+    return min(failures - 1, 16)
 
 
 def _require(holds: bool, field: str, reason: str) -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "calibrated_factor",
     "calibrated_tokens",
     "message_tokens",
+    "taught_ratio",
 ]
 
 MESSAGE_OVERHEAD_TOKENS: Final = 4
@@ -106,11 +107,18 @@ def calibrated_factor(old_factor: float, counted: int, *, reported: int, observa
     this one. The first reports weigh as in a mean in which the factor at the start is one of them; later ones at least
     a tenth each. One report moves the factor no further than to FACTOR_MIN or FACTOR_MAX.
     """
-    if counted < CALIBRATION_TOKENS_MIN or reported <= 0:
+    ratio = taught_ratio(counted, reported=reported)
+    if ratio is None:
         return old_factor
-    ratio = min(FACTOR_MAX, max(FACTOR_MIN, reported / counted))
     weight = max(_WEIGHT_MIN, 1.0 / (observations + 2))
     return min(FACTOR_MAX, max(FACTOR_MIN, old_factor + weight * (ratio - old_factor)))
+
+
+def taught_ratio(counted: int, *, reported: int) -> float | None:
+    """How many tokens somebody who knows makes of one of ours, within bounds; None when there is too little to tell."""
+    if counted < CALIBRATION_TOKENS_MIN or reported <= 0:
+        return None
+    return min(FACTOR_MAX, max(FACTOR_MIN, reported / counted))
 
 
 def calibrated_tokens(counted: int, factor: float) -> int:

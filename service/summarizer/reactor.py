@@ -335,7 +335,8 @@ class Reactor:
         chat = tuple(m for m in messages if m.message.role is not Role.SYSTEM)
         previous = record_named(state, plan.base_id) if plan.base_id else None
         replaces = record_named(state, plan.replaces_id) if plan.replaces_id else None
-        return PassInput(key.name, plan, chat, previous, state.settings.model, replaces)
+        settings = state.settings
+        return PassInput(key.name, plan, chat, previous, settings.model, replaces, settings.calibration_factor)
 
     async def _fail(self, key: StreamId, plan: PassPlan, report: PassReport, span: Span, failure: PassFailed) -> None:
         await self._steps.fail(key, plan, failure)

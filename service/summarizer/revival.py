@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -17,6 +17,7 @@ from service.conversations import Conversations
 from service.domain.conversation import Conversation, next_remake
 from service.domain.decide import EndWait, RemakeFallback
 from service.domain.events import Trigger
+from service.domain.policy import WAIT_S_MAX
 from service.summarizer.pass_steps import TRANSIENT, CommitPauses
 
 __all__ = ["Revival"]
@@ -25,6 +26,13 @@ PROBE_FIRST_S = 15.0
 PROBE_MAX_S = 900.0
 
 _log = structlog.get_logger()
+
+
+class _Armed(NamedTuple):
+    """A timer for the end of a wait, `at_us` as the log has it."""
+
+    at_us: int
+    handle: asyncio.TimerHandle
 
 
 class Revival:
@@ -36,7 +44,7 @@ class Revival:
         self._conversations = conversations
         self._has_time = has_time
         self._pauses = pauses
-        self._waits: dict[StreamId, asyncio.TimerHandle] = {}
+        self._waits: dict[StreamId, _Armed] = {}
         self._fallbacks: dict[StreamId, None] = {}
         self._tasks: set[asyncio.Task[object]] = set()
         self._probe: asyncio.TimerHandle | None = None
@@ -46,8 +54,8 @@ class Revival:
     async def stop(self) -> None:
         """Ask for no pass any more."""
         self._stopping = True
-        for handle in self._waits.values():
-            handle.cancel()
+        for armed in self._waits.values():
+            armed.handle.cancel()
         if self._probe:
             self._probe.cancel()
         for task in self._tasks:
@@ -58,21 +66,25 @@ class Revival:
         """Hear of the state behind a commit."""
         if state.pending is None and state.waiting(self._conversations.now_us()):
             self.end_wait_at(key, state.wait_until_us)
-        elif (handle := self._waits.pop(key, None)) is not None:
-            handle.cancel()
+        elif (armed := self._waits.pop(key, None)) is not None:
+            armed.handle.cancel()
         if next_remake(state) is not None:
             self.remake_later(key)
         else:
             self._fallbacks.pop(key, None)
 
     def end_wait_at(self, key: StreamId, at_us: int) -> None:
-        """Ask for a pass when the wait is over."""
-        if (handle := self._waits.pop(key, None)) is not None:
-            handle.cancel()
-        if self._stopping:
+        """Ask for a pass when the wait is over: by a clock that nobody sets, from the moment at which this is known."""
+        armed = self._waits.get(key)
+        if self._stopping or (armed is not None and armed.at_us == at_us):
             return
-        delay_s = max(0.0, (at_us - self._conversations.now_us()) / 1e6)
-        self._waits[key] = asyncio.get_running_loop().call_later(delay_s, self._end_wait, key)
+        if armed is not None:
+            armed.handle.cancel()
+        left_s = (at_us - self._conversations.now_us()) / 1e6
+        # No wait is as long as that: the clock was set back since.
+        delay_s = max(0.0, left_s) if left_s <= WAIT_S_MAX else 0.0
+        handle = asyncio.get_running_loop().call_later(delay_s, self._end_wait, key, at_us)
+        self._waits[key] = _Armed(at_us, handle)
 
     def remake_later(self, key: StreamId) -> None:
         """A record of the live chain stands in for a model's: ask for another when a model is back and has time."""
@@ -84,17 +96,14 @@ class Revival:
         if self._fallbacks and not self._stopping:
             self._spawn(self._remake_next(), None)
 
-    def _end_wait(self, key: StreamId) -> None:
+    def _end_wait(self, key: StreamId, at_us: int) -> None:
         self._waits.pop(key, None)
-        self._spawn(self._wait_ended(key), key)
+        self._spawn(self._wait_ended(key, at_us), key)
 
-    async def _wait_ended(self, key: StreamId) -> None:
-        state = await self._asked(key, EndWait)
-        if state is None:
-            self.end_wait_at(key, self._conversations.now_us() + int(self._pauses.max_s * 1e6))
-        elif state.pending is None and state.waiting(self._conversations.now_us()):
-            # The timer runs by another clock than the wait, which may have a moment left.
-            self.end_wait_at(key, state.wait_until_us)
+    async def _wait_ended(self, key: StreamId, at_us: int) -> None:
+        now_us = self._conversations.now_us()
+        if await self._asked(key, lambda pass_id: EndWait(pass_id, max(now_us, at_us))) is None:
+            self.end_wait_at(key, now_us + int(self._pauses.max_s * 1e6))
 
     async def _remake_next(self) -> bool:
         """Whether a remake was requested: the model has time, and the window of the next conversation has room."""
@@ -104,18 +113,17 @@ class Revival:
         if key is None:
             return False
         del self._fallbacks[key]
-        state = await self._asked(key, RemakeFallback)
+        now_us = self._conversations.now_us()
+        state = await self._asked(key, lambda pass_id: RemakeFallback(pass_id, now_us))
         if state is None or next_remake(state) is not None:
             # Not now, or not yet: it stays one of those that are still to be remade.
             self.remake_later(key)
         return state is not None and state.pending is not None and state.pending.trigger is Trigger.REMAKE
 
-    async def _asked(self, key: StreamId, command: type[EndWait | RemakeFallback]) -> Conversation | None:
-        """The state behind the command; None when the log cannot take it now."""
+    async def _asked(self, key: StreamId, command: Callable[[str], EndWait | RemakeFallback]) -> Conversation | None:
+        """The state behind the command for a pass of this id; None when the log cannot take it now."""
         try:
-            state, _ = await self._conversations.execute(
-                key, lambda _: command(self._conversations.new_id(), self._conversations.now_us())
-            )
+            state, _ = await self._conversations.execute(key, lambda _: command(self._conversations.new_id()))
         except TRANSIENT as error:
             _not_requested(key, error)
             return None

@@ -31,7 +31,13 @@ from service.domain.prompt import (
 )
 from service.domain.record import Provenance, SummaryRecord
 from service.domain.render import summary_text
-from service.domain.tokens import MESSAGE_OVERHEAD_TOKENS, TokenSource
+from service.domain.tokens import (
+    MESSAGE_OVERHEAD_TOKENS,
+    TokenSource,
+    calibrated_tokens,
+    message_tokens,
+    taught_ratio,
+)
 from service.models.extractive import EXTRACTIVE_MODEL
 from service.models.model import Material, SummaryModel
 from service.summarizer.ask import Answer, Asker, AskerSettings, Observer, PassFailed, Room
@@ -80,8 +86,8 @@ class PassSettings:
 class PassInput:
     """What a pass works on: its plan, the messages of its source in order, the record that it continues.
 
-    `chat_model` is the conversation's own, in whose tokens the record is counted. `replaces` is the record whose place
-    a remake takes.
+    `chat_model` is the conversation's own, in whose tokens the record is counted; an estimate is corrected by
+    `calibration_factor` where it is read. `replaces` is the record whose place a remake takes.
     """
 
     conversation_id: str
@@ -90,6 +96,7 @@ class PassInput:
     previous: SummaryRecord | None
     chat_model: str = ""
     replaces: SummaryRecord | None = None
+    calibration_factor: float = 1.0
 
     @property
     def record_id(self) -> str:
@@ -164,10 +171,12 @@ class SummaryPass:
         self._settings = settings
         self._around = surroundings
         self._observer = observer
+        self._taught = 1.0
 
     async def run(self, work: PassInput, *, record_id: str, attempts_before: int = 0) -> PassResult:
         """The record; raises PassFailed. `attempts_before` counts calls that were made for it already."""
         started = self._around.clock_s()
+        self._taught = await asyncio.to_thread(self._taught_by, work)
         asker = self._asker(work)
         asker.attempts = attempts_before
         try:
@@ -200,7 +209,22 @@ class SummaryPass:
         )
 
     def _rendered_tokens(self, record: SummaryRecord) -> int:
-        return self._around.counter.count(summary_text(record)) + MESSAGE_OVERHEAD_TOKENS
+        counted = self._around.counter.count(summary_text(record)) + MESSAGE_OVERHEAD_TOKENS
+        return calibrated_tokens(counted, self._taught)
+
+    def _taught_by(self, work: PassInput) -> float:
+        """What the caller's counts of the source make of one of our tokens; 1 unless he counted all of it."""
+        if any(m.source is not TokenSource.CALLER for m in work.messages):
+            return 1.0
+        counter, model = self._around.counter, work.chat_model
+        counted = sum(
+            message_tokens(m.message._replace(token_count=None), counter, model=model).tokens for m in work.messages
+        )
+        ratio = taught_ratio(counted, reported=sum(m.tokens for m in work.messages))
+        if ratio is None:
+            return 1.0
+        # Who reads the record's count corrects an estimate by what usage reports have taught.
+        return ratio / work.calibration_factor if counter.source_for(model) is TokenSource.ESTIMATE else ratio
 
     def _asker(self, work: PassInput) -> Asker:
         return Asker(

@@ -217,6 +217,18 @@ async def test_clip_excerpts_the_largest_message_and_names_it(tmp_path):
         assert sum(m.tokens for m in window.messages) == window.usage.window_tokens <= 400 < whole
 
 
+@pytest.mark.parametrize("text", ["middle words " * 4_000, "word " * 4_000 + "x7_" * 4_000], ids=["even", "uneven"])
+async def test_a_clip_fills_its_limit_where_counts_are_exact(tmp_path, text):
+    """What the caller counted is divided as the text is; nothing is left for what an estimate could miss."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(context_length=100_000)
+        await chat.append(said(1, tokens=30), said(2, text, tokens=9_000), said(3, tokens=30))
+
+        window = await chat.context(max_tokens=4_096, clip=True)
+
+        assert 4_080 <= sum(m.tokens for m in window.messages) <= 4_096
+
+
 async def test_a_clip_that_cannot_reach_the_limit_is_refused(tmp_path):
     """Many small messages cannot be excerpted into nothing."""
     async with sidecar(tmp_path) as s:

@@ -84,16 +84,38 @@ async def test_a_wait_that_ended_while_nothing_ran_leads_to_a_pass_at_the_start(
 
     async with sidecar(tmp_path, now_us=clock) as s:
         chat = s.chat()
-        watch = s.conversations.WatchConversation(
-            api.WatchConversationRequest(conversation_id="c1"), timeout=PATIENCE_S
-        )
-        async for item in watch:
-            if item.event.type == "SummarizationCompleted":
-                break
-        watch.cancel()
+        await _completed(s)
 
         assert (await chat.context()).compacted
         assert (await chat.state()).failures_in_row == 0
+
+
+async def test_a_clock_that_is_set_back_makes_no_wait_longer(tmp_path):
+    """Six hours back: the next message finds nothing that waits for tonight."""
+    bad = {"text": "not JSON"}
+    clock = Clock()
+    async with sidecar(tmp_path, script(tmp_path, bad, bad, {"default": True}), now_us=clock) as s:
+        chat = s.chat()
+        await chat.talk(14, wait_s=PATIENCE_S)
+        assert (await chat.state()).held_by == conversation.HELD_BY_WAITING_AFTER_FAILURE
+        clock.advance(-6 * 3600)
+
+        await chat.talk(1, tokens=1, wait_s=PATIENCE_S)
+
+        assert (await chat.context()).compacted
+
+
+async def test_a_clock_that_is_set_back_between_two_runs_makes_no_wait_longer(tmp_path):
+    """The wait is on disk as a time that is far away now, and the chat is idle."""
+    clock = Clock()
+    async with sidecar(tmp_path, DEAD, now_us=clock) as s:
+        await s.chat().talk(14, wait_s=PATIENCE_S)
+    clock.advance(-6 * 3600)
+
+    async with sidecar(tmp_path, now_us=clock) as s:
+        await _completed(s)
+
+        assert (await s.chat().state()).failures_in_row == 0
 
 
 async def test_messages_end_a_wait_before_its_time(tmp_path):
@@ -305,3 +327,12 @@ async def test_a_conversation_goes_on_when_the_operator_changes_the_policy_under
             await s.chat("c2", policy=unfit).talk(1)
         async with refused("INVALID_ARGUMENT", "INVALID_POLICY"):
             await chat.update(["policy"], policy=unfit | {"min_messages": 3})
+
+
+async def _completed(s: Sidecar) -> None:
+    """Return when a pass of the conversation has made its record."""
+    watch = s.conversations.WatchConversation(api.WatchConversationRequest(conversation_id="c1"), timeout=PATIENCE_S)
+    async for item in watch:
+        if item.event.type == "SummarizationCompleted":
+            break
+    watch.cancel()

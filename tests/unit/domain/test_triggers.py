@@ -219,6 +219,19 @@ def test_rule_1_the_end_of_a_wait_lets_an_idle_chat_recover():
     assert triggers(waiting.when(EndWait("p", 30 * SECOND), policy)) == [Trigger.EMERGENCY]
 
 
+def test_rule_1_a_wait_is_over_when_the_clock_stands_before_its_beginning():
+    """A clock that was set back says nothing of what has passed since; the wait is short, and is not made longer."""
+    state = failed(2, state=given(OPEN, *chat(110)).state, policy=Policy(fallback=Fallback.NEVER)).state
+    began_us = state.wait_until_us - 60 * SECOND
+
+    assert [state.waiting(began_us + offset) for offset in (-1, 0, 60 * SECOND - 1, 60 * SECOND)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
 def test_rule_1_a_record_ends_the_row_of_failures():
     """The next failure waits as the first did."""
     waiting = failed(3, state=given(OPEN, *chat(60)).state)

@@ -1,0 +1,85 @@
+"""The summary as a message of the window: what it costs beside its text, who counts it, and that it does not change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from abridged.v1 import conversation_service_pb2 as api
+from service.domain.tokens import MESSAGE_OVERHEAD_TOKENS
+from service.tokenizers.estimated import EstimatingCounter
+from tests.support.answers import record
+from tests.support.sidecar import ANY_DRAFT, Chat, said, script, sidecar
+
+TEXT = "The user and the assistant settled how the importer reads orders, and where it writes them."
+
+
+def turn(number: int) -> str:
+    return f"Turn {number}: the importer reads table orders_{number} on host db-{number:02d}. " * 5
+
+
+def estimated(text: str) -> int:
+    return EstimatingCounter().count(text) + MESSAGE_OVERHEAD_TOKENS
+
+
+async def summary_of(chat: Chat, *, counted: float | None = None) -> Any:
+    """The summary message of a chat whose caller counts so many times what we would, or nothing."""
+    texts = {n: turn(n) for n in range(1, 15)}
+    tokens = {n: None if counted is None else round(counted * estimated(text)) for n, text in texts.items()}
+    await chat.append(*(said(n, text, tokens=tokens[n]) for n, text in texts.items()))
+    await chat.summarize()
+    (summary,) = [m for m in (await chat.context()).messages if m.tag]
+    return summary
+
+
+def answering(tmp_path: Any) -> dict[str, Any]:
+    return script(tmp_path, {"text": record(TEXT)}) | ANY_DRAFT
+
+
+async def test_the_frame_of_a_summary_takes_less_than_thirty_tokens(tmp_path):
+    """Of a cap that may be 128: the rest is for what was said."""
+    async with sidecar(tmp_path, answering(tmp_path)) as s:
+        summary = await summary_of(s.chat(context_length=8_000))
+
+        assert TEXT in summary.message.content
+        assert summary.tokens == estimated(summary.message.content)
+        assert summary.tokens - EstimatingCounter().count(TEXT) <= 30
+
+
+async def test_the_same_record_is_the_same_message_byte_for_byte(tmp_path):
+    """In two conversations, each time that it is asked for, and after a restart: nothing in it is random."""
+    async with sidecar(tmp_path, answering(tmp_path)) as s:
+        one, two = [await summary_of(s.chat(name, context_length=8_000)) for name in ("one", "two")]
+        assert one.message.id != two.message.id
+        assert one.message.content == two.message.content
+    async with sidecar(tmp_path, answering(tmp_path)) as s:
+        again = (await s.chat("one").context()).messages[0]
+        assert again == one
+
+
+@pytest.mark.parametrize("counted", [0.8, 1.5])
+async def test_a_caller_who_counts_everything_teaches_what_the_summary_costs(tmp_path, counted):
+    """His tokens of the messages are to ours as those of the summary are."""
+    async with sidecar(tmp_path, answering(tmp_path)) as s:
+        summary = await summary_of(s.chat(context_length=8_000), counted=counted)
+
+        expected = counted * estimated(summary.message.content)
+        assert summary.tokens == pytest.approx(expected, rel=0.01, abs=1)
+        assert (await s.chat().summaries())[0].tokens_after == summary.tokens
+
+
+async def test_what_reports_and_counts_both_teach_is_learned_once(tmp_path):
+    """An estimate is corrected by what usage reports have taught; what the caller's counts say of it is the same."""
+    async with sidecar(tmp_path, answering(tmp_path)) as s:
+        other = s.chat("other", context_length=8_000, model="m")
+        await other.append(*(said(n, turn(n)) for n in range(1, 9)))
+        tokens = (await other.context()).usage.window_tokens * 3 // 2
+        report = api.ReportUsageRequest(conversation_id="other", message_version=8, prompt_tokens=tokens)
+        factor = (await s.conversations.ReportUsage(report)).usage.calibration_factor
+
+        summary = await summary_of(s.chat(context_length=8_000, model="m"), counted=1.5)
+
+        assert factor > 1.1
+        assert (await s.chat().state()).usage.calibration_factor == factor
+        assert summary.tokens == pytest.approx(1.5 * estimated(summary.message.content), rel=0.02, abs=1)
