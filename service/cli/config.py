@@ -10,7 +10,7 @@ from service.cli.options import Invocation, settings_options
 from service.cli.plain_json import json_text
 from service.cli.prerequisites import check_prerequisites
 from service.cli.sidecar import configuration
-from service.cli.terminal import say
+from service.cli.terminal import say, say_text
 
 __all__ = ["config"]
 
@@ -44,7 +44,7 @@ def show(invocation: Invocation, *, origin: bool, as_json: bool) -> None:
     rows = configuration(invocation).shown()
     if as_json:
         entries = {name: {"value": json.loads(value), "origin": str(source)} for name, value, source in rows}
-        say(json_text(entries, indent=2))
+        say_text(json_text(entries, indent=2))
         return
     name_width = max(len(name) for name, _, _ in rows)
     for name, value, source in rows:
