@@ -56,7 +56,14 @@ def open_exported(settings: TracingSettings) -> ExportedTracing:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    return ExportedTracing(settings, BatchSpanProcessor(OTLPSpanExporter(endpoint=settings.traces_endpoint)))
+    processor = BatchSpanProcessor(
+        OTLPSpanExporter(endpoint=settings.traces_endpoint),
+        max_queue_size=settings.queue_max,
+        max_export_batch_size=settings.batch_max,
+        schedule_delay_millis=settings.batch_delay_ms,
+        export_timeout_millis=settings.export_timeout_ms,
+    )
+    return ExportedTracing(settings, processor)
 
 
 class ExportedTracing:

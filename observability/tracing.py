@@ -2,9 +2,8 @@
 
 Invariant: a span carries what its fact carries and nothing else. No caller gets the SDK's span, and an exception leaves
 its class alone behind, never its message. Without a collector nothing of the OpenTelemetry SDK is imported, and a span
-costs two to four microseconds; the caller's traceparent still goes into events and logs.
-
-    TracingMisconfigured   an OTEL_* variable has a value that cannot be served
+costs two to four microseconds; the caller's traceparent still goes into events and logs. No variable of a collector
+keeps a sidecar from starting.
 """
 
 from __future__ import annotations
@@ -17,6 +16,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
+import structlog
+
 from observability.facts import BatchCommitted, Fact, PassStarted, RpcStarted, SpanFact
 
 __all__ = [
@@ -27,7 +28,6 @@ __all__ = [
     "Span",
     "TraceIds",
     "Tracing",
-    "TracingMisconfigured",
     "TracingSettings",
     "current_trace",
     "current_traceparent",
@@ -52,13 +52,13 @@ _SAMPLERS = frozenset(
 )
 _EXPORTERS = frozenset({"otlp", "none"})
 _PROTOCOL = "http/protobuf"
+_COMPRESSIONS = frozenset({"gzip", "deflate", "none"})
 _DEFAULT_ENDPOINT = "http://localhost:4318"
+_MILLISECONDS_MAX = 3_600_000
+
+_log = structlog.get_logger()
 
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
-
-
-class TracingMisconfigured(ValueError):
-    """An OTEL_* variable has a value that cannot be served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,8 @@ class TraceIds:
 class TracingSettings:
     """What the standard variables say. `traces_endpoint` is a full URL, empty when spans go nowhere.
 
-    Headers, certificates, timeouts, batching and resource attributes of OTEL_* are read by the SDK itself.
+    `ignored` has a sentence for each variable whose value is not served, with its name and without its value. Headers,
+    certificates, timeouts, limits and resource attributes of OTEL_* are read by the SDK itself.
     """
 
     traces_endpoint: str = ""
@@ -87,20 +88,33 @@ class TracingSettings:
     service_version: str = ""
     sampler: str = "parentbased_always_on"
     sampler_ratio: float = 1.0
+    queue_max: int = 2_048
+    batch_max: int = 512
+    batch_delay_ms: int = 5_000
+    export_timeout_ms: int = 30_000
+    ignored: tuple[str, ...] = ()
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], *, service_version: str) -> TracingSettings:
-        """Read OTEL_* as the specification does; raise TracingMisconfigured naming the variable.
+        """Read OTEL_* as the specification does: what is not served is ignored, and said so.
 
         One difference: without an endpoint and without OTEL_TRACES_EXPORTER, spans go nowhere, since a sidecar whose
         operator asked for no collector should not look for one.
         """
+        read = _Variables(environ)
+        endpoint = _endpoint(read)
+        queue_max = read.integer("OTEL_BSP_MAX_QUEUE_SIZE", default=2_048, at_most=1_000_000)
         return cls(
-            traces_endpoint=_endpoint(environ),
+            traces_endpoint=endpoint if read.check_limits() else "",
             service_name=environ.get("OTEL_SERVICE_NAME") or "abridged",
             service_version=service_version,
-            sampler=_choice(environ, "OTEL_TRACES_SAMPLER", default="parentbased_always_on", among=_SAMPLERS),
-            sampler_ratio=_ratio(environ),
+            sampler=read.choice("OTEL_TRACES_SAMPLER", default="parentbased_always_on", among=_SAMPLERS),
+            sampler_ratio=read.number("OTEL_TRACES_SAMPLER_ARG", default=1.0, at_most=1.0),
+            queue_max=queue_max,
+            batch_max=read.integer("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", default=min(512, queue_max), at_most=queue_max),
+            batch_delay_ms=read.integer("OTEL_BSP_SCHEDULE_DELAY", default=5_000, at_most=_MILLISECONDS_MAX),
+            export_timeout_ms=read.integer("OTEL_BSP_EXPORT_TIMEOUT", default=30_000, at_most=_MILLISECONDS_MAX),
+            ignored=tuple(read.ignored),
         )
 
 
@@ -182,12 +196,19 @@ CURRENT: ContextVar[Span | None] = ContextVar("abridged_span", default=None)
 
 
 def open_tracing(settings: TracingSettings) -> Tracing:
-    """Tracing as configured; the SDK is imported only when there is an endpoint."""
+    """Tracing as configured; the SDK is imported only when there is an endpoint.
+
+    A variable that the SDK reads by itself and stumbles over costs the spans, not the start.
+    """
     if not settings.traces_endpoint:
         return SilentTracing()
-    from observability.exported import open_exported
+    try:
+        from observability.exported import open_exported
 
-    return open_exported(settings)
+        return open_exported(settings)
+    except (ValueError, RuntimeError, StopIteration) as error:
+        _log.warning("tracing.not_opened", error_type=type(error).__name__, hint="see the OTEL_* variables")
+        return SilentTracing()
 
 
 def current_traceparent() -> str:
@@ -226,35 +247,78 @@ def sampled_trace_id(traceparent: str) -> str:
     return traceparent[3:35] if traceparent.endswith("-01") else ""
 
 
-def _endpoint(environ: Mapping[str, str]) -> str:
-    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+class _Variables:
+    """The variables of an environment, and what was ignored of them."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self.ignored: list[str] = []
+
+    def text(self, name: str) -> str:
+        return self._environ.get(name, "").strip()
+
+    def choice(self, name: str, *, default: str, among: frozenset[str]) -> str:
+        value = self.text(name).lower()
+        if value and value not in among:
+            self.ignore(name, f"must be one of {', '.join(sorted(among))}")
+        return value if value in among else default
+
+    def number(self, name: str, *, default: float, at_most: float) -> float:
+        try:
+            value = float(self.text(name) or default)
+        except ValueError:
+            value = -1.0
+        if 0.0 <= value <= at_most:
+            return value
+        self.ignore(name, f"must be a number from 0 to {at_most:g}")
+        return default
+
+    def integer(self, name: str, *, default: int, at_most: int) -> int:
+        text = self.text(name)
+        if not text:
+            return default
+        if text.isascii() and text.isdigit() and len(text) <= len(str(at_most)) and 0 < int(text) <= at_most:
+            return int(text)
+        self.ignore(name, f"must be an integer from 1 to {at_most}")
+        return default
+
+    def url(self, name: str) -> str:
+        text = self.text(name)
+        if not text or text.startswith(("http://", "https://")):
+            return text
+        self.ignore(name, "must be a URL of http or https")
         return ""
-    exporter = _choice(environ, "OTEL_TRACES_EXPORTER", default="", among=_EXPORTERS)
-    full = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
-    base = environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+
+    def check_limits(self) -> bool:
+        """Whether the SDK can be imported: it refuses to be where one of its limits is no number."""
+        limits = [name for name in self._environ if name.startswith("OTEL_") and name.endswith("_LIMIT")]
+        broken = [name for name in limits if self.text(name) and not self.text(name).isdecimal()]
+        self.ignored += [f"{name} must be an integer from 0: no span is sent" for name in broken]
+        return not broken
+
+    def ignore(self, name: str, rule: str) -> None:
+        self.ignored.append(f"{name} is ignored: it {rule}")
+
+
+def _endpoint(read: _Variables) -> str:
+    if read.choice("OTEL_SDK_DISABLED", default="false", among=frozenset({"true", "false"})) == "true":
+        return ""
+    exporter = _exporter(read)
+    full, base = read.url("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), read.url("OTEL_EXPORTER_OTLP_ENDPOINT")
     if exporter == "none" or not (exporter or full or base):
         return ""
-    for name in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
-        _choice(environ, name, default=_PROTOCOL, among=frozenset({_PROTOCOL}))
+    for what, served in (("PROTOCOL", frozenset({_PROTOCOL})), ("COMPRESSION", _COMPRESSIONS)):
+        for name in (f"OTEL_EXPORTER_OTLP_TRACES_{what}", f"OTEL_EXPORTER_OTLP_{what}"):
+            read.choice(name, default="", among=served)
     return full or (base or _DEFAULT_ENDPOINT).rstrip("/") + "/v1/traces"
 
 
-def _choice(environ: Mapping[str, str], name: str, *, default: str, among: frozenset[str]) -> str:
-    value = environ.get(name, "").strip().lower() or default
-    if value and value not in among:
-        raise TracingMisconfigured(f"{name} must be one of {', '.join(sorted(among))}")
-    return value
-
-
-def _ratio(environ: Mapping[str, str]) -> float:
-    text = environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip() or "1.0"
-    try:
-        ratio = float(text)
-    except ValueError as error:
-        raise TracingMisconfigured("OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1") from error
-    if not 0.0 <= ratio <= 1.0:
-        raise TracingMisconfigured("OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1")
-    return ratio
+def _exporter(read: _Variables) -> str:
+    """`otlp` wherever it is in the list, `none` where that is all there is, else empty."""
+    named = {name.strip().lower() for name in read.text("OTEL_TRACES_EXPORTER").split(",")} - {""}
+    if named - _EXPORTERS:
+        read.ignore("OTEL_TRACES_EXPORTER", f"must be one of {', '.join(sorted(_EXPORTERS))}")
+    return next((name for name in ("otlp", "none") if name in named), "")
 
 
 class _Nowhere:

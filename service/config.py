@@ -49,8 +49,13 @@ TOKENS = "server.tokens"
 REDACTED = "(secret)"
 SECRET_FILE_BYTES_MAX = 16_384
 
-# Kubernetes puts these into every container of a namespace that has a Service called `abridged`.
-_SERVICE_LINK = re.compile(r"ABRIDGED_(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)?)")
+# Kubernetes puts these into every container of a namespace that has a Service whose name begins with `abridged`. The
+# shortest of them, NAME_PORT, is one by its value alone: a port of ours that somebody misspelt is a number.
+_SERVICE_LINK = re.compile(
+    r"ABRIDGED_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)=.*"
+    r"|ABRIDGED_(\w+_)?PORT=(tcp|udp|sctp)://.*",
+    re.ASCII | re.DOTALL,
+)
 
 # An IPv6 address opens with a bracket too.
 _JSON_LIST = re.compile(r'\s*\[\s*["{\]]')
@@ -173,12 +178,12 @@ class _Loading:
                 self._take(name, _standard_value(variable, environ[variable]), Origin("environment", variable))
         by_variable = {setting.variable: setting for setting in self._known.values()}
         for variable, text in sorted(environ.items()):
-            if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE or _SERVICE_LINK.fullmatch(variable):
+            if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
                 continue
             origin = Origin("environment", variable)
             if setting := by_variable.get(variable):
                 self._take_text(setting, text, origin)
-            else:
+            elif not _SERVICE_LINK.fullmatch(f"{variable}={text}"):
                 self._refuse("", origin, f"there is no setting {variable}{did_you_mean(variable, by_variable)}")
 
     def take_flags(self, flags: Mapping[str, Any]) -> None:

@@ -71,8 +71,8 @@ async def serve(
     `free_bytes` answers what is free on the volume of a file.
 
     Raises EventLogError when the log cannot be opened, LogFailed at the end when it broke while serving, ListenError
-    when an address cannot be listened at, and TracingMisconfigured, AddressError, ScriptError, TokenizerMissing, or
-    InvalidPolicy for a prompt file, when settings cannot be carried out.
+    when an address cannot be listened at, and AddressError, ScriptError, TokenizerMissing, or InvalidPolicy for a
+    prompt file, when settings cannot be carried out.
     """
     broken: list[Exception] = []
 

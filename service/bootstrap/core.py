@@ -100,7 +100,10 @@ def open_core(
 
     `on_fatal` hears, on the event loop, that the log has failed for good.
     """
-    tracing = open_tracing(TracingSettings.from_environment(environ, service_version=VERSION))
+    traces = TracingSettings.from_environment(environ, service_version=VERSION)
+    for ignored in traces.ignored:
+        _log.warning("tracing.variable_ignored", hint=ignored)
+    tracing = open_tracing(traces)
     resources.callback(tracing.close)
     metrics = Metrics(version=VERSION, labels=_labels(settings))
     executor = _read_threads(resources)

@@ -202,14 +202,17 @@ def _append_file(invocation: Invocation, path: Path, playing: Playing, *, as_jso
     show = FileReport(path, as_json_)
 
     async def work(client: SidecarClient) -> None:
-        with path.open(encoding="utf-8", errors="replace") as lines, _progress(path) as on_messages:
-            for chat in read_chats(lines):
+        with path.open("rb") as file, _progress(path) as on_messages:
+            for chat in read_chats(file):
                 if isinstance(chat, Fault):
                     show.fault(chat)
                 else:
                     show.outcome(await play(client, chat, playing, on_messages=on_messages))
 
-    call(invocation, work, patience=FILE_PATIENCE)
+    try:
+        call(invocation, work, patience=FILE_PATIENCE)
+    except OSError as error:
+        raise CommandFailed(f"{path.name} cannot be read: {error.strerror}") from error
     show.total()
     if show.unwell:
         raise CommandFailed(f"{path.name}: {show.unwell}", hint="the lines above say what and why")
@@ -233,8 +236,8 @@ def _progress(path: Path) -> Iterator[Callable[[int], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        total = sum(len(chat.messages) for chat in read_chats(lines) if not isinstance(chat, Fault))
+    with path.open("rb") as file:
+        total = sum(len(chat.messages) for chat in read_chats(file) if not isinstance(chat, Fault))
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=total)

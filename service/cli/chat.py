@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import textwrap
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,7 +17,7 @@ from service.cli.figures import pass_line, record_line, usage_line
 from service.cli.options import Invocation, sidecar_options
 from service.cli.plain_json import word
 from service.cli.sidecar import client_for, configuration
-from service.cli.terminal import is_interactive, say
+from service.cli.terminal import is_interactive, say, say_text
 from service.client import ConversationSettings, SidecarClient, SidecarError
 from service.domain.message import Message, Role
 from service.models.model import ModelError, ModelMissing
@@ -34,6 +33,8 @@ __all__ = ["chat"]
 PASS_WAIT_S = 120.0
 ANSWER_SHARE = 8
 """An eighth of the context is kept for the answer."""
+INDENT = "  "
+"""Before what a model says, so that it is not taken for a line of this program."""
 HELP = "/ratio  /summaries  /resummarize  /quit"
 
 
@@ -72,11 +73,12 @@ def _talk(runner: asyncio.Runner, chat: _Chat) -> None:
         try:
             runner.run(chat.take(text))
         except KeyboardInterrupt:
-            say("\n(interrupted; your message is kept)")
+            say_text("\n(interrupted; your message is kept)")
         except SidecarError as error:
             of_sidecar_error(error).show()
         except ModelError as error:
-            say(f"\nabridged: {error}; your message is kept, say something to try again", is_error=True)
+            say()
+            say(f"abridged: {error}; your message is kept, say something to try again", is_error=True)
 
 
 class _Chat:
@@ -129,9 +131,10 @@ class _Chat:
             self._summary_id = context.summary_id
             records = await self._client.summaries(self._conversation)
             say(f"({record_line(records[0])})")
+        say_text(INDENT, newline=False)
         answer: ChatAnswer = await self._model.answer(
             json.loads(context.rendered_json)["messages"],
-            on_text=lambda piece: say(piece, newline=False),
+            on_text=lambda piece: say_text(piece, indent=INDENT, newline=False),
         )
         say()
         if answer.prompt_tokens:
@@ -156,7 +159,7 @@ class _Chat:
     async def _summaries(self) -> None:
         for record in await self._client.summaries(self._conversation):
             say(record_line(record))
-            say(textwrap.indent(record.summary, "  "))
+            say_text(f"{INDENT}{record.summary}", indent=INDENT)
 
     async def _resummarize(self) -> None:
         say(pass_line(await self._client.summarize(self._conversation, wait_s=PASS_WAIT_S)))

@@ -7,15 +7,19 @@ its place, and the rest of the file is read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import count
+from typing import Any, BinaryIO
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from service.domain.message import Message, Role, ToolCall
 
 __all__ = ["Fault", "FileChat", "read_chats"]
+
+LINE_BYTES_MAX = 64 << 20
+"""A chat of a hundred thousand messages; read, it takes some four times as much memory."""
 
 FAULTS_PER_MESSAGE_MAX = 3
 _FORMS = {
@@ -77,19 +81,31 @@ class _Chat(_Shape):
     messages: list[dict[str, Any]]
 
 
-def read_chats(lines: Iterable[str]) -> Iterator[FileChat | Fault]:
-    """The chats in order; a line that holds none is a Fault. Empty lines are left out."""
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            chat = _Chat.model_validate(json.loads(line))
-        except json.JSONDecodeError as error:
-            yield Fault(number, "", f"is no JSON: {error.msg} at column {error.colno}")
-        except ValidationError as error:
-            yield Fault(number, "", _explained(error))
-        else:
-            yield _chat_of(number, chat)
+def read_chats(file: BinaryIO) -> Iterator[FileChat | Fault]:
+    """The chats in order; a line that holds none is a Fault. Empty lines are left out. Raises OSError."""
+    for number in count(1):
+        line = file.readline(LINE_BYTES_MAX + 1)
+        if not line:
+            return
+        if len(line) > LINE_BYTES_MAX:
+            _leave_rest(file, line)
+            yield Fault(number, "", f"is longer than {LINE_BYTES_MAX:,} bytes")
+        elif line.strip():
+            yield _read_line(number, line)
+
+
+def _leave_rest(file: BinaryIO, begun: bytes) -> None:
+    while begun and not begun.endswith(b"\n"):
+        begun = file.readline(LINE_BYTES_MAX)
+
+
+def _read_line(number: int, line: bytes) -> FileChat | Fault:
+    try:
+        return _chat_of(number, _Chat.model_validate_json(line.decode().rstrip()))
+    except UnicodeDecodeError as error:
+        return Fault(number, "", f"is not UTF-8: byte {error.start + 1}")
+    except ValidationError as error:
+        return Fault(number, "", _explained(error))
 
 
 def _chat_of(line: int, chat: _Chat) -> FileChat:
@@ -121,4 +137,6 @@ def _message_of(message_id: str, shape: _Message) -> Message:
 def _explained(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_input=False)[:FAULTS_PER_MESSAGE_MAX]
     places = ((".".join(str(part) for part in one["loc"]), _FORMS.get(one["type"], one["msg"])) for one in found)
-    return "; ".join(f"{place} {form}".lstrip() for place, form in places)
+    # What is no JSON is so in the first line of a line.
+    told = "; ".join(f"{place} {form}".lstrip() for place, form in places)
+    return told.replace("Invalid JSON:", "is no JSON:").replace("at line 1 column", "at column")

@@ -6,11 +6,14 @@ import json
 
 import click
 
+from observability.tracing import TracingSettings
 from service.cli.options import Invocation, settings_options
 from service.cli.plain_json import json_text
 from service.cli.prerequisites import check_prerequisites
 from service.cli.sidecar import configuration
-from service.cli.terminal import say
+from service.cli.terminal import say, say_text
+from service.config import environment
+from service.version import VERSION
 
 __all__ = ["config"]
 
@@ -27,9 +30,12 @@ def check(invocation: Invocation) -> None:
     """Say everything that is wrong with the settings; exit code 2 when something is.
 
     When every value is in order, what they name is looked at too: the log's folder, scripts, the prompt file, hosts.
+    Of the standard OTEL_* variables it says which are ignored.
     """
     found = configuration(invocation)
     check_prerequisites(found)
+    for ignored in TracingSettings.from_environment(environment(), service_version=VERSION).ignored:
+        say(f"warning: {ignored}", is_error=True)
     given = sum(origin.kind != "default" for origin in found.origins.values())
     say(f"ok: {len(found.origins)} settings, {given} of them not the default")
 
@@ -44,7 +50,7 @@ def show(invocation: Invocation, *, origin: bool, as_json: bool) -> None:
     rows = configuration(invocation).shown()
     if as_json:
         entries = {name: {"value": json.loads(value), "origin": str(source)} for name, value, source in rows}
-        say(json_text(entries, indent=2))
+        say_text(json_text(entries, indent=2))
         return
     name_width = max(len(name) for name, _, _ in rows)
     for name, value, source in rows:

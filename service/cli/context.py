@@ -11,7 +11,7 @@ from service.cli.figures import short, usage_line
 from service.cli.options import Invocation, sidecar_options
 from service.cli.plain_json import as_json, json_text, word
 from service.cli.sidecar import call
-from service.cli.terminal import excerpt, say, width
+from service.cli.terminal import excerpt, say, say_text, width
 from service.client import RENDERINGS, GetContextResponse
 
 __all__ = ["context", "context_lines", "message_text"]
@@ -60,7 +60,7 @@ def context(
     if as_json_:
         say(as_json(answer))
     elif render:
-        say(json_text(json.loads(answer.rendered_json), indent=2))
+        say_text(json_text(json.loads(answer.rendered_json), indent=2))
         for omitted in answer.omitted_attachments:
             reason = word(omitted, "reason")
             say(f"note: attachment {omitted.index} of message {omitted.number} is left out: {reason}", is_error=True)

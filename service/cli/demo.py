@@ -9,6 +9,7 @@ import tempfile
 import time
 import uuid
 from importlib.resources import files
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from service.cli.prerequisites import check_prerequisites
 from service.cli.sidecar import configuration, run
 from service.cli.speed import advice, longest_prompt, speed_line
 from service.cli.startup import explained
-from service.cli.terminal import is_interactive, program_name, say
+from service.cli.terminal import is_interactive, program_name, say, say_text
 from service.config import environment
 from service.models.extractive import EXTRACTIVE_MODEL
 from service.models.model import ModelError
@@ -70,8 +71,9 @@ def demo(invocation: Invocation) -> None:
 
 def bundled_conversation() -> FileChat:
     """The conversation that is shipped with the command."""
-    text = files("service.cli").joinpath("demo_conversation.json").read_text(encoding="utf-8")
-    (chat,) = read_chats([text])
+    # A document of many lines, which stand between its words alone.
+    document = files("service.cli").joinpath("demo_conversation.json").read_bytes()
+    (chat,) = read_chats(BytesIO(document.replace(b"\n", b" ")))
     assert not isinstance(chat, Fault), "the shipped file is in order"
     return chat
 
@@ -110,7 +112,7 @@ async def _summarizer(settings: Settings) -> dict[str, Any]:
             )
         except ModelError as error:
             return _extractive(f"{model} did not answer: {error}.", UNANSWERED)
-        say(f"Summaries by {model}, which {_told(speed, settings)}.")
+        say_text(f"Summaries by {model}, which {_told(speed, settings)}.")
         return {}
     problem = found.problem or found.models[0].problem
     is_missing = not found.problem and found.models[0].is_missing
@@ -162,7 +164,7 @@ async def _play(settings: Settings) -> None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, stop.set)
-            say("\nThe sidecar stays until Ctrl-C.")
+            say_text("\nThe sidecar stays until Ctrl-C.")
             await stop.wait()
         else:
-            say("\nThe sidecar ends here; on a terminal it stays to be tried.")
+            say_text("\nThe sidecar ends here; on a terminal it stays to be tried.")

@@ -14,7 +14,7 @@ from service.cli.context import context_lines, message_text
 from service.cli.figures import bar, pass_line, record_line, short
 from service.cli.http_port import get
 from service.cli.plain_json import as_json, word
-from service.cli.terminal import width
+from service.cli.terminal import one_line, width
 from service.cli.watch import event_text, progress_text
 from service.client import (
     AppendMessagesResponse,
@@ -112,11 +112,14 @@ class _Stage:
         context = await self._client.context(self._conversation)
         self._console.rule("the context to send: number, tokens, role, text")
         for line in context_lines(context, columns=self._console.width):
-            self._console.print(Text(line))
+            self._tell(line)
         everything, sent = original.usage.window_tokens, context.usage.window_tokens
         self._console.print(
             f"{everything:,} tokens of {len(original.messages)} messages became {sent:,}; all of them are in the log."
         )
+
+    def _tell(self, line: str, *, style: str = "") -> None:
+        self._console.print(Text(one_line(line), style=style))
 
     def _tell_message(self, answer: AppendMessagesResponse, message: Message) -> None:
         ratio = answer.usage.ratio
@@ -131,7 +134,7 @@ class _Stage:
         self._console.print(line)
 
     async def _show_pass(self, answer: AppendMessagesResponse, watching: asyncio.Task[None]) -> None:
-        self._console.print(Text(f"     trigger: {pass_line(answer.summarization)}", style="bold"))
+        self._tell(f"     trigger: {pass_line(answer.summarization)}", style="bold")
         pending = answer.summarization.id
         while pending:
             await self._end_of(pending, watching)
@@ -140,8 +143,8 @@ class _Stage:
             pending = context.pending_summarization_id
         newest = await self._client.summaries(self._conversation)
         if newest and newest[0].id == context.summary_id:
-            self._console.print(Text(f"     {record_line(newest[0])}", style="bold"))
-        self._console.print(Text(f"     ratio is {context.usage.ratio:.2f} now"))
+            self._tell(f"     {record_line(newest[0])}", style="bold")
+        self._tell(f"     ratio is {context.usage.ratio:.2f} now")
 
     async def _end_of(self, pass_id: str, watching: asyncio.Task[None]) -> None:
         """Wait until the watcher hears of the pass's end, with a line now and then; raises what ends the watcher."""
@@ -158,12 +161,12 @@ class _Stage:
             if now_s - self._told_at_s >= self._told_every_s:
                 self._told_at_s = now_s
                 says = f"pass {short(pass_id)} is {now_s - began_s:.0f} s old, and the model is at work"
-                self._console.print(Text(f"     ~ {says}", style="dim"))
+                self._tell(f"     ~ {says}", style="dim")
 
     async def _watch(self) -> None:
         async for item in self._client.watch(self._conversation):
             if line := self._pass_line(item):
-                self._console.print(Text(f"     ~ {line}", style="dim"))
+                self._tell(f"     ~ {line}", style="dim")
             if item.HasField("event") and (ended := _pass_ended_by(item.event)):
                 self._ended.add(ended)
                 self._heard.set()

@@ -1,4 +1,4 @@
-"""How commands fail: one line that says what happened and one that says what to do, never a traceback.
+"""How commands fail: a line that says what happened, lines of details, one that says what to do, never a traceback.
 
 click.ClickException
 ├── CommandFailed    exit code 1
@@ -7,13 +7,13 @@ click.ClickException
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import IO, Any
 
 import click
 
-from service.cli.terminal import printable
+from service.cli.terminal import one_line
 from service.client import SidecarError
 from service.config import ConfigError
 
@@ -44,15 +44,15 @@ class CommandFailed(click.ClickException):
 
     exit_code = 1
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, *, details: Sequence[str] = (), hint: str = "") -> None:
         super().__init__(message)
+        self.details = tuple(details)
         self.hint = hint
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Write both lines to standard error."""
-        click.echo(printable(f"abridged: {self.message}"), file=file, err=file is None)
-        if self.hint:
-            click.echo(printable(f"  {self.hint}"), file=file, err=file is None)
+        """Write the message, a line each for `details`, and the hint to standard error."""
+        for line in (f"abridged: {self.message}", *(f"  {detail}" for detail in (*self.details, self.hint) if detail)):
+            click.echo(one_line(line), file=file, err=file is None)
 
 
 class Misconfigured(CommandFailed):
@@ -75,5 +75,4 @@ def of_sidecar_error(error: SidecarError, *, hints: Mapping[str, str] = _NO_HINT
 
 def of_config_error(error: ConfigError) -> Misconfigured:
     """Everything that is wrong with the settings, one line each."""
-    lines = [str(problem) for problem in error.problems]
-    return Misconfigured("\n  ".join(["the settings cannot be used:", *lines]))
+    return Misconfigured("the settings cannot be used:", details=[str(problem) for problem in error.problems])

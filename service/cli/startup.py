@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from eventlog.errors import EventLogError, LogLocked, LogUnsafe
-from observability.tracing import TracingMisconfigured
 from service.api.listeners import AddressTaken, AddressUnusable
 from service.cli.failures import CommandFailed, Misconfigured
 from service.domain.errors import InvalidPolicy
@@ -14,8 +13,8 @@ from service.models.scripted import ScriptError
 
 __all__ = ["explained"]
 
-# A file that was in order a moment ago, or a variable that is no setting: each names itself.
-_SETTINGS = (InvalidPolicy, ScriptError, TracingMisconfigured)
+# A file that was in order a moment ago: each names itself.
+_SETTINGS = (InvalidPolicy, ScriptError)
 
 
 @contextmanager

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import click
 
 from service.cli.figures import pass_line, record_line
 from service.cli.options import Invocation, sidecar_options
 from service.cli.plain_json import as_json
 from service.cli.sidecar import call
-from service.cli.terminal import say
+from service.cli.terminal import say, say_text
 from service.client import SidecarClient, Summarization, SummaryRecord
 
 __all__ = ["summaries"]
@@ -40,7 +38,7 @@ def summaries(invocation: Invocation, conversation: str, *, as_json_: bool) -> N
         say("no records yet")
     for record in records:
         say(record_line(record))
-        say(textwrap.indent(record.summary, "  "))
+        say_text(f"  {record.summary}", indent="  ")
         for point in record.key_points:
             say(f"  - {point}")
         say()

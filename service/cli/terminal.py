@@ -1,4 +1,7 @@
-"""What may be written to a terminal: conversations hold anybody's text, and it must not steer the terminal."""
+"""What may be written to a terminal: conversations hold anybody's text, and so do files and what servers answer.
+
+Invariant: such a text neither steers the terminal nor begins a line that a command did not begin.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pathlib import Path
 
 import click
 
-__all__ = ["escaped", "excerpt", "is_interactive", "printable", "program_name", "say", "width"]
+__all__ = ["escaped", "excerpt", "is_interactive", "one_line", "printable", "program_name", "say", "say_text", "width"]
 
 WIDTH_MIN = 40
 WIDTH_MAX = 120
@@ -30,9 +33,19 @@ def escaped(json_text: str) -> str:
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json_text)
 
 
-def say(text: str = "", *, newline: bool = True, is_error: bool = False) -> None:
-    """Write to standard output, or to standard error. Everything that a command tells goes through here."""
-    click.echo(printable(text), nl=newline, err=is_error)
+def one_line(text: str) -> str:
+    """The text with line ends and tabs replaced too."""
+    return printable(text).replace("\n", "\N{REPLACEMENT CHARACTER}").replace("\t", " ")
+
+
+def say(text: str = "", *, is_error: bool = False) -> None:
+    """Write one line to standard output, or to standard error. What a command tells goes through here."""
+    click.echo(one_line(text), err=is_error)
+
+
+def say_text(text: str, *, indent: str = "", newline: bool = True) -> None:
+    """Write a text of several lines, each but the first behind `indent`; it stands where no line of ours does."""
+    click.echo(printable(text).replace("\n", f"\n{indent}"), nl=newline)
 
 
 def excerpt(text: str, *, chars_max: int) -> str:

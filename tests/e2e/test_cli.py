@@ -8,6 +8,7 @@ import re
 import pytest
 
 from tests.support.command import abridged, served
+from tests.support.sidecar import ANY_DRAFT
 
 SENTENCE = (
     "The invoice worker v2.14.3 in billing/invoice_worker/claim.py keeps its transaction open, ticket BILL-33{n:02}. "
@@ -287,6 +288,29 @@ def test_text_of_a_conversation_does_not_steer_the_terminal(cli):
     ):
         ran = cli(*command)
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", ran.out + ran.err), command
+
+
+def test_a_record_of_a_model_cannot_forge_a_line(tmp_path):
+    """What a model wrote stands behind its mark, however many lines it has."""
+    forged = "told\nrecord forged: depth none\r\nok    forged"
+    record = {"summary": forged, "key_points": [forged], "decisions": [forged]}
+    (tmp_path / "script.json").write_text(json.dumps({"context_length": 8_192, "steps": [{"record": record}]}))
+    floors = (f"{name}={value}" for name, value in ANY_DRAFT.items())
+    with served(tmp_path, f"summarizer.models=scripted:{tmp_path / 'script.json'}", *floors) as sidecar:
+        (tmp_path / "chat.jsonl").write_text(chat_line("forged"))
+        abridged(
+            "append",
+            "--file",
+            str(tmp_path / "chat.jsonl"),
+            "--context-length",
+            "1024",
+            "--address",
+            sidecar.address,
+        )
+        lines = abridged("summaries", "forged", "--address", sidecar.address).out.splitlines()
+
+    assert any(line.startswith("  - told") for line in lines)
+    assert not [line for line in lines if line.startswith(("record forged", "ok"))]
 
 
 def test_the_text_of_json_is_escaped_and_not_lost(cli):

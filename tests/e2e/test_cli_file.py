@@ -120,6 +120,29 @@ def test_refused_messages_are_told_with_their_place_and_left_out(play, tmp_path)
     assert "abridged: chats.jsonl: 3 lines refused, 4 messages refused\n" in ran.err
 
 
+@pytest.mark.parametrize("path", ["/proc/self/mem", "/proc/self"])
+def test_a_file_that_cannot_be_read_is_told_without_a_traceback(sidecar, path):
+    """A folder, and what fails while it is read."""
+    ran = abridged("append", "--file", path, "--address", sidecar.address)
+
+    assert ran.code in (1, 2)
+    assert "cannot be read: Input/output error" in ran.err or "is a directory" in ran.err
+
+
+def test_lines_that_nobody_can_read_are_refused_one_by_one(sidecar, tmp_path):
+    """Nesting, halves of characters, endless numbers, other encodings: each line by its number, the rest is played."""
+    text = '{"conversation_id": "odd", "messages": [{"id": "%s", "role": "user", "content": %s}]}'
+    bad = ("[" * 5_000, '"\\ud800"', "9" * 5_000, '"\xff"')
+    lines = [*(text % (f"bad-{n}", value) for n, value in enumerate(bad)), text % ("good", '"hello"')]
+    (tmp_path / "odd.jsonl").write_bytes("\n".join(lines).encode("latin-1"))
+
+    ran = abridged("append", "--file", str(tmp_path / "odd.jsonl"), "--address", sidecar.address)
+
+    assert [line.split(":")[1] for line in ran.err.splitlines() if ".jsonl:" in line and line[0] == "/"] == list("1234")
+    assert "odd: 1 message (1 new)" in ran.out
+    assert "abridged: odd.jsonl: 4 lines refused\n" in ran.err
+
+
 def test_one_refusal_is_one(play):
     """Numbers agree with their nouns, and a chat that is refused has no depth, no ratio and no success."""
     robot = {"conversation_id": "robot", "messages": [{"role": "robot", "content": "?"}]}

@@ -357,6 +357,18 @@ def test_the_settings_are_checked_with_everything_that_is_wrong_at_once(tmp_path
     assert abridged("config", "check").code == 0
 
 
+def test_a_standard_variable_that_is_not_served_is_warned_of_and_ignored(tmp_path):
+    """By the check that an operator makes, and by the start."""
+    environ = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+    checked = abridged("config", "check", environ=environ)
+    with served(tmp_path, environ=environ) as sidecar:
+        assert sidecar.address
+
+    assert checked.code == 0
+    assert checked.err == "warning: OTEL_EXPORTER_OTLP_PROTOCOL is ignored: it must be one of http/protobuf\n"
+    assert checked.out.startswith("ok: ")
+
+
 def test_the_settings_are_shown_with_their_origin_and_without_secrets():
     """What holds, and why; before or after the command's name."""
     shown = abridged(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -328,18 +329,43 @@ def test_no_message_repeats_a_value():
     assert "hunter" not in str(raw.value)
 
 
-def test_variables_that_kubernetes_adds_for_a_service_are_ignored():
-    """A Service called `abridged` must not keep its own pods from starting."""
+@pytest.mark.parametrize("name", ["ABRIDGED", "ABRIDGED_GRPC", "ABRIDGED_SERVER", "ABRIDGED_LOG_PATH", "ABRIDGED_2_B"])
+def test_variables_that_kubernetes_adds_for_a_service_are_ignored(name):
+    """A Service called `abridged`, or `abridged-server`, must not keep the pods beside it from starting."""
     links = {
-        "ABRIDGED_SERVICE_HOST": "10.0.0.1",
-        "ABRIDGED_SERVICE_PORT": "7420",
-        "ABRIDGED_SERVICE_PORT_GRPC": "7420",
-        "ABRIDGED_PORT": "tcp://10.0.0.1:7420",
-        "ABRIDGED_PORT_7420_TCP": "tcp://10.0.0.1:7420",
-        "ABRIDGED_PORT_7420_TCP_ADDR": "10.0.0.1",
+        f"{name}_SERVICE_HOST": "10.0.0.1",
+        f"{name}_SERVICE_PORT": "7420",
+        f"{name}_SERVICE_PORT_GRPC_WEB": "7420",
+        f"{name}_PORT": "tcp://10.0.0.1:7420",
     }
+    for protocol in ("TCP", "UDP", "SCTP"):
+        port = f"{name}_PORT_7420_{protocol}"
+        links |= {port: f"{protocol.lower()}://10.0.0.1:7420", f"{port}_PROTO": protocol.lower()}
+        links |= {f"{port}_PORT": "7420", f"{port}_ADDR": "fd00::1"}
 
     assert load(links).settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ABRIDGED_SERVER__HTTP_PORT", "8080"),
+        ("ABRIDGED_SERVER__PORT", "7420"),
+        ("ABRIDGED_PORT", "7420"),
+        ("ABRIDGED_SERVER__HOST", "10.0.0.1"),
+        ("ABRIDGED_SERVER__HTTP_LISTN", "tcp://10.0.0.1:7420"),
+    ],
+)
+def test_a_port_that_somebody_misspelt_is_no_link_to_a_service(name, value):
+    """What Kubernetes adds is known by its form; everything else with our prefix has to be a setting."""
+    with pytest.raises(ConfigError, match=f"there is no setting {name}"):
+        load({name: value})
+
+
+def test_no_setting_has_a_name_that_kubernetes_may_add():
+    """Its variable would be lost, or be set by a Service."""
+    taken = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT|_PORT$|_PORT_\d+_")
+    assert [setting.variable for setting in known_settings() if taken.search(setting.variable)] == []
 
 
 def test_a_file_that_is_missing_or_no_toml_is_refused(config_file, tmp_path):

@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO
 
 import pytest
 
-from service.cli.chat_file import Fault, FileChat, read_chats
+from service.cli.chat_file import LINE_BYTES_MAX, Fault, FileChat, read_chats
 from service.cli.demo import bundled_conversation
 from service.domain.message import Message, Role, ToolCall
+
+
+def read(lines: list[str]) -> list[FileChat | Fault]:
+    return list(read_chats(BytesIO("".join(f"{text.rstrip()}\n" for text in lines).encode("utf-8", "surrogateescape"))))
 
 
 def line(*messages: object, **fields: object) -> str:
     return json.dumps({"conversation_id": "c", "messages": list(messages)} | fields)
 
 
+UNREADABLE = (
+    "[" * 100_000,
+    line({"role": "user", "content": "\ud800"}),
+    line({"role": "user", "score": "NUMBER"}).replace('"NUMBER"', "9" * 5_000),
+    line({"role": "user", "content": "BYTE"}).replace("BYTE", "\udcff"),
+)
+"""Nested too deep, half a character, more digits than are read, a byte that is no UTF-8."""
+
+
 def test_a_message_keeps_everything_that_the_file_says():
     """Names, calls with their arguments as they are written, results with their call."""
     call = {"id": "call-1", "name": "search", "arguments": '{"a":  1}'}
 
-    (chat,) = read_chats(
+    (chat,) = read(
         [
             line(
                 {"id": "a", "role": "assistant", "content": "", "tool_calls": [call]},
@@ -41,7 +55,7 @@ def test_a_message_keeps_everything_that_the_file_says():
 
 def test_absent_and_null_fields_are_empty():
     """Exports of other programs write both."""
-    (chat,) = read_chats([line({"role": "user", "content": None, "name": None, "tool_calls": None})])
+    (chat,) = read([line({"role": "user", "content": None, "name": None, "tool_calls": None})])
 
     assert isinstance(chat, FileChat)
     assert chat.messages == (Message("m00000", Role.USER),)
@@ -51,7 +65,7 @@ def test_arguments_may_be_an_object():
     """Some exports have parsed them; the contract wants text."""
     call = {"id": "1", "name": "f", "arguments": {"city": "Zürich"}}
 
-    (chat,) = read_chats([line({"role": "assistant", "tool_calls": [call]})])
+    (chat,) = read([line({"role": "assistant", "tool_calls": [call]})])
 
     assert isinstance(chat, FileChat)
     assert chat.messages[0].tool_calls[0].arguments == '{"city": "Zürich"}'
@@ -59,18 +73,28 @@ def test_arguments_may_be_an_object():
 
 def test_unknown_fields_are_left_alone():
     """Files carry more than messages."""
-    (chat,) = read_chats([line({"role": "user", "content": "x", "score": 3}, queries=["?"])])
+    (chat,) = read([line({"role": "user", "content": "x", "score": 3}, queries=["?"])])
 
     assert isinstance(chat, FileChat)
     assert chat.faults == ()
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", "null", '"text"', '{"messages": []}', '{"conversation_id": 1, "messages": []}', line("text")]
+    "text",
+    [
+        "{",
+        "[]",
+        "null",
+        '"text"',
+        '{"messages": []}',
+        '{"conversation_id": 1, "messages": []}',
+        line("text"),
+        *UNREADABLE,
+    ],
 )
 def test_a_line_without_a_chat_is_a_fault_of_its_own(text):
     """The number is the file's; the next line is read."""
-    broken, fine = read_chats(["\n", text, line()][1:])
+    broken, fine = read(["\n", text, line()][1:])
 
     assert isinstance(broken, Fault)
     assert (broken.line, broken.message_id) == (1, "")
@@ -84,11 +108,13 @@ def test_a_line_without_a_chat_is_a_fault_of_its_own(text):
         ('{"messages": {}}', "conversation_id is missing; messages must be a list"),
         ('{"conversation_id": 1, "messages": [2]}', "conversation_id must be text; messages.0 must be an object"),
         (line("text"), "messages.0 must be an object"),
+        (line({"role": "user", "content": "x"})[:-1], "is no JSON: EOF while parsing an object at column 71"),
+        ("\udcff", "is not UTF-8: byte 1"),
     ],
 )
 def test_a_line_without_a_chat_is_told_in_the_words_of_the_file(text, says):
     """No class, no type and no word of Python."""
-    (fault,) = read_chats([text])
+    (fault,) = read([text])
 
     assert isinstance(fault, Fault)
     assert fault.what == says
@@ -96,7 +122,7 @@ def test_a_line_without_a_chat_is_told_in_the_words_of_the_file(text, says):
 
 def test_arguments_that_are_neither_text_nor_object_are_told_by_their_field():
     """One field, one complaint."""
-    (chat,) = read_chats([line({"role": "assistant", "tool_calls": [{"id": "1", "name": "f", "arguments": 7}]})])
+    (chat,) = read([line({"role": "assistant", "tool_calls": [{"id": "1", "name": "f", "arguments": 7}]})])
 
     assert isinstance(chat, FileChat)
     assert [fault.what for fault in chat.faults] == ["tool_calls.0.arguments must be text"]
@@ -104,9 +130,26 @@ def test_arguments_that_are_neither_text_nor_object_are_told_by_their_field():
 
 def test_empty_lines_count_and_are_left_out():
     """Line numbers are those of an editor."""
-    (chat,) = read_chats(["\n", "  \n", line()])
+    (chat,) = read(["\n", "  \n", line()])
 
     assert chat.line == 3
+
+
+def test_a_line_of_any_length_costs_no_more_memory_than_the_longest_chat():
+    """It is left out, and the next one is read."""
+
+    pieces = [b"x" * (LINE_BYTES_MAX + 1), b"y" * LINE_BYTES_MAX, b"z\n", line().encode()]
+
+    class _Endless(BytesIO):
+        def readline(self, size: int | None = -1, /) -> bytes:
+            assert size is not None and 0 < size <= LINE_BYTES_MAX + 1
+            return pieces.pop(0) if pieces else b""
+
+    long, chat = read_chats(_Endless())
+
+    assert long == Fault(1, "", "is longer than 67,108,864 bytes")
+    assert isinstance(chat, FileChat)
+    assert chat.line == 2
 
 
 @pytest.mark.parametrize(
@@ -122,7 +165,7 @@ def test_empty_lines_count_and_are_left_out():
 def test_a_message_without_form_is_told_and_left_out(message, says):
     """By its id, or its place where it has none; without its text, which may be private."""
     private = {"secret": "private words"}
-    (chat,) = read_chats([line({"id": "good", "role": "user", "content": "x"}, message | private)])
+    (chat,) = read([line({"id": "good", "role": "user", "content": "x"}, message | private)])
 
     assert isinstance(chat, FileChat)
     (fault,) = chat.faults

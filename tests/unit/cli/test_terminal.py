@@ -20,7 +20,7 @@ from service.cli.demo_show import success_figures
 from service.cli.failures import CommandFailed, of_config_error, of_sidecar_error
 from service.cli.figures import bar, pass_line, record_line, usage_line
 from service.cli.plain_json import as_json, as_plain, json_text, word
-from service.cli.terminal import excerpt, printable, program_name, say
+from service.cli.terminal import excerpt, printable, program_name, say, say_text
 from service.cli.watch import fact_line, json_line
 from service.client import SidecarError
 from service.config import ConfigError, Origin, Problem
@@ -68,6 +68,22 @@ def test_whatever_a_command_tells_steers_no_terminal(capsys):
 
     assert not FORBIDDEN & set(written.out + written.err)
     assert written.err.count("a\ufffd[31m") == 8
+
+
+def test_no_text_begins_a_line_that_a_command_did_not_begin(capsys):
+    """Line ends in names, labels and what a server says of itself; a text of several lines stands behind its indent."""
+    forged = "x\nok    log: writable\r\n\u2028record 1\x85\x0bpass\ty"
+    say(forged)
+    say(forged, is_error=True)
+    say_text(f"  {forged}", indent="  ")
+    CommandFailed(forged, details=[forged], hint=forged).show()
+    of_sidecar_error(SidecarError("NOT_FOUND", "", forged, metadata={"error_id": forged})).show()
+    of_config_error(ConfigError((Problem(forged, Origin("flag", forged), forged),))).show()
+    written = capsys.readouterr()
+
+    # The text's one line, and its lines behind the indent.
+    assert [line[:3] for line in written.out.splitlines()] == ["x\ufffdo", "  x", "  o", "  \ufffd"]
+    assert len(written.err.splitlines()) == 7
 
 
 @pytest.mark.parametrize("item", ["event", "unknown", "progress"])

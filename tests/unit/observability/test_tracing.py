@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
@@ -33,7 +35,6 @@ from observability.facts import (
 from observability.tracing import (
     SilentTracing,
     TraceIds,
-    TracingMisconfigured,
     TracingSettings,
     current_trace,
     current_traceparent,
@@ -480,22 +481,74 @@ def test_the_standard_variables_choose_the_endpoint(environ: dict[str, str], end
     assert TracingSettings.from_environment(environ, service_version="1").traces_endpoint == endpoint
 
 
+UNSERVED = [
+    ("OTEL_TRACES_EXPORTER", "zipkin"),
+    ("OTEL_TRACES_EXPORTER", "otlp,console"),
+    ("OTEL_TRACES_SAMPLER", "sometimes"),
+    ("OTEL_TRACES_SAMPLER_ARG", "1.5"),
+    ("OTEL_TRACES_SAMPLER_ARG", "half"),
+    ("OTEL_TRACES_SAMPLER_ARG", "nan"),
+    ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+    ("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "brotli"),
+    ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "collector:4318"),
+    ("OTEL_BSP_SCHEDULE_DELAY", "soon"),
+    ("OTEL_BSP_SCHEDULE_DELAY", "-5"),
+    ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
+    ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "9" * 5_000),
+    ("OTEL_BSP_EXPORT_TIMEOUT", "\u0663"),
+    ("OTEL_SDK_DISABLED", "maybe"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), UNSERVED)
+def test_a_value_that_is_not_served_is_ignored_by_name(name: str, value: str) -> None:
+    """As the specification wants it: whoever sets variables for a whole cluster stops no sidecar."""
+    endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}
+    settings = TracingSettings.from_environment(endpoint | {name: value}, service_version="1")
+    (ignored,) = settings.ignored
+
+    assert ignored.startswith(f"{name} is ignored: it must be ")
+    assert value not in ignored.removeprefix(name).split()
+    assert replace(settings, ignored=()) == TracingSettings.from_environment(endpoint, service_version="1")
+
+
+def test_the_batches_of_spans_are_as_the_standard_variables_say() -> None:
+    """A batch is never larger than its queue."""
+    served = {"OTEL_BSP_MAX_QUEUE_SIZE": "100", "OTEL_BSP_SCHEDULE_DELAY": "10", "OTEL_BSP_EXPORT_TIMEOUT": "20"}
+    settings = TracingSettings.from_environment(served, service_version="1")
+
+    assert (settings.queue_max, settings.batch_max) == (100, 100)
+    assert (settings.batch_delay_ms, settings.export_timeout_ms) == (10, 20)
+    assert settings.ignored == ()
+
+
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "value", "kind"),
     [
-        ("OTEL_TRACES_EXPORTER", "zipkin"),
-        ("OTEL_TRACES_SAMPLER", "sometimes"),
-        ("OTEL_TRACES_SAMPLER_ARG", "1.5"),
-        ("OTEL_TRACES_SAMPLER_ARG", "half"),
-        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "many", "SilentTracing"),
+        ("OTEL_ATTRIBUTE_COUNT_LIMIT", "-1", "SilentTracing"),
+        ("OTEL_ATTRIBUTE_COUNT_LIMIT", "100", "ExportedTracing"),
+        ("OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER", "nobody", "SilentTracing"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "soon", "ExportedTracing"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "junk", "ExportedTracing"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon", "ExportedTracing"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli", "ExportedTracing"),
+        ("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", "nobody", "ExportedTracing"),
+        ("OTEL_PYTHON_CONTEXT", "nothing", "ExportedTracing"),
     ],
 )
-def test_a_value_that_cannot_be_served_is_refused_by_name(name: str, value: str) -> None:
-    """A misspelt variable stops the start rather than the tracing."""
-    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", name: value}
+def test_no_variable_that_the_sdk_reads_by_itself_stops_the_start(name: str, value: str, kind: str) -> None:
+    """A fresh interpreter, since the SDK reads some of them when it is imported."""
+    program = (
+        "import os, sys; from observability.tracing import *;"
+        "tracing = open_tracing(TracingSettings.from_environment(os.environ, service_version='1'));"
+        "print(type(tracing).__name__); tracing.close()"
+    )
+    environ = os.environ | {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", name: value}
 
-    with pytest.raises(TracingMisconfigured, match=name):
-        TracingSettings.from_environment(environ, service_version="1")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environ)
+
+    assert done.stdout.splitlines()[-1] == kind
 
 
 def test_silent_tracing_imports_nothing_of_the_sdk() -> None:
