@@ -5,6 +5,7 @@ EdgeError
 ├── Unauthenticated      no credential, or one that is not known
 ├── PermissionDenied     a credential without the scope
 ├── TooManyRequests      over a limit of the server; come back later
+├── CursorOutOfRange     a cursor past the end: of another log, or of this one before it was restored
 ├── ServerStopping       the server takes no more calls
 ├── ServiceNotFound      a health check of a service that is not here
 ├── CompressedRequest    bytes that would have to be inflated first
@@ -33,6 +34,7 @@ __all__ = [
     "DOMAIN",
     "STATUSES",
     "CompressedRequest",
+    "CursorOutOfRange",
     "EdgeError",
     "InvalidRequest",
     "PermissionDenied",
@@ -91,6 +93,16 @@ class TooManyRequests(EdgeError):
         self.retry_after_s = retry_after_s
 
 
+class CursorOutOfRange(EdgeError):
+    """A cursor past the end. `head` is where that is, as far as the caller may see."""
+
+    def __init__(self, *, cursor: int, head: int, log_id: str) -> None:
+        super().__init__(f"the cursor {cursor} is past {head}, the end: it is of another log, or older than a restore")
+        self.cursor = cursor
+        self.head = head
+        self.log_id = log_id
+
+
 class ServerStopping(EdgeError):
     """The server takes no more calls."""
 
@@ -143,6 +155,11 @@ STATUSES: Mapping[type[Exception], _Row] = {
     PermissionDenied: _Row(_C.PERMISSION_DENIED, _R.ERROR_REASON_PERMISSION_DENIED, lambda e: {"scope": e.scope}),
     TooManyRequests: _Row(
         _C.RESOURCE_EXHAUSTED, _R.ERROR_REASON_TOO_MANY_REQUESTS, details=lambda e: (_retry(e.retry_after_s),)
+    ),
+    CursorOutOfRange: _Row(
+        _C.OUT_OF_RANGE,
+        _R.ERROR_REASON_CURSOR_OUT_OF_RANGE,
+        lambda e: {"log_id": e.log_id, "cursor": e.cursor, "head": e.head},
     ),
     ServiceNotFound: _Row(_C.NOT_FOUND, _R.ERROR_REASON_SERVICE_NOT_FOUND),
     CompressedRequest: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),

@@ -1,4 +1,8 @@
-"""EventLogService: the log as it is, to whoever may read it."""
+"""EventLogService: the log as it is, to whoever may read it.
+
+Invariant: no position that is told is past the last one of the caller's namespace, but in a call that reads while the
+namespace grows: how far the whole log has come says what others do.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import PAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, EventFilter
 from eventlog.subscription import Batch, CaughtUp, Checkpoint, FellBehind, Heartbeat, Item, log_pages, subscribe
 from service.api.auth import current_caller
-from service.api.errors import InvalidRequest
+from service.api.errors import CursorOutOfRange, InvalidRequest
 from service.api.fitting import RESPONSE_BYTES_MAX, fitting
 from service.api.watch import Watching, until_stopped
 from service.api.wire import event_bytes, event_to_proto, page_size
@@ -45,12 +49,16 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
             read = await asyncio.to_thread(
                 self._log.read_stream, stream, after=request.after, limit=limit, backward=request.backward
             )
-            if not read and not await asyncio.to_thread(self._log.stream_version, stream):
+            head = 0 if read else await asyncio.to_thread(self._log.stream_version, stream)
+            if not read and not head:
                 raise ConversationNotFound(request.conversation_id)
         else:
             read = await asyncio.to_thread(
                 self._log.read_all, after=request.after, limit=limit, namespace=namespace, backward=request.backward
             )
+            head = 0 if read else await self._head(namespace)
+        if not read and not request.backward:
+            self._check_cursor(request.after, head)
         events = _answerable(read)
         cursor = request.after
         if events:
@@ -68,6 +76,8 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         unknown = [name for name in request.types if name not in EVENT_TYPES]
         if unknown:
             raise InvalidRequest((("types", f"'{unknown[0][:80]}' is no event type"),))
+        if request.after_position:
+            self._check_cursor(request.after_position, await self._head(namespace))
         matching = EventFilter(
             namespace=namespace,
             stream=StreamId(namespace, request.conversation_id) if request.conversation_id else None,
@@ -83,36 +93,51 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         )
         async with aclosing(until_stopped(self._watching.stopping, items)) as taken:
             async for item in taken:
-                for response in self._responses(item):
+                for response in await self._responses(namespace, item):
                     yield response
 
     async def GetHead(self, request: _pb.GetHeadRequest, context: Any) -> _pb.GetHeadResponse:
-        return _pb.GetHeadResponse(log_id=self._log.log_id, position=self._log.head())
+        return _pb.GetHeadResponse(log_id=self._log.log_id, position=await self._head(current_caller().namespace))
 
-    def _responses(self, item: Item | Progress) -> list[_pb.SubscribeEventsResponse]:
+    async def _head(self, namespace: str) -> int:
+        newest = await asyncio.to_thread(self._log.read_all, limit=1, namespace=namespace, backward=True)
+        return newest[0].position if newest else 0
+
+    def _check_cursor(self, cursor: int, head: int) -> None:
+        if cursor > head:
+            raise CursorOutOfRange(cursor=cursor, head=head, log_id=self._log.log_id)
+
+    async def _responses(self, namespace: str, item: Item | Progress) -> list[_pb.SubscribeEventsResponse]:
         match item:
             case Batch():
-                return self._pages(item)
+                told = item.cursor
+                if item.events[-1].position < told:
+                    told = min(told, await self._head(namespace))
+                return self._pages(item.events, told)
             case Checkpoint():
-                return [_pb.SubscribeEventsResponse(page=_pb.EventPage(cursor=item.cursor))]
+                cursor = min(item.cursor, await self._head(namespace))
+                return [_pb.SubscribeEventsResponse(page=_pb.EventPage(cursor=cursor))]
             case CaughtUp():
-                return [_pb.SubscribeEventsResponse(caught_up=_pb.CaughtUp(position=item.head))]
+                position = min(item.head, await self._head(namespace))
+                return [_pb.SubscribeEventsResponse(caught_up=_pb.CaughtUp(position=position))]
             case FellBehind():
-                return [_pb.SubscribeEventsResponse(fell_behind=_pb.FellBehind(position=item.head))]
+                position = min(item.head, await self._head(namespace))
+                return [_pb.SubscribeEventsResponse(fell_behind=_pb.FellBehind(position=position))]
             case Heartbeat():
-                heartbeat = _pb.Heartbeat(position=item.head, time=timestamp(self._watching.now_us()))
+                position = min(item.head, await self._head(namespace))
+                heartbeat = _pb.Heartbeat(position=position, time=timestamp(self._watching.now_us()))
                 return [_pb.SubscribeEventsResponse(heartbeat=heartbeat)]
             case _:
                 return []
 
-    def _pages(self, batch: Batch) -> list[_pb.SubscribeEventsResponse]:
-        """The batch in answers that a client can take; the last one has the batch's cursor."""
+    def _pages(self, events: Iterable[RecordedEvent], end: int) -> list[_pb.SubscribeEventsResponse]:
+        """The events in answers that a client can take; the last one has `end` as its cursor."""
         responses = []
-        rest = list(batch.events)
+        rest = list(events)
         while rest:
             part = _answerable(rest)
             rest = rest[len(part) :]
-            cursor = part[-1].position if rest else batch.cursor
+            cursor = part[-1].position if rest else end
             page = _pb.EventPage(events=[event_to_proto(e, self._log.log_id) for e in part], cursor=cursor)
             responses.append(_pb.SubscribeEventsResponse(page=page))
         return responses

@@ -27,7 +27,7 @@ from service.api.listeners import NO_REUSE, bind, guarded
 from service.api.reflection import reflection_handlers
 from service.api.server_info_servicer import ServerInfoServicer
 
-__all__ = ["SERVICES", "GrpcServer", "Servicers"]
+__all__ = ["CONNECTIONS_MAX", "SERVICES", "Connections", "GrpcServer", "Servicers"]
 
 SERVICES = tuple(
     file.DESCRIPTOR.services_by_name[name].full_name
@@ -49,11 +49,25 @@ UNREAD_BYTES_MAX."""
 UNREAD_BYTES_MAX = 16_384
 """What a call may have sent before it is taken up: without credential, so it is kept small."""
 
+CONNECTIONS_MAX = 4_096
+"""Open connections of all listeners: each takes a descriptor, and about 30 kB."""
+
+HANDSHAKE_S = 10.0
+"""For a peer to speak HTTP/2 after it has connected."""
+
 LAME_DUCK_S = 0.2
 """Between saying NOT_SERVING and refusing calls: time for load balancers and clients to hear of it."""
 
 FLUSH_S = 0.2
 """For answers that are on their way when the last call has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """How many one listener takes; one without a call is closed after `idle_s`, and clients open it again unasked."""
+
+    listener_max: int = CONNECTIONS_MAX
+    idle_s: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +82,15 @@ class Servicers:
 class GrpcServer:
     """One server on one event loop. `stopping` is set when streams should end."""
 
-    def __init__(self, servicers: Servicers, edge: Edge, *, batch_bytes_max: int, stopping: asyncio.Event) -> None:
+    def __init__(
+        self,
+        servicers: Servicers,
+        edge: Edge,
+        *,
+        batch_bytes_max: int,
+        stopping: asyncio.Event,
+        connections: Connections = Connections(),
+    ) -> None:
         self._stopping = stopping
         self._drain = edge.drain
         self._resources = ExitStack()
@@ -87,8 +109,10 @@ class GrpcServer:
                 ("grpc.max_send_message_length", -1),
                 ("grpc.keepalive_permit_without_calls", 1),
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
-                ("grpc.max_connection_age_ms", 1_800_000),
-                ("grpc.max_connection_age_grace_ms", 60_000),
+                # No age: it would cut off streams, which may live for days.
+                ("grpc.max_connection_idle_ms", round(connections.idle_s * 1e3)),
+                ("grpc.server_handshake_timeout_ms", round(HANDSHAKE_S * 1e3)),
+                ("grpc.max_allowed_incoming_connections", connections.listener_max),
             ),
         )
         guard = GuardedServer(self._server, edge)

@@ -17,6 +17,7 @@ from abridged.v1 import conversation_service_pb2, event_log_service_pb2
 from eventlog.event import StreamId
 from eventlog.log import EventLog
 from eventlog.subscription import Batch, CaughtUp, Heartbeat, Item, Timing, WakeUp, stream_pages, subscribe
+from service.api.errors import CursorOutOfRange
 from service.api.wire import event_to_proto
 from service.codec.values import timestamp
 from service.summarizer.progress import Progress, ProgressBoard, Stage
@@ -44,7 +45,13 @@ class Watching:
 async def watch(
     watching: Watching, key: StreamId, *, after: int
 ) -> AsyncGenerator[_pb.WatchConversationResponse, None]:
-    """Everything of one conversation after a version, then live, until the server stops or the client goes."""
+    """Everything of one conversation after a version, then live, until the server stops or the client goes.
+
+    Raises CursorOutOfRange when the conversation has no such version.
+    """
+    version = await asyncio.get_running_loop().run_in_executor(watching.executor, watching.log.stream_version, key)
+    if after > version:
+        raise CursorOutOfRange(cursor=after, head=version, log_id=watching.log.log_id)
     pages = stream_pages(watching.log, watching.executor, stream=key)
     items = subscribe(pages, watching.wake_up, after=after, clock=watching.now_s, timing=watching.timing)
     with watching.board.watching(key) as queue:

@@ -18,6 +18,7 @@ from eventlog.errors import LogFailed
 from observability.logs import LogSettings, configure_logs
 from service.api.readiness import model_check
 from service.bootstrap.core import open_core
+from service.bootstrap.descriptors import take_all as take_all_descriptors
 from service.bootstrap.edge import Running, assembled
 from service.event_loop import loop_factory
 from service.models.model import ModelMissing, SummaryModel
@@ -35,6 +36,7 @@ _log = structlog.get_logger()
 
 def run(settings: Settings, environ: Mapping[str, str]) -> None:
     """Serve until SIGTERM or SIGINT, on an event loop of our own. Raises what `serve` raises."""
+    take_all_descriptors()
     undo_logs = logging_as_set(settings.telemetry)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:

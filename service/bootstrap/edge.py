@@ -20,11 +20,12 @@ from service.api.event_log_servicer import EventLogServicer
 from service.api.http import HttpServer, health_routes, metrics_route
 from service.api.look import Look
 from service.api.readiness import log_checks, model_check, space_check
-from service.api.server import GrpcServer, Servicers
+from service.api.server import CONNECTIONS_MAX, Connections, GrpcServer, Servicers
 from service.api.server_info_servicer import ServerFacts, ServerInfoServicer
 from service.api.validation import Validation
 from service.api.watch import Watching
 from service.bootstrap.core import Core, new_id
+from service.bootstrap.descriptors import for_connections
 from service.settings import ServerSettings, Settings
 from service.version import VERSION
 
@@ -114,6 +115,7 @@ def assembled(
             edge,
             batch_bytes_max=settings.server.batch_bytes_max,
             stopping=stopping,
+            connections=Connections(max(1, for_connections(CONNECTIONS_MAX) // len(settings.server.listen))),
         ),
         http=_http(settings, core, started, free_bytes),
         started=started,

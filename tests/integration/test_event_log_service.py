@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -233,3 +234,75 @@ async def test_a_namespace_takes_a_scope_of_its_own(tmp_path):
 
         s.metadata = [("authorization", "Bearer one-all")]
         assert {e.conversation_id for e in (await read(s)).events} == {"c1"}
+
+
+async def test_no_position_tells_how_far_other_namespaces_have_come(tmp_path):
+    """Neither the head nor a mark, a heartbeat or a cursor of a subscription, while another one writes."""
+    scopes = ["append", "read", "read-all"]
+    grants = [{"token": name, "namespace": name, "scopes": scopes} for name in ("quiet", "busy")]
+    async with sidecar(tmp_path, {"server.tokens": grants}) as s:
+        quiet, busy = ([("authorization", f"Bearer {name}")] for name in ("quiet", "busy"))
+        s.metadata = quiet
+        await s.chat().talk(2)
+        stream = subscribed(s, types=["MessageAppended"])
+        told = [item async for item in until_marked(stream, "caught_up")]
+
+        s.metadata = busy
+        for number in range(12):
+            await s.chat(f"b{number}").append(*(said(n) for n in range(1, 500)))
+        busy_head = (await s.event_log.GetHead(log.GetHeadRequest(), metadata=busy)).position
+        told += [item async for item in until_marked(stream, "heartbeat")]
+        stream.cancel()
+        s.metadata = quiet
+        later = subscribed(s, types=["ConversationOpened"])
+        told += [item async for item in until_marked(later, "caught_up")]
+        later.cancel()
+        quiet_head = (await s.event_log.GetHead(log.GetHeadRequest(), metadata=quiet)).position
+
+        assert quiet_head == 3
+        assert busy_head > 12 * 499
+        assert {p for item in told for p in (item.page.cursor, item.caught_up.position, item.heartbeat.position)} <= {
+            0,
+            1,
+            2,
+            3,
+        }
+        resumed = [e async for e in until_marked(subscribed(s, after_position=quiet_head), "caught_up")]
+        assert not any(item.page.events for item in resumed)
+
+
+async def until_marked(stream: Any, mark: str) -> AsyncIterator[Any]:
+    """What the stream says up to a mark, which is the last of it."""
+    async for item in stream:
+        yield item
+        if item.HasField(mark):
+            return
+
+
+@pytest.mark.parametrize("conversation_id", ["", "c1"])
+async def test_a_cursor_past_the_end_is_out_of_range(tmp_path, conversation_id):
+    """It is of another log, or older than a restore: silence would look like a conversation where nothing happens."""
+    async with sidecar(tmp_path) as s:
+        await s.chat().talk(2)
+        past = {"log_id": s.running.log_id, "cursor": "4", "head": "3"}
+
+        async with refused("OUT_OF_RANGE", "CURSOR_OUT_OF_RANGE") as refusal:
+            await caught_up(subscribed(s, after_position=4, conversation_id=conversation_id))
+        assert refusal.metadata == past
+        async with refused("OUT_OF_RANGE", "CURSOR_OUT_OF_RANGE") as refusal:
+            await read(s, after=4, conversation_id=conversation_id)
+        assert refusal.metadata == past
+
+        assert await caught_up(subscribed(s, after_position=3, conversation_id=conversation_id)) == []
+        assert (await read(s, after=3, conversation_id=conversation_id)).end
+        assert len((await read(s, after=1_000, conversation_id=conversation_id, backward=True)).events) == 3
+
+
+async def test_a_log_without_events_has_no_cursor_but_its_beginning(tmp_path):
+    """As the log of a sidecar that lost its volume has."""
+    async with sidecar(tmp_path) as s:
+        assert await caught_up(subscribed(s)) == []
+
+        async with refused("OUT_OF_RANGE", "CURSOR_OUT_OF_RANGE") as refusal:
+            await caught_up(subscribed(s, after_position=1))
+        assert refusal.metadata["head"] == "0"

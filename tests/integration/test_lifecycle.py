@@ -15,16 +15,28 @@ import grpc
 import pytest
 
 from abridged.v1 import conversation_pb2 as conversation
+from abridged.v1 import conversation_service_pb2 as api
+from abridged.v1 import conversation_service_pb2_grpc
 from eventlog.errors import LogFailed
 from eventlog.log import APPEND_BYTES_MAX
 from eventlog.sqlite_writer import WAL_BYTES_MAX
+from observability.labels import MetricLabels
+from observability.metrics import Metrics
+from observability.tracing import TracingSettings, open_tracing
+from service.api.auth import Authenticator
+from service.api.edge import Edge, EdgeLimits
 from service.api.listeners import AddressTaken
 from service.api.readiness import FREE_BYTES_MIN
+from service.api.server import Connections, GrpcServer, Servicers
+from service.api.validation import Validation
 from service.domain.errors import InvalidPolicy
 from tests.support.answers import hanging
 from tests.support.broken_log import connections
 from tests.support.ollama_server import FakeOllama
 from tests.support.sidecar import PATIENCE_S, on_ollama, said, sidecar
+
+HTTP2_WITHOUT_A_CALL = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0\0\0\0\4\1\0\0\0\0"
+"""Preface, settings, and that the server's were read."""
 
 LOADED_BEFORE_READY = """
 import asyncio, sys
@@ -290,3 +302,52 @@ async def test_a_bad_prompt_is_refused_at_the_start(tmp_path):
     with pytest.raises(InvalidPolicy, match="prompt_file"):
         async with sidecar(tmp_path, {"summarizer.prompt_file": str(path)}):
             pytest.fail("it started")
+
+
+class _Ticking:
+    """A watch that goes on until it is told to end."""
+
+    def __init__(self) -> None:
+        self.end = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return name
+
+    async def WatchConversation(self, request: Any, context: Any) -> Any:
+        yield api.WatchConversationResponse()
+        await self.end.wait()
+        yield api.WatchConversationResponse()
+
+
+async def test_a_connection_ends_when_nobody_calls_over_it_and_never_under_a_stream():
+    """Idle ones would take the descriptors; a stream may be silent for as long as it likes."""
+    conversations = _Ticking()
+    servicers: Any = Servicers(conversations, conversations, conversations)  # type: ignore[arg-type]  # one is called
+    edge = Edge(
+        authenticator=Authenticator(()),
+        limits=EdgeLimits(10, 10),
+        validation=Validation(),
+        tracing=open_tracing(TracingSettings()),
+        metrics=Metrics(version="1", labels=MetricLabels()),
+    )
+    server = GrpcServer(servicers, edge, stopping=asyncio.Event(), connections=Connections(idle_s=0.05))
+    (address,) = server.listen(["127.0.0.1:0"])
+    await server.start()
+    host, _, port = address.rpartition(":")
+    try:
+        async with grpc.aio.insecure_channel(address) as channel:
+            stub: Any = conversation_service_pb2_grpc.ConversationServiceStub(channel)
+            stream = stub.WatchConversation(api.WatchConversationRequest(conversation_id="c"), timeout=PATIENCE_S)
+            await stream.read()
+
+            for _ in range(5):  # one after the other, so that the stream's connection is many times as old
+                reader, writer = await asyncio.open_connection(host, int(port))
+                writer.write(HTTP2_WITHOUT_A_CALL)
+                await asyncio.wait_for(reader.read(), PATIENCE_S)
+                writer.close()
+
+            conversations.end.set()
+            assert await stream.read() is not grpc.aio.EOF
+            assert await stream.code() is grpc.StatusCode.OK
+    finally:
+        await server.stop(grace_s=0.1)

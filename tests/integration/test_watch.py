@@ -14,7 +14,7 @@ from abridged.v1 import event_log_service_pb2 as log
 from tests.support.answers import gated
 from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import refused
-from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, decoded, on_ollama, said, sidecar
+from tests.support.sidecar import PATIENCE_S, Sidecar, decoded, on_ollama, said, sidecar
 
 
 def watching(s: Sidecar, conversation_id: str = "c1", *, after: int = 0) -> Any:
@@ -189,13 +189,14 @@ async def test_streams_end_in_order_when_the_sidecar_stops(tmp_path):
             assert await stream.code() is grpc.StatusCode.OK
 
 
-@pytest.mark.parametrize("after", [7, 1_000_000])
-async def test_watching_from_beyond_the_end_waits_for_what_comes(tmp_path, after):
-    """A version that is not there yet is no error."""
+@pytest.mark.parametrize("after", [4, 1_000_000])
+async def test_a_version_past_the_end_cannot_be_watched_from(tmp_path, after):
+    """It is of another log, or older than a restore, and what comes would be missed up to there."""
     async with sidecar(tmp_path) as s:
-        chat: Chat = s.chat()
-        await chat.talk(2)
+        await s.chat().talk(2)
 
-        items = await until(watching(s, after=after), is_caught_up)
+        async with refused("OUT_OF_RANGE", "CURSOR_OUT_OF_RANGE") as refusal:
+            await until(watching(s, after=after), is_caught_up)
 
-        assert versions(items) == []
+        assert refusal.metadata == {"log_id": s.running.log_id, "cursor": str(after), "head": "3"}
+        assert versions(await until(watching(s, after=3), is_caught_up)) == []

@@ -81,7 +81,9 @@ def abridged_process(*arguments: str, environ: Mapping[str, str] | None = None, 
 
 
 @contextmanager
-def served(folder: Path, *assignments: str, environ: Mapping[str, str] | None = None) -> Iterator[ServedSidecar]:
+def served(
+    folder: Path, *assignments: str, environ: Mapping[str, str] | None = None, program: str = PROGRAM
+) -> Iterator[ServedSidecar]:
     """`abridged serve` on free ports with its log in `folder`, stopped by SIGTERM at the end."""
     given = (
         f"log.path={folder / 'served.db'}",
@@ -92,7 +94,9 @@ def served(folder: Path, *assignments: str, environ: Mapping[str, str] | None = 
         *assignments,
     )
     with _process(
-        _command("serve", *(part for one in given for part in ("--set", one))), environ=environ, read="stderr"
+        _command("serve", *(part for one in given for part in ("--set", one)), program=program),
+        environ=environ,
+        read="stderr",
     ) as process:
         ready = _ready(process)
         yield ServedSidecar(ready["addresses"][0], ready["http_address"], process, folder)
@@ -145,8 +149,8 @@ def on_terminal(*arguments: str, environ: Mapping[str, str] | None = None) -> It
         os.close(leader)
 
 
-def _command(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", PROGRAM, *arguments]
+def _command(*arguments: str, program: str = PROGRAM) -> list[str]:
+    return [sys.executable, "-c", program, *arguments]
 
 
 @contextmanager

@@ -204,7 +204,8 @@ class ConversationServiceServicer:
 
     def WatchConversation(self, request, context):
         """WatchConversation streams a conversation's events after a version, then live, with the progress of passes between
-        them. It ends when the client goes or the server stops; resume with the last event's version. Errors: NOT_FOUND.
+        them. It ends with OK when the server stops, and else with an error: resume with the last event's version. No age
+        of a connection ends it. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -88,7 +88,8 @@ class ConversationServiceStub:
     """GetSummary answers a record. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
     WatchConversation: _grpc.UnaryStreamMultiCallable[_conversation_service_pb2.WatchConversationRequest, _conversation_service_pb2.WatchConversationResponse]
     """WatchConversation streams a conversation's events after a version, then live, with the progress of passes between
-    them. It ends when the client goes or the server stops; resume with the last event's version. Errors: NOT_FOUND.
+    them. It ends with OK when the server stops, and else with an error: resume with the last event's version. No age
+    of a connection ends it. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
     """
 
 @_typing.type_check_only
@@ -151,7 +152,8 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     """GetSummary answers a record. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
     WatchConversation: _aio.UnaryStreamMultiCallable[_conversation_service_pb2.WatchConversationRequest, _conversation_service_pb2.WatchConversationResponse]  # type: ignore[assignment]
     """WatchConversation streams a conversation's events after a version, then live, with the progress of passes between
-    them. It ends when the client goes or the server stops; resume with the last event's version. Errors: NOT_FOUND.
+    them. It ends with OK when the server stops, and else with an error: resume with the last event's version. No age
+    of a connection ends it. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
     """
 
 class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -283,7 +285,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_conversation_service_pb2.WatchConversationResponse], _abc.AsyncIterator[_conversation_service_pb2.WatchConversationResponse]]:
         """WatchConversation streams a conversation's events after a version, then live, with the progress of passes between
-        them. It ends when the client goes or the server stops; resume with the last event's version. Errors: NOT_FOUND.
+        them. It ends with OK when the server stops, and else with an error: resume with the last event's version. No age
+        of a connection ends it. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
         """
 
 def add_ConversationServiceServicer_to_server(servicer: ConversationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -29,7 +29,7 @@ class CaughtUp(_message.Message):
     POSITION_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     position: _builtins.int
-    """The log's head, as it was read; 0 in WatchConversation."""
+    """The namespace's head, as it was read; 0 in WatchConversation."""
     version: _builtins.int
     """The event version of the conversation, as it was read; 0 in SubscribeEvents."""
     def __init__(
@@ -54,7 +54,7 @@ class FellBehind(_message.Message):
 
     POSITION_FIELD_NUMBER: _builtins.int
     position: _builtins.int
-    """The log's head, as it was read."""
+    """The namespace's head, as it was read."""
     def __init__(
         self,
         *,
@@ -300,7 +300,7 @@ class GetHeadResponse(_message.Message):
     log_id: _builtins.str
     """The log."""
     position: _builtins.int
-    """The last committed position; 0 when the log is empty."""
+    """The last committed position of the caller's namespace; 0 when it has none."""
     def __init__(
         self,
         *,

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class EventLogServiceStub:
-    """EventLogService reads the log: the truth that everything else is computed from.
+    """EventLogService reads the log: the truth that everything else is computed from. Positions are those of the whole log,
+    so that the events of a namespace have gaps between them; no head or cursor tells how far other namespaces have come.
     """
 
     def __init__(self, channel):
@@ -53,13 +54,15 @@ class EventLogServiceStub:
 
 
 class EventLogServiceServicer:
-    """EventLogService reads the log: the truth that everything else is computed from.
+    """EventLogService reads the log: the truth that everything else is computed from. Positions are those of the whole log,
+    so that the events of a namespace have gaps between them; no head or cursor tells how far other namespaces have come.
     """
 
     def ReadEvents(self, request, context):
         """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
         An answer ends before 3 MiB too, so a short one is not the last: `end` says which is. Without side effects.
-        Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope).
+        Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope), OUT_OF_RANGE
+        (forward from past the end).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -67,14 +70,16 @@ class EventLogServiceServicer:
 
     def SubscribeEvents(self, request, context):
         """SubscribeEvents streams events after a position, then live, in pages of at most 500. Slow readers are neither
-        dropped nor buffered for. Resume with the last cursor. Errors: INVALID_ARGUMENT, PERMISSION_DENIED.
+        dropped nor buffered for. It ends with OK when the server stops, and else with an error: resume with the last
+        cursor. No age of a connection ends it. Errors: INVALID_ARGUMENT, PERMISSION_DENIED, OUT_OF_RANGE (a cursor past
+        the head: of another log, or older than a restore; `log_id` says of which log the head is).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetHead(self, request, context):
-        """GetHead answers the last committed position. Without side effects.
+        """GetHead answers the last committed position of the caller's namespace. Without side effects.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -107,7 +112,8 @@ def add_EventLogServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class EventLogService:
-    """EventLogService reads the log: the truth that everything else is computed from.
+    """EventLogService reads the log: the truth that everything else is computed from. Positions are those of the whole log,
+    so that the events of a namespace have gaps between them; no head or cursor tells how far other namespaces have come.
     """
 
     @staticmethod

@@ -27,7 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class EventLogServiceStub:
-    """EventLogService reads the log: the truth that everything else is computed from."""
+    """EventLogService reads the log: the truth that everything else is computed from. Positions are those of the whole log,
+    so that the events of a namespace have gaps between them; no head or cursor tells how far other namespaces have come.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -36,34 +38,44 @@ class EventLogServiceStub:
     ReadEvents: _grpc.UnaryUnaryMultiCallable[_event_log_service_pb2.ReadEventsRequest, _event_log_service_pb2.ReadEventsResponse]
     """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
     An answer ends before 3 MiB too, so a short one is not the last: `end` says which is. Without side effects.
-    Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope).
+    Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope), OUT_OF_RANGE
+    (forward from past the end).
     """
     SubscribeEvents: _grpc.UnaryStreamMultiCallable[_event_log_service_pb2.SubscribeEventsRequest, _event_log_service_pb2.SubscribeEventsResponse]
     """SubscribeEvents streams events after a position, then live, in pages of at most 500. Slow readers are neither
-    dropped nor buffered for. Resume with the last cursor. Errors: INVALID_ARGUMENT, PERMISSION_DENIED.
+    dropped nor buffered for. It ends with OK when the server stops, and else with an error: resume with the last
+    cursor. No age of a connection ends it. Errors: INVALID_ARGUMENT, PERMISSION_DENIED, OUT_OF_RANGE (a cursor past
+    the head: of another log, or older than a restore; `log_id` says of which log the head is).
     """
     GetHead: _grpc.UnaryUnaryMultiCallable[_event_log_service_pb2.GetHeadRequest, _event_log_service_pb2.GetHeadResponse]
-    """GetHead answers the last committed position. Without side effects."""
+    """GetHead answers the last committed position of the caller's namespace. Without side effects."""
 
 @_typing.type_check_only
 class EventLogServiceAsyncStub(EventLogServiceStub):
-    """EventLogService reads the log: the truth that everything else is computed from."""
+    """EventLogService reads the log: the truth that everything else is computed from. Positions are those of the whole log,
+    so that the events of a namespace have gaps between them; no head or cursor tells how far other namespaces have come.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ReadEvents: _aio.UnaryUnaryMultiCallable[_event_log_service_pb2.ReadEventsRequest, _event_log_service_pb2.ReadEventsResponse]  # type: ignore[assignment]
     """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
     An answer ends before 3 MiB too, so a short one is not the last: `end` says which is. Without side effects.
-    Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope).
+    Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope), OUT_OF_RANGE
+    (forward from past the end).
     """
     SubscribeEvents: _aio.UnaryStreamMultiCallable[_event_log_service_pb2.SubscribeEventsRequest, _event_log_service_pb2.SubscribeEventsResponse]  # type: ignore[assignment]
     """SubscribeEvents streams events after a position, then live, in pages of at most 500. Slow readers are neither
-    dropped nor buffered for. Resume with the last cursor. Errors: INVALID_ARGUMENT, PERMISSION_DENIED.
+    dropped nor buffered for. It ends with OK when the server stops, and else with an error: resume with the last
+    cursor. No age of a connection ends it. Errors: INVALID_ARGUMENT, PERMISSION_DENIED, OUT_OF_RANGE (a cursor past
+    the head: of another log, or older than a restore; `log_id` says of which log the head is).
     """
     GetHead: _aio.UnaryUnaryMultiCallable[_event_log_service_pb2.GetHeadRequest, _event_log_service_pb2.GetHeadResponse]  # type: ignore[assignment]
-    """GetHead answers the last committed position. Without side effects."""
+    """GetHead answers the last committed position of the caller's namespace. Without side effects."""
 
 class EventLogServiceServicer(metaclass=_abc_1.ABCMeta):
-    """EventLogService reads the log: the truth that everything else is computed from."""
+    """EventLogService reads the log: the truth that everything else is computed from. Positions are those of the whole log,
+    so that the events of a namespace have gaps between them; no head or cursor tells how far other namespaces have come.
+    """
 
     @_abc_1.abstractmethod
     def ReadEvents(
@@ -73,7 +85,8 @@ class EventLogServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_event_log_service_pb2.ReadEventsResponse, _abc.Awaitable[_event_log_service_pb2.ReadEventsResponse]]:
         """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
         An answer ends before 3 MiB too, so a short one is not the last: `end` says which is. Without side effects.
-        Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope).
+        Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope), OUT_OF_RANGE
+        (forward from past the end).
         """
 
     @_abc_1.abstractmethod
@@ -83,7 +96,9 @@ class EventLogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_event_log_service_pb2.SubscribeEventsResponse], _abc.AsyncIterator[_event_log_service_pb2.SubscribeEventsResponse]]:
         """SubscribeEvents streams events after a position, then live, in pages of at most 500. Slow readers are neither
-        dropped nor buffered for. Resume with the last cursor. Errors: INVALID_ARGUMENT, PERMISSION_DENIED.
+        dropped nor buffered for. It ends with OK when the server stops, and else with an error: resume with the last
+        cursor. No age of a connection ends it. Errors: INVALID_ARGUMENT, PERMISSION_DENIED, OUT_OF_RANGE (a cursor past
+        the head: of another log, or older than a restore; `log_id` says of which log the head is).
         """
 
     @_abc_1.abstractmethod
@@ -92,6 +107,6 @@ class EventLogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _event_log_service_pb2.GetHeadRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_event_log_service_pb2.GetHeadResponse, _abc.Awaitable[_event_log_service_pb2.GetHeadResponse]]:
-        """GetHead answers the last committed position. Without side effects."""
+        """GetHead answers the last committed position of the caller's namespace. Without side effects."""
 
 def add_EventLogServiceServicer_to_server(servicer: EventLogServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
