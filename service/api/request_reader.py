@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 
 from service.api.errors import CompressedRequest, InvalidRequest
@@ -91,7 +90,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise IndexError("a number of more than 64 bits")
 
 
-def _nested(descriptor: Descriptor) -> _Nested:
+def _nested(descriptor: Any) -> _Nested:
     return {
         field.number << 3 | 2: _nested(field.message_type)
         for field in descriptor.fields

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 
@@ -85,7 +86,7 @@ async def flooded(address: str, attack: Attack, *, seconds: float, token: str = 
     until = time.monotonic() + seconds
 
     async with grpc.aio.insecure_channel(address, options=_OPTIONS, compression=compression) as channel:
-        send = channel.unary_unary(attack.method)
+        send: Any = channel.unary_unary(attack.method)
 
         async def sender() -> None:
             while time.monotonic() < until:
