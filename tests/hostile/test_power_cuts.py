@@ -31,6 +31,7 @@ async def test_a_power_cut_loses_nothing():
 
 
 @pytest.mark.hostile
+@pytest.mark.timeout(900)
 async def test_two_thousand_power_cuts_lose_nothing(capsys):
     """Anywhere in the lives of three processes: the first, one after a kill, one after an orderly end."""
     figures = await power_cuts(images=2_000, seed=22)
@@ -40,6 +41,7 @@ async def test_two_thousand_power_cuts_lose_nothing(capsys):
 
 
 @pytest.mark.hostile
+@pytest.mark.timeout(900)
 async def test_power_cuts_around_a_checkpoint_lose_nothing():
     """While a running process copies its write-ahead log into the file, and begins it anew."""
     async with recorded(writing=2, seed=23) as r:
@@ -64,6 +66,7 @@ async def test_a_restart_makes_durable_what_it_finds(fault):
 
 
 @pytest.mark.hostile
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("fault", EXIT_CODES)
 async def test_every_restart_makes_durable_what_it_finds(fault, capsys):
     """Six processes that end so, one after the other."""
