@@ -323,7 +323,7 @@ def _complete(state: Conversation, command: CompletePass, policy: Policy) -> lis
         skipped = _skipped_no_gain(state, plan, command, policy)
         return _with_trigger(state, [skipped], policy, command.next_pass_id, command.now_us)
     next_id, now_us = command.next_pass_id, command.now_us
-    follow_up = followed_up(after, plan, policy, next_id, now_us, stood_in=command.fallback)
+    follow_up = followed_up(after, plan, policy, next_id, now_us)
     return [completed, *(follow_up or ruled(after, policy, next_id, now_us))]
 
 

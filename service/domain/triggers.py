@@ -126,13 +126,10 @@ def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
     return _not_due(state, policy) or HeldBy.HYSTERESIS
 
 
-def followed_up(
-    state: Conversation, ended: PassPlan, policy: Policy, pass_id: str, now_us: int, *, stood_in: bool
-) -> list[Event]:
+def followed_up(state: Conversation, ended: PassPlan, policy: Policy, pass_id: str, now_us: int) -> list[Event]:
     """One more pass right after the record of `ended`, when that was not enough and another would free some.
 
-    One with a tail of two; but after a cut range the next of what it left, as often as there is some. Where extraction
-    `stood_in` for a model that a window over its budget could not wait for, it takes the rest as well, at once.
+    One with a tail of two; but after a cut range the next of what it left, as often as there is some.
     """
     if not policy.enabled or state.ratio < policy.trigger_token_ratio or ended.trigger is Trigger.REMAKE:
         return []
@@ -141,12 +138,11 @@ def followed_up(
     waiting = state.waiting(now_us)
     if waiting and not may_stand_in(state, policy):
         return []
-    extractive = waiting or (stood_in and may_stand_in(state, policy))
-    division = _division(state, policy, whole=extractive) if ended.cut else None
-    division = division or compressible(state, policy, tail_messages=TAIL_MESSAGES_MIN, whole=extractive)
+    division = _division(state, policy, whole=waiting) if ended.cut else None
+    division = division or compressible(state, policy, tail_messages=TAIL_MESSAGES_MIN, whole=waiting)
     if division is None:
         return []
-    return [requested(state, policy, Trigger.FOLLOW_UP, division, pass_id, extractive=extractive)]
+    return [requested(state, policy, Trigger.FOLLOW_UP, division, pass_id, extractive=waiting)]
 
 
 def requested(

@@ -67,8 +67,8 @@ async def test_the_rest_of_a_long_history_follows_after_a_restart(tmp_path):
         assert (await s.chat().state()).usage.ratio < 0.8
 
 
-async def test_a_long_history_is_extracted_in_one_go_for_whoever_cannot_wait(tmp_path):
-    """The pass under way is cut, so what it leaves is extracted too, whole, before the window is handed out."""
+async def test_a_long_history_is_extracted_at_once_for_whoever_cannot_wait(tmp_path):
+    """The pass under way and one that follows it are taken from a model that hangs; then the rest is one range."""
     settings = NARROW | {"policy.fallback": "emergency"}
     async with FakeOllama(responder=hanging()) as ollama, sidecar(tmp_path, on_ollama(ollama) | settings) as s:
         chat = s.chat(context_length=2_048)
