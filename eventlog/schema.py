@@ -1,4 +1,4 @@
-"""The tables of a log. A new file is made by the migrations alone; a test holds both to the same schema.
+"""The tables of a log. A new file is made from them, an older one by the migrations; a test holds both to one schema.
 
 Columns carry the invariants: positions and versions are unique, an event id is unique in its stream for ever. Rows are
 never updated. `salt` and `payload` may become NULL together: that is what erasing an event will leave.
@@ -14,12 +14,14 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    PrimaryKeyConstraint,
+    String,
     Table,
     Text,
     UniqueConstraint,
 )
 
-__all__ = ["HEAD_REVISION", "METADATA", "REVISION_TABLE", "events", "log", "requests", "streams"]
+__all__ = ["HEAD_REVISION", "METADATA", "REVISIONS", "REVISION_TABLE", "events", "log", "requests", "streams"]
 
 HEAD_REVISION = "0001"
 """The newest migration: a file at this revision is opened without loading the migrations."""
@@ -35,6 +37,14 @@ METADATA = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
+
+REVISIONS = Table(
+    REVISION_TABLE,
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name=f"{REVISION_TABLE}_pkc"),
+)
+"""As the migrations make it; it has one row."""
 
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 

@@ -14,7 +14,7 @@ from sqlalchemy.pool import QueuePool, StaticPool
 
 from eventlog.chain import KEY_BYTES, LogIdentity
 from eventlog.errors import LogCorrupt, LogUnsafe
-from eventlog.schema import HEAD_REVISION, REVISION_TABLE, log
+from eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE, REVISIONS, log
 from eventlog.sqlite_writer import BUSY_WAIT_MS, CHECKPOINT_PAGES
 
 __all__ = ["READERS_MAX", "identity_of", "migrate", "reader_engine", "writer_engine"]
@@ -89,10 +89,17 @@ def reader_engine(path: Path) -> Engine:
 
 
 def migrate(connection: Connection) -> None:
-    """Bring the file to the newest schema; what is there already costs one look at its revision."""
-    stored = None
-    if inspect(connection).has_table(REVISION_TABLE):
-        stored = connection.execute(text(_STORED_REVISION)).scalar()
+    """Bring the file to the newest schema; what is there already costs one look at its revision.
+
+    An empty file is made at once: loading the migrations takes a third of the processor time of a start.
+    """
+    tables = inspect(connection).get_table_names()
+    if not tables:
+        METADATA.create_all(connection)
+        REVISIONS.create(connection)
+        connection.execute(insert(REVISIONS).values(version_num=HEAD_REVISION))
+        return
+    stored = connection.execute(text(_STORED_REVISION)).scalar() if REVISION_TABLE in tables else None
     if stored == HEAD_REVISION:
         return
     if stored is not None and stored > HEAD_REVISION:

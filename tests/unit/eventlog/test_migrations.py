@@ -5,25 +5,27 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
-from eventlog.migrations import config
+from eventlog.migrations import config, upgrade
 from eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE
 from eventlog.sqlite import SqliteEventLog
 from eventlog.sqlite_engine import migrate, writer_engine
 from tests.support.event_logs import Clock
 
-_SQL_OF_TABLES = "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE :revisions ORDER BY name"
+_SQL_OF_TABLES = "SELECT type, name, sql FROM sqlite_schema ORDER BY name"
 
 
 def _tables(engine, make) -> list[tuple[str, str, list[str]]]:
     with engine.connect() as connection:
         with connection.begin():
             make(connection)
-        rows = connection.execute(text(_SQL_OF_TABLES), {"revisions": f"%{REVISION_TABLE}%"}).all()
+        rows = connection.execute(text(_SQL_OF_TABLES)).all()
+        assert connection.execute(text(f"SELECT version_num FROM {REVISION_TABLE}")).all() == [(HEAD_REVISION,)]
         differences = compare_metadata(
             MigrationContext.configure(connection, opts={"version_table": REVISION_TABLE}), METADATA
         )
@@ -38,12 +40,13 @@ def _normal(sql: str | None) -> list[str]:
 
 
 def test_the_schema_is_the_sum_of_the_migrations(tmp_path):
-    """A file made by the migrations is the file that the schema describes, constraint by constraint."""
-    migrated = _tables(writer_engine(tmp_path / "migrated.db"), migrate)
-    described = _tables(writer_engine(tmp_path / "described.db"), METADATA.create_all)
+    """A file made by the migrations is the file that is made at once, constraint by constraint, revision included."""
+    migrated = _tables(writer_engine(tmp_path / "migrated.db"), upgrade)
+    made = _tables(writer_engine(tmp_path / "made.db"), migrate)
 
-    assert migrated == described
-    assert [name for kind, name, _ in migrated if kind == "table"] == ["events", "log", "requests", "streams"]
+    assert migrated == made
+    tables = [name for kind, name, _ in migrated if kind == "table"]
+    assert tables == ["eventlog_revision", "events", "log", "requests", "streams"]
 
 
 def test_the_head_revision_is_the_newest_migration():
@@ -55,14 +58,15 @@ def test_the_tables_are_strict(tmp_path):
     """A column holds what it says and nothing else."""
     rows = _tables(writer_engine(tmp_path / "log.db"), migrate)
 
-    assert all("STRICT" in " ".join(sql) for kind, _, sql in rows if kind == "table")
+    ours = [sql for kind, name, sql in rows if kind == "table" and name != REVISION_TABLE]
+    assert all("STRICT" in " ".join(sql) for sql in ours)
 
 
 def test_the_first_migration_has_everything_that_seals_an_event(tmp_path):
     """Log id, namespace, salt, commitment and chain hash are there from the first file on."""
     engine = writer_engine(tmp_path / "log.db")
     with engine.connect() as connection, connection.begin():
-        migrate(connection)
+        upgrade(connection)
         columns = {row[1] for row in connection.exec_driver_sql("PRAGMA table_info(events)")}
         log_columns = {row[1] for row in connection.exec_driver_sql("PRAGMA table_info(log)")}
     engine.dispose()
@@ -76,7 +80,7 @@ def test_a_migration_that_fails_leaves_nothing_behind(tmp_path):
     engine = writer_engine(tmp_path / "log.db")
     with engine.connect() as connection:
         transaction = connection.begin()
-        migrate(connection)
+        upgrade(connection)
         transaction.rollback()
         left = connection.exec_driver_sql("SELECT count(*) FROM sqlite_schema").scalar()
     engine.dispose()
@@ -84,10 +88,12 @@ def test_a_migration_that_fails_leaves_nothing_behind(tmp_path):
     assert left == 0
 
 
-def test_a_file_at_the_newest_revision_is_opened_without_alembic(tmp_path):
-    """A restart does not pay for migrations that there are not."""
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_file_that_is_new_or_at_the_newest_revision_is_opened_without_alembic(tmp_path, is_there):
+    """No start pays for migrations that there are not."""
     path = tmp_path / "log.db"
-    SqliteEventLog.open(path, clock_us=Clock()).close()
+    if is_there:
+        SqliteEventLog.open(path, clock_us=Clock()).close()
     program = (
         "import sys; from pathlib import Path; from eventlog.sqlite import SqliteEventLog;"
         f"SqliteEventLog.open(Path({str(path)!r}), clock_us=lambda: 1).close();"
