@@ -68,7 +68,11 @@ async def context_of(
     if not query.original:
         return _answer(rendered_window(state, query.role), state, query, policy, now_us)
     events = await conversations.log.originals(
-        key, lambda _: True, limit=ORIGINAL_MESSAGES_MAX + 1, bytes_max=ORIGINAL_BYTES_MAX
+        key,
+        lambda _: True,
+        head=state.event_version,
+        limit=ORIGINAL_MESSAGES_MAX + 1,
+        bytes_max=ORIGINAL_BYTES_MAX,
     )
     if len(events) > ORIGINAL_MESSAGES_MAX:
         raise WindowTooLarge(tokens=state.original_tokens, limit=ORIGINAL_MESSAGES_MAX)

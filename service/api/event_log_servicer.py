@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 from abridged.v1 import event_log_service_pb2, event_log_service_pb2_grpc
+from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import PAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, EventFilter
 from eventlog.subscription import Batch, CaughtUp, Checkpoint, FellBehind, Heartbeat, Item, log_pages, subscribe
@@ -19,11 +20,15 @@ from service.api.wire import event_to_proto
 from service.codec.events import EVENT_TYPES
 from service.codec.values import timestamp
 from service.domain.errors import ConversationNotFound
+from service.projections import ConversationTable
 from service.summarizer.progress import Progress
 
 __all__ = ["EventLogServicer"]
 
 READ_DEFAULT = 100
+
+_Read = tuple[list[RecordedEvent], int, bool]
+"""Events, the cursor behind them, and whether there is nothing more in this direction."""
 
 assert RESPONSE_BYTES_MAX <= PAGE_BYTES_MAX - PAYLOAD_BYTES_MAX, "a page cut short by its bytes exceeds an answer"
 
@@ -33,33 +38,54 @@ _pb = event_log_service_pb2
 class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
     """See the contract: every method's promise is written there."""
 
-    def __init__(self, watching: Watching) -> None:
+    def __init__(self, watching: Watching, table: ConversationTable) -> None:
         self._watching = watching
+        self._table = table
         self._log = watching.log
 
     async def ReadEvents(self, request: _pb.ReadEventsRequest, context: Any) -> _pb.ReadEventsResponse:
         namespace = _namespace(request.conversation_id)
-        limit = request.limit or READ_DEFAULT
         if request.conversation_id:
-            stream = StreamId(namespace, request.conversation_id)
-            read = await asyncio.to_thread(
-                self._log.read_stream, stream, after=request.after, limit=limit, backward=request.backward
-            )
-            if not read and not await asyncio.to_thread(self._log.stream_version, stream):
-                raise ConversationNotFound(request.conversation_id)
+            read = self._of_conversation
+            arguments: tuple[Any, ...] = (StreamId(namespace, request.conversation_id), request)
         else:
-            read = await asyncio.to_thread(
-                self._log.read_all, after=request.after, limit=limit, namespace=namespace, backward=request.backward
-            )
-        events = _answerable(read)
-        cursor = request.after
-        if events:
-            cursor = events[-1].version if request.conversation_id else events[-1].position
+            read, arguments = self._of_namespace, (namespace, request)
+        events, cursor, end = await asyncio.to_thread(read, *arguments)
+        answered = _answerable(events)
+        if len(answered) < len(events):
+            cursor, end = answered[-1].version if request.conversation_id else answered[-1].position, False
         return _pb.ReadEventsResponse(
-            events=[event_to_proto(event, self._log.log_id) for event in events],
-            next_after=cursor,
-            end=(len(read) < limit and len(events) == len(read)) or (request.backward and cursor == 1),
+            events=[event_to_proto(event, self._log.log_id) for event in answered], next_after=cursor, end=end
         )
+
+    def _of_conversation(self, stream: StreamId, request: _pb.ReadEventsRequest) -> _Read:
+        """Events of a conversation by version. Its row says where the stream ends: an index may have lost that."""
+        row = self._table.row(stream)
+        limit = request.limit or READ_DEFAULT
+        after, head = request.after, row.event_version if row is not None else 0
+        events = self._log.read_stream(stream, after=after, limit=limit, backward=request.backward)
+        if not head and not events:
+            raise ConversationNotFound(stream.name)
+        if not head:
+            raise LogCorrupt("a stream has no row in the read table")
+        if request.backward:
+            newest = events[0].version if events else 0
+            if newest < min(after - 1 if after else head, head):
+                raise LogCorrupt(f"a stream of {head} events ends at {newest}")
+            cursor = events[-1].version if events else after
+            return events, cursor, cursor == 1
+        cursor = events[-1].version if events else after
+        # What the bytes of a page or its limit cut off is read next; where nothing is, nothing may be missing.
+        if not events and after < head:
+            raise LogCorrupt(f"a stream of {head} events ends at {after}")
+        return events, cursor, cursor >= head
+
+    def _of_namespace(self, namespace: str, request: _pb.ReadEventsRequest) -> _Read:
+        matching = EventFilter(namespace=namespace)
+        limit = request.limit or READ_DEFAULT
+        page = self._log.scan(after=request.after, limit=limit, matching=matching, backward=request.backward)
+        end = page.cursor <= 1 if request.backward else page.cursor >= page.head
+        return list(page.events), page.cursor, end
 
     async def SubscribeEvents(
         self, request: _pb.SubscribeEventsRequest, context: Any

@@ -16,6 +16,7 @@ from google.protobuf.message import Message as Proto
 from abridged.v1 import event_pb2
 from service.codec.enums import ERROR_CLASSES, SKIP_REASONS, TOKEN_SOURCES, TRIGGERS
 from service.codec.values import (
+    canonical,
     message_from_proto,
     message_to_proto,
     policy_from_proto,
@@ -31,7 +32,7 @@ from service.codec.values import (
 )
 from service.domain import events as domain
 
-__all__ = ["EVENT_TYPES", "UnknownEvent", "decode", "encode"]
+__all__ = ["EVENT_TYPES", "UnknownEvent", "decode", "encode", "sent_content"]
 
 
 class UnknownEvent(Exception):
@@ -68,6 +69,11 @@ def decode(type_name: str, schema_version: int, payload: bytes) -> domain.Event:
         return codec.decode(proto)
     except (DecodeError, KeyError) as error:
         raise UnknownEvent(f"{type_name} version {schema_version}: unreadable payload") from error
+
+
+def sent_content(payload: bytes) -> bytes:
+    """What a client sent, in its canonical form, of the stored payload of a MessageAppended."""
+    return canonical(event_pb2.MessageAppended.FromString(payload).message)
 
 
 def _plan_to_proto(plan: domain.PassPlan) -> event_pb2.PassPlan:

@@ -154,6 +154,12 @@ class Reactor:
             running.interrupt()
         self._revival.changed(key, state)
 
+    def loaded(self, key: StreamId, state: Conversation) -> None:
+        """Hear of a state that was read from the log: what the start was not told of is taken up now."""
+        if state.pending is not None and key not in self.backlog:
+            self._enqueue(key, state.pending_since_us, extractive=state.pending.extractive)
+        self._revival.loaded(key, state)
+
     def stand_in(self, key: StreamId, pass_id: str) -> None:
         """Make the record of this pass by extraction at once, whatever a model is doing for it."""
         running = self._running.get(key)
@@ -332,7 +338,10 @@ class Reactor:
         messages: Sequence[MessageAppended] = inside
         if len(inside) < wanted:
             messages = await self._conversations.log.originals(
-                key, lambda number: covers(plan.source, number), limit=SOURCE_MESSAGES_MAX
+                key,
+                lambda number: covers(plan.source, number),
+                head=state.event_version,
+                limit=SOURCE_MESSAGES_MAX,
             )
         chat = tuple(m for m in messages if m.message.role is not Role.SYSTEM)
         previous = record_named(state, plan.base_id) if plan.base_id else None

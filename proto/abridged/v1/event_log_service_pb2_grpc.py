@@ -58,7 +58,9 @@ class EventLogServiceServicer:
 
     def ReadEvents(self, request, context):
         """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
-        Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope).
+        Of a namespace it looks at a bounded number of the log's events: only `end` says that there is nothing more, for
+        an answer without events may come before. Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace
+        needs the read-all scope), DATA_LOSS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

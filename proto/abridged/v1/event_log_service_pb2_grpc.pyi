@@ -35,7 +35,9 @@ class EventLogServiceStub:
     def __new__(cls, channel: _aio.Channel) -> EventLogServiceAsyncStub: ...
     ReadEvents: _grpc.UnaryUnaryMultiCallable[_event_log_service_pb2.ReadEventsRequest, _event_log_service_pb2.ReadEventsResponse]
     """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
-    Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope).
+    Of a namespace it looks at a bounded number of the log's events: only `end` says that there is nothing more, for
+    an answer without events may come before. Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace
+    needs the read-all scope), DATA_LOSS.
     """
     SubscribeEvents: _grpc.UnaryStreamMultiCallable[_event_log_service_pb2.SubscribeEventsRequest, _event_log_service_pb2.SubscribeEventsResponse]
     """SubscribeEvents streams events after a position, then live, in pages of at most 500. Slow readers are neither
@@ -51,7 +53,9 @@ class EventLogServiceAsyncStub(EventLogServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ReadEvents: _aio.UnaryUnaryMultiCallable[_event_log_service_pb2.ReadEventsRequest, _event_log_service_pb2.ReadEventsResponse]  # type: ignore[assignment]
     """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
-    Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope).
+    Of a namespace it looks at a bounded number of the log's events: only `end` says that there is nothing more, for
+    an answer without events may come before. Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace
+    needs the read-all scope), DATA_LOSS.
     """
     SubscribeEvents: _aio.UnaryStreamMultiCallable[_event_log_service_pb2.SubscribeEventsRequest, _event_log_service_pb2.SubscribeEventsResponse]  # type: ignore[assignment]
     """SubscribeEvents streams events after a position, then live, in pages of at most 500. Slow readers are neither
@@ -70,7 +74,9 @@ class EventLogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_event_log_service_pb2.ReadEventsResponse, _abc.Awaitable[_event_log_service_pb2.ReadEventsResponse]]:
         """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
-        Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope).
+        Of a namespace it looks at a bounded number of the log's events: only `end` says that there is nothing more, for
+        an answer without events may come before. Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace
+        needs the read-all scope), DATA_LOSS.
         """
 
     @_abc_1.abstractmethod
