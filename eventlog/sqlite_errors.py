@@ -61,6 +61,8 @@ def translating() -> Iterator[None]:
         yield
     except PoolTimeout as error:
         raise LogUnavailable("too many reads are waiting") from error
+    except UnicodeDecodeError as error:  # the driver's, of what SQLite says of a damaged schema
+        raise LogCorrupt("the schema's text is none") from error
     except DATABASE_ERRORS as error:
         outcome = translated(error)
         if outcome is None:

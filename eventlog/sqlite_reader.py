@@ -37,6 +37,12 @@ _KNOWN_IDS = (
     "WHERE s.namespace = ? AND s.name = ? ORDER BY e.event_id"
 )
 _LAST_KNOWN_ID = f"{_KNOWN_IDS} DESC LIMIT 1"
+_OWN_ROW = (
+    "SELECT t.namespace, t.name FROM streams AS s CROSS JOIN streams AS t NOT INDEXED ON t.id = s.id "
+    "WHERE s.namespace = ? AND s.name = ?"
+)
+"""The index of names leads to a stream's number, and the table says whose number that is."""
+
 _EVENTS_BETWEEN = "SELECT count(*) FROM events NOT INDEXED WHERE position > ? AND position <= ?"
 _END = (1 << 63) - 1
 
@@ -106,6 +112,9 @@ class SqliteReader:
         with self._cursor() as cursor:
             known = dict(cursor.execute(_KNOWN_IDS, stream).fetchall())
             last = cursor.execute(_LAST_KNOWN_ID, stream).fetchone()
+            own_row = cursor.execute(_OWN_ROW, stream).fetchone()
+        if known and own_row != stream:
+            raise LogCorrupt("a stream is not in the table that its name was found for")
         # Between both ends every look-up of an id goes over entries of this stream alone.
         if last is not None and last[0] != next(reversed(known), None):
             raise LogCorrupt("the index of event ids is not in order")

@@ -362,6 +362,8 @@ class Reactor:
             self._postpone(key, error)
         except Exception as error:  # noqa: BLE001 - supervision: what cannot even be failed must not end its worker
             _log.error("pass.not_ended", conversation_id=key.name, error_type=type(error).__name__)
+            # Nobody works on it any more, so nobody waits for it: whoever loads the conversation takes it up again.
+            self._dequeue(key)
 
     def _postpone(self, key: StreamId, error: Exception) -> None:
         """Try the whole pass again later; its claims bound how often that comes to a model."""

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 from google.rpc.code_pb2 import Code
@@ -26,7 +26,7 @@ from tests.support.below_grpc import BelowGrpc, RefusedCall, below_grpc
 from tests.support.refusal import refusal_of
 from tests.support.sidecar import ANY_DRAFT, Chat, Sidecar, said, script, sidecar
 
-__all__ = ["CONVERSATIONS", "FILE", "PENDING", "Answers", "answers_of", "built_log", "flipped", "wrong_answers"]
+__all__ = ["FILE", "PENDING", "Answers", "Flip", "answers_of", "built_log", "flipped", "head_of", "wrong_answers"]
 
 FILE = "abridged.db"
 CONVERSATIONS = tuple(f"chat-{number}" for number in range(1, 6))
@@ -41,6 +41,15 @@ _PAGE = 20
 _SETTINGS: Mapping[str, Any] = ANY_DRAFT | {"server.http_listen": "", "server.shutdown_grace_s": 0.1}
 
 _SCRIPTED = _SETTINGS | {"summarizer.models": ["scripted:default"], "summarizer.backoff_base_ms": 1}
+
+
+class Flip(NamedTuple):
+    """One bit of a log's file, or of the one beside it whose name ends in `of`."""
+
+    offset: int
+    bit: int
+    of: str = ""
+
 
 Served = Sidecar | BelowGrpc
 Answers = dict[str, Any]
@@ -84,17 +93,19 @@ def _asked_of(path: Path, query: str) -> list[Any]:
         return database.execute(query).fetchall()
 
 
-def flipped(whole: Path, folder: Path, *, offset: int, bit: int, of: str = "") -> None:
-    """Copy the log `whole` and the files beside it to `folder`; in the one whose name ends in `of` one bit differs."""
+def flipped(whole: Path, folder: Path, flip: Flip | None) -> None:
+    """Copy the log `whole`, and what lies beside it, to the new `folder`, with one bit flipped if one is given."""
     folder.mkdir(parents=True)
-    for path in whole.parent.glob(f"{FILE}*"):
-        if path.is_file() and not path.name.endswith(".lock"):
+    for path in (whole, whole.with_name(f"{FILE}-wal")):
+        if path.exists():
             shutil.copyfile(path, folder / path.name)
-    with (folder / (FILE + of)).open("r+b") as file:
-        file.seek(offset)
+    if flip is None:
+        return
+    with (folder / (FILE + flip.of)).open("r+b") as file:
+        file.seek(flip.offset)
         (byte,) = file.read(1)
-        file.seek(offset)
-        file.write(bytes([byte ^ (1 << bit)]))
+        file.seek(flip.offset)
+        file.write(bytes([byte ^ (1 << flip.bit)]))
 
 
 async def answers_of(folder: Path, *, head: int, over_grpc: bool = True) -> Answers:
@@ -124,6 +135,8 @@ async def answers_of(folder: Path, *, head: int, over_grpc: bool = True) -> Answ
 def wrong_answers(answers: Answers, whole: Answers) -> list[str]:
     """What is neither as the whole log answers it nor a refusal for damage. What was not asked depends on a refusal."""
     right = (DAMAGED, *_GONE) if STOPPED in answers else (DAMAGED,)
+    if STOPPED in answers:
+        answers.pop("pending", None)  # its pass ends in the next process
     return [
         f"{asked}: {str(answer)[:300]}" for asked, answer in answers.items() if answer not in (whole.get(asked), *right)
     ]
