@@ -16,6 +16,7 @@ from eventlog.errors import (
     EventLogError,
     EventTooLarge,
     KnownEvents,
+    LogCorrupt,
     RequestKeyConflict,
     WrongExpectedVersion,
 )
@@ -31,6 +32,10 @@ from eventlog.log import (
 )
 
 __all__ = ["Admitted", "KnownEvent", "KnownRequest", "StreamState", "admit", "check_size"]
+
+
+DAMAGED_BITS_MAX = 32
+"""Hashes of 256 bits that differ in so few are the same one, damaged: two contents come that near once in 10^36."""
 
 
 class KnownEvent(NamedTuple):
@@ -133,7 +138,7 @@ def _admit_one(
         request_content = request_hash(identity.key, append.request.content)
         first = state.requests.get(append.request.key)
         if first is not None:
-            if first.content_hash != request_content:
+            if _is_other(first.content_hash, request_content):
                 raise RequestKeyConflict("the request key is known with other content")
             return AppendResult(first.first_position, first.last_position, first.last_version, already_appended=True)
     hashes = _hashes(append.events, identity.key)
@@ -171,12 +176,28 @@ def _known(hashes: Mapping[bytes, bytes], state: StreamState) -> dict[bytes, Kno
     if not state.events:
         return {}
     known = {event_id: state.events[event_id] for event_id in hashes if event_id in state.events}
-    changed = tuple(event_id for event_id, event in known.items() if event.content_hash != hashes[event_id])
+    changed = {
+        event_id: event.version for event_id, event in known.items() if _is_other(event.content_hash, hashes[event_id])
+    }
     if changed:
-        raise EventIdConflict(changed)
+        raise EventIdConflict(tuple(changed), changed)
     if known and len(known) < len(hashes):
         raise KnownEvents({event_id: event.version for event_id, event in known.items()})
     return known
+
+
+def _is_other(stored: bytes, own: bytes) -> bool:
+    """Whether the hashes are of two contents; raise LogCorrupt when they are of one, and the stored one is damaged.
+
+    Hashes of two contents differ in about half of their bits.
+    """
+    if stored == own:
+        return False
+    if not isinstance(stored, bytes) or len(stored) != len(own):
+        raise LogCorrupt("a stored content hash is none")
+    if (int.from_bytes(stored, "big") ^ int.from_bytes(own, "big")).bit_count() <= DAMAGED_BITS_MAX:
+        raise LogCorrupt("a stored content hash is not what was written")
+    return True
 
 
 def _first_result(known: Mapping[bytes, KnownEvent]) -> AppendResult:

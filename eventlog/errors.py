@@ -20,6 +20,7 @@ EventLogError
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 __all__ = [
     "EventIdConflict",
@@ -54,11 +55,12 @@ class WrongExpectedVersion(EventLogError):
 
 
 class EventIdConflict(EventLogError):
-    """An event id was used before with other content."""
+    """An event id was used before with other content; `versions` has the stream versions of those on disk."""
 
-    def __init__(self, event_ids: tuple[bytes, ...]) -> None:
+    def __init__(self, event_ids: tuple[bytes, ...], versions: Mapping[bytes, int] = MappingProxyType({})) -> None:
         super().__init__(f"{len(event_ids)} event id(s) known with other content")
         self.event_ids = event_ids
+        self.versions = versions
 
 
 class KnownEvents(EventLogError):

@@ -172,7 +172,10 @@ EVERYTHING = EventFilter()
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Matching events in order. Every position up to `cursor` was looked at; `head` was the last position then."""
+    """Matching events in order. Every position up to `cursor` was looked at; `head` was the last position then.
+
+    Backward, every position from `cursor` on was looked at: at 1 there is nothing more.
+    """
 
     events: tuple[RecordedEvent, ...]
     cursor: int
@@ -183,7 +186,8 @@ class EventLog(Protocol):
     """An append-only log. Every method is synchronous and thread-safe; reads are pages, never cursors left open.
 
     A page ends at `limit` or before the event that would take it past PAGE_BYTES_MAX. So a short page is not the end:
-    only an empty one is.
+    only an empty one is. Whatever reads raises LogCorrupt for what is not as it was written, and for what is missing
+    between two events of a page.
     """
 
     @property
@@ -212,14 +216,26 @@ class EventLog(Protocol):
         """Events of one stream with version > `after` in order; backward: version < `after` (0: from the end) down."""
         ...
 
-    def read_all(
-        self, *, after: int = 0, limit: int = 500, namespace: str | None = None, backward: bool = False
-    ) -> list[RecordedEvent]:
-        """Events of the whole log by position, as read_stream does by version; of one namespace when given."""
+    def read_all(self, *, after: int = 0, limit: int = 500, backward: bool = False) -> list[RecordedEvent]:
+        """Events of the whole log by position, as read_stream does by version."""
         ...
 
-    def scan(self, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, matching: EventFilter = EVERYTHING) -> Page:
-        """The next matching events by position; looks at no more than SCAN_EVENTS_MAX, so the page may be empty."""
+    def scan(
+        self,
+        *,
+        after: int = 0,
+        limit: int = PAGE_EVENTS_MAX,
+        matching: EventFilter = EVERYTHING,
+        backward: bool = False,
+    ) -> Page:
+        """The next matching events by position; looks at no more than SCAN_EVENTS_MAX, so the page may be empty.
+
+        Backward: those before `after` (0: from the end) down.
+        """
+        ...
+
+    def known_ids(self, stream: StreamId) -> dict[bytes, int]:
+        """Positions of the stream's events by id, as repeats of them are found."""
         ...
 
     def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
@@ -232,6 +248,10 @@ class EventLog(Protocol):
 
     def head(self) -> int:
         """The last committed position; 0 when the log is empty."""
+        ...
+
+    def head_of(self, namespace: str) -> int:
+        """The position of a namespace's last event; 0 when it has none."""
         ...
 
     def on_commit(self, listener: Callable[[int], None]) -> Callable[[], None]:

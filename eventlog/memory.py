@@ -125,26 +125,32 @@ class MemoryEventLog:
         with self._reading():
             return _page(_walk(self._by_stream.get(stream, []), after, backward), limit)[0]
 
-    def read_all(
+    def read_all(self, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, backward: bool = False) -> list[RecordedEvent]:
+        with self._reading():
+            return _page(_walk(self._events, after, backward), limit)[0]
+
+    def scan(
         self,
         *,
         after: int = 0,
         limit: int = PAGE_EVENTS_MAX,
-        namespace: str | None = None,
+        matching: EventFilter = EVERYTHING,
         backward: bool = False,
-    ) -> list[RecordedEvent]:
-        with self._reading():
-            every = _walk(self._events, after, backward)
-            return _page((e for e in every if namespace is None or e.event.stream.namespace == namespace), limit)[0]
-
-    def scan(self, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, matching: EventFilter = EVERYTHING) -> Page:
+    ) -> Page:
         with self._reading():
             head = len(self._events)
-            window = islice(self._events, after, after + SCAN_EVENTS_MAX)
+            window = islice(_walk(self._events, after, backward), SCAN_EVENTS_MAX)
             found, whole = _page((sealed for sealed in window if matching.accepts(sealed.event)), limit)
         if len(found) == limit or not whole:
             return Page(tuple(found), found[-1].position, head)
+        if backward:
+            end = min(after or head + 1, head + 1)
+            return Page(tuple(found), max(1, end - SCAN_EVENTS_MAX), head)
         return Page(tuple(found), max(after, min(after + SCAN_EVENTS_MAX, head)), head)
+
+    def known_ids(self, stream: StreamId) -> dict[bytes, int]:
+        with self._reading():
+            return {sealed.event.event_id: sealed.event.position for sealed in self._by_stream.get(stream, ())}
 
     def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
         with self._reading():
@@ -159,6 +165,13 @@ class MemoryEventLog:
     def head(self) -> int:
         with self._reading():
             return len(self._events)
+
+    def head_of(self, namespace: str) -> int:
+        with self._reading():
+            newest_first = reversed(self._events)
+            return next(
+                (sealed.event.position for sealed in newest_first if sealed.event.stream.namespace == namespace), 0
+            )
 
     def on_commit(self, listener: Callable[[int], None]) -> Callable[[], None]:
         with self._lock:

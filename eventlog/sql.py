@@ -6,21 +6,22 @@ them. Writes go in as few statements as possible, since each one hands the inter
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Table
 
-from eventlog.chain import check_commitment
+from eventlog.chain import check_commitment, envelope
 from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
-from eventlog.log import PAGE_BYTES_MAX
-from eventlog.paging import up_to_bytes
 from eventlog.schema import events
 
 __all__ = [
+    "PAYLOAD",
+    "Row",
     "event_row",
     "insert_into",
     "recorded",
@@ -28,9 +29,9 @@ __all__ = [
     "sealed",
     "select_known_events",
     "select_known_requests",
-    "select_page",
+    "select_stream",
     "select_streams",
-    "within_bytes",
+    "select_window",
 ]
 
 Row = tuple[Any, ...]
@@ -43,10 +44,15 @@ _READ_COLUMNS = (
     "e.position, s.namespace, s.name, e.version, e.event_id, e.type, e.schema_version, e.time_us, e.trace_context, "
     "e.payload, e.salt, e.commitment"
 )
-_PAYLOAD = 9
+PAYLOAD = 9
 """The place of the payload among the columns that are read."""
 
 _SEAL_COLUMNS = ", e.content_hash, e.chain"
+
+_NOT_AS_WRITTEN = (AttributeError, TypeError, ValueError, OverflowError, struct.error)
+"""What a row raises whose columns are not even of the types that they were written with."""
+
+T = TypeVar("T")
 
 
 def runs(rows: Sequence[Row]) -> Iterator[tuple[int, list[Any]]]:
@@ -109,23 +115,28 @@ def select_streams(rows: int) -> str:
 
 
 @cache
-def select_page(*conditions: str, order: str, seals: bool = False) -> str:
-    """A page of events in `order` that meet `conditions`; its last parameter is the number of rows.
-
-    By position, events come first in the join: begun at the streams, it would read and sort all that they hold.
-    """
-    join = "CROSS JOIN" if order.startswith("e.position") else "JOIN"
-    where = " AND ".join(conditions)
-    columns = _READ_COLUMNS + _SEAL_COLUMNS if seals else _READ_COLUMNS
+def select_stream(condition: str, order: str) -> str:
+    """Events of the stream (namespace, name) that meet `condition`, in `order`, with their seals; then the limit."""
     return (
-        f"SELECT {columns} FROM events AS e {join} streams AS s ON s.id = e.stream "  # noqa: S608 - of constants
-        f"WHERE {where} ORDER BY {order} LIMIT ?"
+        f"SELECT {_READ_COLUMNS}{_SEAL_COLUMNS} FROM streams AS s JOIN events AS e ON e.stream = s.id "  # noqa: S608 - of constants
+        f"WHERE s.namespace = ? AND s.name = ? AND {condition} ORDER BY {order} LIMIT ?"
     )
 
 
-def within_bytes(rows: Iterable[Row]) -> tuple[list[Row], bool]:
-    """The first rows of a page up to PAGE_BYTES_MAX of payload, at least one; and whether those were all."""
-    return up_to_bytes(rows, lambda row: len(row[_PAYLOAD] or b""), bytes_max=PAGE_BYTES_MAX)
+@cache
+def select_window(*, backward: bool, of_namespace: bool) -> str:
+    """Events with position > and <= the first two parameters; of the namespace that is the third; then the limit.
+
+    They are read from the table itself, and an event is of another namespace only when both copies of its name say the
+    same: what an index or a column has lost must not be left out without a word.
+    """
+    where = "e.position > ? AND e.position <= ?"
+    if of_namespace:
+        where += " AND NOT coalesce(s.namespace = e.namespace AND s.namespace <> ?, FALSE)"
+    return (
+        f"SELECT {_READ_COLUMNS} FROM events AS e NOT INDEXED LEFT JOIN streams AS s ON s.id = e.stream "  # noqa: S608 - of constants
+        f"WHERE {where} ORDER BY e.position {'DESC' if backward else ''} LIMIT ?"
+    )
 
 
 def event_row(sealed_event: SealedEvent, stream: int) -> Row:
@@ -150,15 +161,32 @@ def event_row(sealed_event: SealedEvent, stream: int) -> Row:
 
 
 def recorded(row: Row) -> RecordedEvent:
-    """The event of a row of a page; raise LogCorrupt when it is not what was written."""
+    """The event of a row that was read; raise LogCorrupt when it is not what was written."""
+    return _as_written(_checked, row)
+
+
+def sealed(row: Row) -> SealedEvent:
+    """The event of a row that was read with its seals, unchecked but for the types of its columns."""
+    return _as_written(_sealed, row)
+
+
+def _as_written(read: Callable[[Row], T], row: Row) -> T:
+    try:
+        return read(row)
+    except _NOT_AS_WRITTEN as error:
+        raise LogCorrupt(f"position {row[0]} is not what was written") from error
+
+
+def _checked(row: Row) -> RecordedEvent:
     event = _event(row)
     check_commitment(event, row[10], row[11])
     return event
 
 
-def sealed(row: Row) -> SealedEvent:
-    """The event of a row of a page with seals, unchecked."""
-    return SealedEvent(_event(row), row[12], row[10], row[11], row[13])
+def _sealed(row: Row) -> SealedEvent:
+    event = _event(row)
+    envelope(event)
+    return SealedEvent(event, bytes(row[12]), bytes(row[10]), bytes(row[11]), bytes(row[13]))
 
 
 def _event(row: Row) -> RecordedEvent:

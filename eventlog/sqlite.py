@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from eventlog.admission import check_size
 from eventlog.chain import LogIdentity
@@ -24,6 +25,7 @@ from eventlog.errors import (
     EventLogError,
     EventTooLarge,
     LogClosed,
+    LogCorrupt,
     LogFailed,
     LogForked,
     LogFull,
@@ -45,7 +47,7 @@ from eventlog.log import (
 )
 from eventlog.mailbox import submit
 from eventlog.sqlite_engine import identity_of, migrate, reader_engine, writer_engine
-from eventlog.sqlite_errors import translating
+from eventlog.sqlite_errors import DATABASE_ERRORS, translating
 from eventlog.sqlite_file import (
     MOUNTINFO,
     NO_ROOM,
@@ -141,6 +143,7 @@ class SqliteEventLog:
                     prepare(connection)
             reader = SqliteReader(reader_engine(path))
             resources.callback(reader.close)
+            reader.check_identity(identity)
             warning = wal_reset_warning(sqlite3.sqlite_version_info)
             return cls(
                 connection,
@@ -184,18 +187,21 @@ class SqliteEventLog:
     ) -> list[RecordedEvent]:
         return self._reading().read_stream(stream, after=after, limit=limit, backward=backward)
 
-    def read_all(
+    def read_all(self, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, backward: bool = False) -> list[RecordedEvent]:
+        return self._reading().read_all(after=after, limit=limit, backward=backward, head=self._head)
+
+    def scan(
         self,
         *,
         after: int = 0,
         limit: int = PAGE_EVENTS_MAX,
-        namespace: str | None = None,
+        matching: EventFilter = EVERYTHING,
         backward: bool = False,
-    ) -> list[RecordedEvent]:
-        return self._reading().read_all(after=after, limit=limit, namespace=namespace, backward=backward)
+    ) -> Page:
+        return self._reading().scan(after=after, limit=limit, matching=matching, head=self._head, backward=backward)
 
-    def scan(self, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, matching: EventFilter = EVERYTHING) -> Page:
-        return self._reading().scan(after=after, limit=limit, matching=matching, head=self._head)
+    def known_ids(self, stream: StreamId) -> dict[bytes, int]:
+        return self._reading().known_ids(stream)
 
     def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
         return self._reading().read_sealed(stream, after=after, limit=limit)
@@ -210,6 +216,10 @@ class SqliteEventLog:
     def head(self) -> int:
         self._reading()
         return self._head
+
+    def head_of(self, namespace: str) -> int:
+        self._reading()
+        return self._reader.head_of(namespace)
 
     def on_commit(self, listener: Callable[[int], None]) -> Callable[[], None]:
         with self._lock:
@@ -266,6 +276,8 @@ def _opening(path: Path) -> Iterator[None]:
     try:
         with translating():
             yield
+    except DATABASE_ERRORS as error:
+        raise LogCorrupt(f"cannot read {path}: {error.orig if isinstance(error, DBAPIError) else error}") from error
     except OSError as error:
         kind = LogFull if error.errno in NO_ROOM else LogUnavailable
         raise kind(f"cannot open {path}: {error.strerror}") from error

@@ -101,12 +101,31 @@ def migrate(connection: Connection) -> None:
         return
     stored = connection.execute(text(_STORED_REVISION)).scalar() if REVISION_TABLE in tables else None
     if stored == HEAD_REVISION:
+        _require_schema(connection)
         return
     if stored is not None and stored > HEAD_REVISION:
         raise LogUnsafe(f"the file was written by a newer version (schema {stored}, known is {HEAD_REVISION})")
     from eventlog.migrations import upgrade  # alembic takes half a second to import and is seldom needed
 
     upgrade(connection)
+
+
+def _require_schema(connection: Connection) -> None:
+    """Raise LogCorrupt when the tables are not those of the newest schema: their own description may be damaged."""
+    for table in METADATA.tables.values():
+        rows = connection.exec_driver_sql(f"PRAGMA table_info({table.name})").all()
+        primary = [column.name for column in table.primary_key]
+        expected = [
+            (
+                column.name,
+                column.type.compile(connection.dialect),
+                int(not column.nullable),
+                primary.index(column.name) + 1 if column.primary_key else 0,
+            )
+            for column in table.columns
+        ]
+        if [(row.name, row.type, row.notnull, row.pk) for row in rows] != expected:
+            raise LogCorrupt(f"the table {table.name} is not as it was made")
 
 
 def identity_of(

@@ -21,12 +21,15 @@ _PRIMARY = 0xFF
 _NO_SPACE = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
 """Growing the shared-memory file on a full disk is reported as an I/O error of its own."""
 
+_NO_TEXT = "Could not decode to UTF-8"
+
 _BY_CODE: dict[int, type[EventLogError]] = {
     sqlite3.SQLITE_BUSY: LogUnavailable,
     sqlite3.SQLITE_LOCKED: LogUnavailable,
     sqlite3.SQLITE_INTERRUPT: LogUnavailable,
     sqlite3.SQLITE_NOMEM: LogUnavailable,
     sqlite3.SQLITE_CORRUPT: LogCorrupt,
+    sqlite3.SQLITE_TOOBIG: LogCorrupt,  # nothing that was written is
     sqlite3.SQLITE_NOTADB: LogCorrupt,
     sqlite3.SQLITE_IOERR: LogFailed,
     sqlite3.SQLITE_CANTOPEN: LogFailed,
@@ -45,6 +48,8 @@ def translated(
     """
     original = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(original, "sqlite_errorcode", None)  # errors that the driver itself raises carry no code
+    if code is None and isinstance(original, sqlite3.OperationalError) and str(original).startswith(_NO_TEXT):
+        return LogCorrupt("a stored text is none")  # the driver's message has the text
     if code is None or not isinstance(original, sqlite3.Error):
         return None
     name = f"{original.sqlite_errorname}: {original}"
@@ -61,6 +66,8 @@ def translating() -> Iterator[None]:
         yield
     except PoolTimeout as error:
         raise LogUnavailable("too many reads are waiting") from error
+    except UnicodeDecodeError as error:  # the driver's, of what SQLite says of a damaged schema
+        raise LogCorrupt("the schema's text is none") from error
     except DATABASE_ERRORS as error:
         outcome = translated(error)
         if outcome is None:

@@ -130,6 +130,11 @@ class SqliteWriter:
         except LogGone as gone:
             self._stop(gone)
             return [LogGone(str(gone)) for _ in appends]
+        except sqlite3.IntegrityError as error:
+            # A look-up and a constraint give two answers to one question: one of them is damaged.
+            if len(appends) == 1:
+                return [LogCorrupt(f"the log's indexes contradict each other: {error}")]
+            return [outcome for append in appends for outcome in self.commit([append])]
         except DATABASE_ERRORS as error:
             return [self._translated(error) for _ in appends]
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from eventlog.async_append import AsyncAppender
+from eventlog.errors import LogCorrupt, LogUnavailable
 from eventlog.event import NewEvent, RecordedEvent, StreamId
 from eventlog.log import Append, AppendResult, EventLog, ExpectedVersion, RequestKey, exactly
-from service.codec.events import decode, encode
+from service.codec.events import decode, encode, sent_content
+from service.conversation_row import Row
 from service.domain.conversation import Conversation, covers, fold
 from service.domain.errors import TooLarge
 from service.domain.events import (
@@ -26,11 +28,13 @@ from service.domain.events import (
 )
 from service.domain.message import Message
 from service.domain.record import MessageRange
-from service.projections import Projected
+from service.projections import ConversationTable, Projected
 
 __all__ = ["ConversationLog", "OnChanged", "SentMessages"]
 
 PAGE_EVENTS = 500
+
+FOLDS_MAX = 5
 
 _NOWHERE = ExpectedVersion("exact", -1)
 """No stream is ever there: an append that expects it writes nothing, and yet says which of its events are known."""
@@ -50,15 +54,27 @@ class SentMessages(NamedTuple):
 class ConversationLog:
     """Reads and writes conversations' streams. Lives on one event loop; reads run in threads."""
 
-    def __init__(self, log: EventLog, *, new_id: Callable[[], str], traceparent: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        *,
+        table: ConversationTable | None,
+        new_id: Callable[[], str],
+        traceparent: Callable[[], str],
+    ) -> None:
+        """`table` says where streams end; without one they end where no more can be read."""
         self._log = log
+        self._table = table
         self._appender = AsyncAppender(log)
         self._new_id = new_id
         self._traceparent = traceparent
 
     async def fold(self, key: StreamId) -> Conversation:
-        """The conversation as its stream tells it; not open when there is no stream."""
-        return await asyncio.to_thread(lambda: fold(self._events(key)))
+        """The conversation as its stream tells it; not open when there is no stream.
+
+        Raises LogCorrupt when the stream is not the one that was written: its events, its end, or the index of its ids.
+        """
+        return await asyncio.to_thread(self._fold, key)
 
     async def commit(
         self, key: StreamId, state: Conversation, events: Sequence[Event], sent: SentMessages, *, on_disk: OnChanged
@@ -91,24 +107,38 @@ class ConversationLog:
         ]
         return await self._appender.append(Append(key, events, expected=_NOWHERE, request=sent.request))
 
-    async def numbers_at(self, key: StreamId, versions: Iterable[int]) -> dict[str, int]:
-        """Numbers, by id, of the messages among the events of these versions."""
-        return await asyncio.to_thread(self._numbers_at, key, sorted(versions))
+    async def require_other(
+        self, key: StreamId, messages: Sequence[Message], sent: SentMessages, versions: Mapping[bytes, int]
+    ) -> None:
+        """Raise LogCorrupt unless the events at these versions, by id, are of other contents than what was sent.
+
+        The log judges by hashes; when one says that a message was changed which was not, the hash is damaged.
+        """
+        contents = {self.message_event_id(key, m.id): sent.contents[m.id] for m in messages}
+        for event_id, version in versions.items():
+            (stored,) = await asyncio.to_thread(self._log.read_stream, key, after=version - 1, limit=1) or (None,)
+            if stored is None or stored.event_id != event_id or sent_content(stored.payload) == contents[event_id]:
+                raise LogCorrupt("a stored content hash, or its index, is not what was written")
+
+    async def numbers_of(self, key: StreamId, known: Mapping[bytes, int]) -> dict[str, int]:
+        """Numbers, by id, of the messages among the events that are known to have these versions."""
+        return await asyncio.to_thread(self._numbers_of, key, known)
 
     async def originals(
         self,
         key: StreamId,
         *,
+        head: int,
         limit: int,
         within: Sequence[MessageRange] | None = None,
         bytes_max: int | None = None,
     ) -> tuple[MessageAppended, ...]:
         """Messages as they were appended, the oldest `limit` of them; `within` ascending ranges, or all.
 
-        Nothing is read before the ranges but what they begin behind, and nothing after them. Raises TooLarge, having
-        read no further, when the messages are stored in more than `bytes_max` bytes.
+        The stream has `head` events at least. Nothing is read before the ranges but what they begin behind, and nothing
+        after them. Raises TooLarge, having read no further, when the messages are stored in more than `bytes_max` bytes.
         """
-        return await asyncio.to_thread(self._originals, key, limit, within, bytes_max)
+        return await asyncio.to_thread(self._originals, key, head, limit, within, bytes_max)
 
     async def requested_by(self, key: StreamId, pass_id: str) -> str:
         """The traceparent of the call that triggered a pass, from its event; empty when it had none."""
@@ -118,19 +148,23 @@ class ConversationLog:
         """The id of a message's event: the same whenever the same message is sent again."""
         return self._event_id(key, f"message/{message_id}")
 
-    def _numbers_at(self, key: StreamId, versions: Sequence[int]) -> dict[str, int]:
+    def _numbers_of(self, key: StreamId, known: Mapping[bytes, int]) -> dict[str, int]:
         numbers: dict[str, int] = {}
+        missing = dict(known)
         reached = 0
-        for version in versions:
+        for version in sorted(known.values()):
             if version <= reached:
                 continue
             page = self._log.read_stream(key, after=version - 1, limit=PAGE_EVENTS)
-            reached = page[-1].version
+            reached = page[-1].version if page else version
             for recorded in page:
-                if recorded.type == MessageAppended.__name__:
-                    event = decode(recorded.type, recorded.schema_version, recorded.payload)
-                    assert isinstance(event, MessageAppended)
+                if missing.pop(recorded.event_id, None) is None:
+                    continue
+                event = decode(recorded.type, recorded.schema_version, recorded.payload)
+                if isinstance(event, MessageAppended):
                     numbers[event.message.id] = event.number
+        if missing:
+            raise LogCorrupt("known events are not where they are known to be")
         return numbers
 
     def _requested_by(self, key: StreamId, event_id: bytes) -> str:
@@ -143,13 +177,13 @@ class ConversationLog:
         return ""
 
     def _originals(
-        self, key: StreamId, limit: int, within: Sequence[MessageRange] | None, bytes_max: int | None
+        self, key: StreamId, head: int, limit: int, within: Sequence[MessageRange] | None, bytes_max: int | None
     ) -> tuple[MessageAppended, ...]:
         ranges = tuple(within) if within is not None else (MessageRange(1, sys.maxsize),)
         found: list[MessageAppended] = []
         size = 0
         # The stream begins with its opening, so that message n has at least version n + 1.
-        for recorded in self._recorded(key, after=ranges[0].first if ranges else sys.maxsize):
+        for recorded in self._recorded(key, head=head, after=ranges[0].first if ranges else sys.maxsize):
             if recorded.type != MessageAppended.__name__:
                 continue
             event = decode(recorded.type, recorded.schema_version, recorded.payload)
@@ -163,14 +197,48 @@ class ConversationLog:
                 found.append(event)
         return tuple(found)
 
-    def _events(self, key: StreamId) -> Iterator[tuple[Event, int]]:
-        for recorded in self._recorded(key):
+    def _fold(self, key: StreamId) -> Conversation:
+        for _ in range(FOLDS_MAX):
+            row = self._row(key)
+            ids: dict[bytes, int] = {}
+            state = fold(self._events(key, ids, head=row.event_version if row else 0))
+            if self._table is None:
+                return state
+            # A commit whose caller has gone may come between: then the row is another one now.
+            if row == self._row(key):
+                if row is not None and (state.event_version, max(ids.values(), default=0)) == (
+                    row.event_version,
+                    row.position,
+                ):
+                    self._require_known(key, ids)
+                    return state
+                if row is None and not ids:
+                    return state
+                raise LogCorrupt("a stream and its row in the read table do not end alike")
+        raise LogUnavailable("the conversation changes faster than it is read")
+
+    def _row(self, key: StreamId) -> Row | None:
+        return self._table.row(key) if self._table is not None else None
+
+    def _require_known(self, key: StreamId, ids: Mapping[bytes, int]) -> None:
+        """Raise LogCorrupt when repeats of the stream's events would not all be known for what they are."""
+        known = self._log.known_ids(key)
+        if any(known.get(event_id) != position for event_id, position in ids.items()) or len(known) < len(ids):
+            raise LogCorrupt("the index of event ids is not what was written")
+
+    def _events(self, key: StreamId, ids: dict[bytes, int], *, head: int) -> Iterator[tuple[Event, int]]:
+        """The events with their times; their positions are added to `ids`."""
+        for recorded in self._recorded(key, head=head):
+            ids[recorded.event_id] = recorded.position
             yield decode(recorded.type, recorded.schema_version, recorded.payload), recorded.time_us
 
-    def _recorded(self, key: StreamId, *, after: int = 0) -> Iterator[RecordedEvent]:
+    def _recorded(self, key: StreamId, *, head: int, after: int = 0) -> Iterator[RecordedEvent]:
+        """Every event of the stream behind a version; the stream has `head` of them at least."""
         while page := self._log.read_stream(key, after=after, limit=PAGE_EVENTS):
             yield from page
             after = page[-1].version
+        if after < head:
+            raise LogCorrupt(f"a stream of {head} events ends at {after}")
 
     def _new_event(self, key: StreamId, event: Event, sent: SentMessages) -> NewEvent:
         content = sent.contents[event.message.id] if isinstance(event, MessageAppended) else None

@@ -25,11 +25,14 @@ from service.domain.events import Event, MessageAppended, Settings
 from service.domain.message import Message
 from service.policies import Policies
 
-__all__ = ["AppendRequest", "Appended", "Conversations", "Placed"]
+__all__ = ["AppendRequest", "Appended", "Conversations", "OnLoaded", "Placed"]
 
 ATTEMPTS_MAX = 5
 
 _NOTHING_SENT = SentMessages({})
+
+OnLoaded = Callable[[StreamId, Conversation], None]
+"""Told of a state that was read from the log, on the event loop."""
 
 
 class AppendRequest(NamedTuple):
@@ -75,6 +78,7 @@ class Conversations:
         clock_us: Callable[[], int],
         new_id: Callable[[], str],
         on_changed: OnChanged,
+        on_loaded: OnLoaded,
         cache: ConversationCache | None = None,
     ) -> None:
         self.log = log
@@ -83,6 +87,7 @@ class Conversations:
         self._clock_us = clock_us
         self._new_id = new_id
         self._on_changed = on_changed
+        self._on_loaded = on_loaded
         self._cache = cache or ConversationCache()
         self._locks: WeakValueDictionary[StreamId, asyncio.Lock] = WeakValueDictionary()
 
@@ -152,10 +157,12 @@ class Conversations:
                 except KnownEvents as error:
                     if not attempts_left:
                         raise LogUnavailable("others keep writing the same messages") from error
-                    known |= await self.log.numbers_at(key, error.versions.values())
+                    known |= await self.log.numbers_of(key, error.versions)
                 except EventIdConflict as error:
+                    await self.log.require_other(key, request.messages, sent, error.versions)
                     raise MessageIdReused(self._ids(key, request.messages, error.event_ids)) from error
                 except RequestKeyConflict as error:
+                    await self._require_undamaged(key, request, sent)
                     raise RequestIdReused from error
                 except WrongExpectedVersion:
                     self._cache.drop(key)
@@ -209,9 +216,18 @@ class Conversations:
             expected = request.expected_version or 0
             raise WrongMessageVersion(expected=expected, actual=state.message_version) from error
 
+    async def _require_undamaged(self, key: StreamId, request: AppendRequest, sent: SentMessages) -> None:
+        """Raise LogCorrupt when it is not the request that differs, but all that was stored of its messages."""
+        try:
+            await self.log.known(key, request.messages, SentMessages(sent.contents))
+        except EventIdConflict as error:
+            await self.log.require_other(key, request.messages, sent, error.versions)
+        except (KnownEvents, WrongExpectedVersion):
+            return
+
     async def _numbers_of_all(self, key: StreamId, request: AppendRequest, sent: SentMessages) -> dict[str, int]:
         result = await self.log.known(key, request.messages, SentMessages(sent.contents))
-        return await self.log.numbers_at(key, result.known.values())
+        return await self.log.numbers_of(key, result.known)
 
     async def _known_already(self, key: StreamId, request: AppendRequest, known: dict[str, int]) -> Appended:
         """The answer to a repeat; the state is read anew, for the first call may have come to its end only now."""
@@ -247,6 +263,7 @@ class Conversations:
             if state.is_open:
                 # Meanwhile a commit whose caller has gone may have put a newer one.
                 state = self._cache.put(key, state)
+                self._on_loaded(key, state)
         return state
 
     def _exclusive(self, key: StreamId) -> asyncio.Lock:

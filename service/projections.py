@@ -10,31 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, NamedTuple, Protocol
-
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Float,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Select,
-    String,
-    Table,
-    func,
-    inspect,
-    select,
-    text,
-)
-from sqlalchemy.schema import CreateColumn
+from typing import Any, Protocol
 
 from eventlog.event import StreamId
 from eventlog.log import Committed
-from eventlog.sql import insert_into, runs
+from service.conversation_row import Row
 from service.domain.conversation import Conversation, evolve, next_remake
 from service.domain.events import Event
 from service.domain.triggers import HeldBy
@@ -45,70 +25,14 @@ __all__ = [
     "ListQuery",
     "MemoryConversationTable",
     "Projected",
-    "Row",
-    "SqlConversationTable",
     "Standing",
+    "projected_rows",
 ]
 
 _SEPARATOR = "\x1f"
 
-Read = Callable[[Callable[[Connection], Any]], Any]
-"""Runs a query in a short snapshot and answers what it answers."""
-
 Held = Callable[[Conversation], HeldBy | None]
 """What holds a window past its trigger, as its last event left it."""
-
-_METADATA = MetaData()
-_CONVERSATIONS = Table(
-    "conversations",
-    _METADATA,
-    Column("namespace", String, primary_key=True),
-    Column("id", String, primary_key=True),
-    Column("position", BigInteger, nullable=False),
-    Column("event_version", BigInteger, nullable=False),
-    Column("ratio", Float, nullable=False),
-    Column("labels", String, nullable=False),
-    Column("pending", Integer, nullable=False),
-    Column("wait_until_us", BigInteger, nullable=False),
-    Column("fallback", Integer, nullable=False),
-    Column("model", String, nullable=False),
-    Column("calibration_factor", Float, nullable=False),
-    Column("usage_reports", Integer, nullable=False),
-    Column("view", LargeBinary, nullable=False),
-    Column("held_by", String, nullable=False, server_default=""),
-    Index("conversations_by_change", "namespace", "position"),
-    Index("conversations_attention", "pending", "wait_until_us", "fallback"),
-    # Only of those that are counted, so that a count reads them and no others, and most appends write to neither.
-    Index("conversations_over_budget", "ratio", sqlite_where=text("ratio > 1")),
-    Index("conversations_held", "held_by", sqlite_where=text("held_by <> ''")),
-    sqlite_with_rowid=False,
-)
-
-
-class Row(NamedTuple):
-    """One conversation, as it is stored: the fields are the table's columns in their order.
-
-    `position` is that of its last event; `labels` has every `name=value` between separators; `view` is its state as the
-    contract shows it; `held_by` is empty below the trigger and when nothing holds it.
-    """
-
-    namespace: str
-    id: str
-    position: int
-    event_version: int
-    ratio: float
-    labels: str
-    pending: int
-    wait_until_us: int
-    fallback: int
-    model: str
-    calibration_factor: float
-    usage_reports: int
-    view: bytes
-    held_by: str = ""
-
-
-assert Row._fields == tuple(column.name for column in _CONVERSATIONS.columns), "rows are written and read by place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +44,10 @@ class ListQuery:
     before: int = 0
     labels: tuple[tuple[str, str], ...] = ()
     min_ratio: float = 0.0
+
+    def accepts(self, row: Row) -> bool:
+        """Whether the row has the labels and the ratio that are asked for."""
+        return row.ratio >= self.min_ratio and all(_label(name, value) in row.labels for name, value in self.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +82,18 @@ class Projected:
 
 
 class ConversationTable(Protocol):
-    """Rows by conversation. `project` is the append hook; the reads may run in any thread."""
+    """Rows by conversation. `project` is the append hook; the reads may run in any thread.
+
+    What is read raises LogCorrupt for a row that is not what was written, and for rows that are missing. What a start
+    reads of all conversations leaves damaged ones out: each is refused when it is asked for itself.
+    """
 
     def project(self, _transaction: Any, committed: Sequence[Committed], /) -> None:
         """Fold the committed events and write the rows; an exception rolls the commit back."""
+        ...
+
+    def row(self, key: StreamId) -> Row | None:
+        """The conversation's row; None when there is no such conversation."""
         ...
 
     def page(self, query: ListQuery) -> list[Row]:
@@ -177,7 +113,7 @@ class ConversationTable(Protocol):
         ...
 
 
-def _project(
+def projected_rows(
     committed: Sequence[Committed], view: Callable[[Conversation], bytes], held: Held
 ) -> dict[tuple[str, str], Row]:
     """The newest row of each conversation in a group of appends."""
@@ -193,6 +129,7 @@ def _project(
         projected.after = state
         latest[commit.stream] = (state, commit.events[-1].position)
     for stream, (state, position) in latest.items():
+        reason = held(state)
         rows[stream.namespace, state.id] = Row(
             namespace=stream.namespace,
             id=state.id,
@@ -207,7 +144,7 @@ def _project(
             calibration_factor=state.settings.calibration_factor,
             usage_reports=state.usage_reports,
             view=view(state),
-            held_by=held(state) or "",
+            held_by=reason.value if reason else "",
         )
     return rows
 
@@ -222,7 +159,11 @@ class MemoryConversationTable:
 
     def project(self, _transaction: Any, committed: Sequence[Committed]) -> None:
         """See ConversationTable."""
-        self._rows.update(_project(committed, self._view, self._held))
+        self._rows.update(projected_rows(committed, self._view, self._held))
+
+    def row(self, key: StreamId) -> Row | None:
+        """See ConversationTable."""
+        return self._rows.get(key)
 
     def page(self, query: ListQuery) -> list[Row]:
         """See ConversationTable."""
@@ -231,8 +172,7 @@ class MemoryConversationTable:
             for row in self._all()
             if row.namespace == query.namespace
             and (not query.before or row.position < query.before)
-            and row.ratio >= query.min_ratio
-            and all(_label(name, value) in row.labels for name, value in query.labels)
+            and query.accepts(row)
         )
         return sorted(matching, key=lambda row: -row.position)[: query.limit]
 
@@ -261,93 +201,6 @@ class MemoryConversationTable:
     def _all(self) -> list[Row]:
         """Copied in one step: reads run in threads while commits write."""
         return list(self._rows.values())
-
-
-class SqlConversationTable:
-    """Rows in the database of the log."""
-
-    def __init__(self, view: Callable[[Conversation], bytes], *, held: Held = lambda _state: None) -> None:
-        self._view = view
-        self._held = held
-        self._read: Read | None = None
-
-    @staticmethod
-    def prepare(connection: Connection) -> None:
-        """Make the table, or add what one of an older version lacks, in the transaction that opens the log."""
-        _METADATA.create_all(connection)
-        there = {column["name"] for column in inspect(connection).get_columns(_CONVERSATIONS.name)}
-        for column in _CONVERSATIONS.columns:
-            if column.name not in there:
-                connection.execute(text(f"ALTER TABLE {_CONVERSATIONS.name} ADD COLUMN {CreateColumn(column)}"))
-        for index in _CONVERSATIONS.indexes:
-            index.create(connection, checkfirst=True)
-
-    def read_through(self, read: Read) -> None:
-        """Read by this from now on: the log's own short snapshots."""
-        self._read = read
-
-    def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
-        """See ConversationTable."""
-        rows = list(_project(committed, self._view, self._held).values())
-        # On the driver, for SQLAlchemy would look at every parameter; in one statement, for each call of SQLite hands
-        # the interpreter's lock over and waits to get it back.
-        execute = transaction.connection.driver_connection.execute
-        for size, parameters in runs(rows):
-            execute(_upsert(size), parameters)
-
-    def page(self, query: ListQuery) -> list[Row]:
-        """See ConversationTable."""
-        table = _CONVERSATIONS.c
-        statement = select(_CONVERSATIONS).where(table.namespace == query.namespace)
-        if query.before:
-            statement = statement.where(table.position < query.before)
-        if query.min_ratio > 0:
-            statement = statement.where(table.ratio >= query.min_ratio)
-        for name, value in query.labels:
-            statement = statement.where(func.instr(table.labels, _label(name, value)) > 0)
-        statement = statement.order_by(table.position.desc()).limit(query.limit)
-        return [Row(*r) for r in self._rows(statement)]
-
-    def attention(self) -> list[Attention]:
-        """See ConversationTable."""
-        table = _CONVERSATIONS.c
-        wanted = (table.pending != 0) | (table.wait_until_us != 0) | (table.fallback != 0)
-        columns = select(table.namespace, table.id, table.pending, table.wait_until_us, table.fallback)
-        return [
-            Attention(r.namespace, r.id, bool(r.pending), r.wait_until_us, bool(r.fallback))
-            for r in self._rows(columns.where(wanted))
-        ]
-
-    def calibrations(self) -> dict[tuple[str, str], float]:
-        """See ConversationTable."""
-        table = _CONVERSATIONS.c
-        statement = (
-            select(table.namespace, table.model, table.calibration_factor)
-            .where(table.usage_reports > 0, table.model != "")
-            .order_by(table.usage_reports)
-        )
-        return {(r.namespace, r.model): r.calibration_factor for r in self._rows(statement)}
-
-    def standing(self) -> Standing:
-        """See ConversationTable."""
-        (over_budget,) = self._rows(_OVER_BUDGET)[0]
-        return Standing(over_budget, {HeldBy(held_by): count for held_by, count in self._rows(_HELD)})
-
-    def _rows(self, statement: Select[Any]) -> Sequence[Any]:
-        assert self._read is not None, "read_through comes first"
-        rows: Sequence[Any] = self._read(lambda connection: connection.execute(statement).all())
-        return rows
-
-
-# The conditions are those of the indexes, word for word: SQLite takes a partial index for no others.
-_OVER_BUDGET = select(func.count()).select_from(_CONVERSATIONS).where(text("ratio > 1"))
-_HELD = select(_CONVERSATIONS.c.held_by, func.count()).where(text("held_by <> ''")).group_by(_CONVERSATIONS.c.held_by)
-
-
-@cache
-def _upsert(rows: int) -> str:
-    changed = ", ".join(f"{c.name} = excluded.{c.name}" for c in _CONVERSATIONS.columns if not c.primary_key)
-    return f"{insert_into(_CONVERSATIONS, rows)} ON CONFLICT (namespace, id) DO UPDATE SET {changed}"
 
 
 def _labels(labels: Mapping[str, str]) -> str:

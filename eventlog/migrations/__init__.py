@@ -6,7 +6,10 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 from sqlalchemy import Connection
+
+from eventlog.errors import LogCorrupt
 
 __all__ = ["config", "upgrade"]
 
@@ -23,4 +26,7 @@ def upgrade(connection: Connection) -> None:
     """Run what is missing, in the connection's transaction: all of it or nothing."""
     settings = config()
     settings.attributes["connection"] = connection
-    command.upgrade(settings, "head")
+    try:
+        command.upgrade(settings, "head")
+    except CommandError as error:
+        raise LogCorrupt(f"the schema's revision is none: {error}") from error

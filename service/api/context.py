@@ -77,7 +77,9 @@ async def context_of(
             return _answer(rendered, state, query, policy, now_us, count)
         # Large texts are counted for their excerpts: too much for the event loop.
         return await asyncio.to_thread(_answer, rendered, state, query, policy, now_us, count)
-    events = await conversations.log.originals(key, limit=ORIGINAL_MESSAGES_MAX + 1, bytes_max=ORIGINAL_BYTES_MAX)
+    events = await conversations.log.originals(
+        key, head=state.event_version, limit=ORIGINAL_MESSAGES_MAX + 1, bytes_max=ORIGINAL_BYTES_MAX
+    )
     if len(events) > ORIGINAL_MESSAGES_MAX:
         raise WindowTooLarge(tokens=state.original_tokens, limit=ORIGINAL_MESSAGES_MAX)
     # A window is bounded by its model's context, the originals only by the limits above: too much for the event loop.

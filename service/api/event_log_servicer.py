@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from abridged.v1 import event_log_service_pb2, event_log_service_pb2_grpc
+from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import PAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, EventFilter
 from eventlog.subscription import Batch, CaughtUp, Checkpoint, FellBehind, Heartbeat, Item, log_pages, subscribe
@@ -23,11 +25,15 @@ from service.api.wire import event_bytes, event_to_proto, page_size
 from service.codec.events import EVENT_TYPES
 from service.codec.values import timestamp
 from service.domain.errors import ConversationNotFound
+from service.projections import ConversationTable
 from service.summarizer.progress import Progress
 
 __all__ = ["EventLogServicer"]
 
 READ_DEFAULT = 100
+
+_Read = tuple[list[RecordedEvent], int, bool]
+"""Events, the cursor behind them, and whether there is nothing more in this direction."""
 
 assert RESPONSE_BYTES_MAX <= PAGE_BYTES_MAX - PAYLOAD_BYTES_MAX, "a page cut short by its bytes exceeds an answer"
 
@@ -37,37 +43,61 @@ _pb = event_log_service_pb2
 class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
     """See the contract: every method's promise is written there."""
 
-    def __init__(self, watching: Watching) -> None:
+    def __init__(self, watching: Watching, table: ConversationTable) -> None:
         self._watching = watching
+        self._table = table
         self._log = watching.log
 
     async def ReadEvents(self, request: _pb.ReadEventsRequest, context: Any) -> _pb.ReadEventsResponse:
         namespace = _namespace(request.conversation_id)
         limit = page_size(request.limit, default=READ_DEFAULT)
         if request.conversation_id:
-            stream = StreamId(namespace, request.conversation_id)
-            read = await asyncio.to_thread(
-                self._log.read_stream, stream, after=request.after, limit=limit, backward=request.backward
-            )
-            head = 0 if read else await asyncio.to_thread(self._log.stream_version, stream)
-            if not read and not head:
-                raise ConversationNotFound(request.conversation_id)
+            read = partial(self._of_conversation, StreamId(namespace, request.conversation_id))
         else:
-            read = await asyncio.to_thread(
-                self._log.read_all, after=request.after, limit=limit, namespace=namespace, backward=request.backward
-            )
-            head = 0 if read else await self._head(namespace)
-        if not read and not request.backward:
-            self._check_cursor(request.after, head)
-        events = _answerable(read)
-        cursor = request.after
-        if events:
-            cursor = events[-1].version if request.conversation_id else events[-1].position
+            read = partial(self._of_namespace, namespace)
+        events, cursor, end = await asyncio.to_thread(read, request.after, limit, backward=request.backward)
+        answered = _answerable(events)
+        if len(answered) < len(events):
+            cursor, end = answered[-1].version if request.conversation_id else answered[-1].position, False
         return _pb.ReadEventsResponse(
-            events=[event_to_proto(event, self._log.log_id) for event in events],
-            next_after=cursor,
-            end=(len(read) < limit and len(events) == len(read)) or (request.backward and cursor == 1),
+            events=[event_to_proto(event, self._log.log_id) for event in answered], next_after=cursor, end=end
         )
+
+    def _of_conversation(self, stream: StreamId, after: int, limit: int, *, backward: bool) -> _Read:
+        """Events of a conversation by version. Its row says where the stream ends: an index may have lost that."""
+        row = self._table.row(stream)
+        head = row.event_version if row is not None else 0
+        events = self._log.read_stream(stream, after=after, limit=limit, backward=backward)
+        if not head and not events:
+            raise ConversationNotFound(stream.name)
+        if not head:
+            raise LogCorrupt("a stream has no row in the read table")
+        cursor = events[-1].version if events else after
+        if backward:
+            newest = events[0].version if events else 0
+            if newest < min(after - 1 if after else head, head):
+                raise LogCorrupt(f"a stream of {head} events ends at {newest}")
+            return events, cursor, cursor == 1
+        # What the bytes of a page or its limit cut off is read next; where nothing is, nothing may be missing.
+        if not events and after < head:
+            raise LogCorrupt(f"a stream of {head} events ends at {after}")
+        if not events:
+            self._check_cursor(after, head)
+        return events, cursor, cursor >= head
+
+    def _of_namespace(self, namespace: str, after: int, limit: int, *, backward: bool) -> _Read:
+        """Events of a namespace by position. No cursor tells how far other namespaces have come."""
+        head = self._log.head_of(namespace)
+        if backward:
+            after = after or head + 1
+        else:
+            self._check_cursor(after, head)
+        page = self._log.scan(after=after, limit=limit, matching=EventFilter(namespace=namespace), backward=backward)
+        events = list(page.events)
+        if backward:
+            return events, page.cursor, page.cursor <= 1
+        last = events[-1].position if events else 0
+        return events, max(last, min(page.cursor, head)), page.cursor >= head
 
     async def SubscribeEvents(
         self, request: _pb.SubscribeEventsRequest, context: Any
@@ -100,8 +130,7 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         return _pb.GetHeadResponse(log_id=self._log.log_id, position=await self._head(current_caller().namespace))
 
     async def _head(self, namespace: str) -> int:
-        newest = await asyncio.to_thread(self._log.read_all, limit=1, namespace=namespace, backward=True)
-        return newest[0].position if newest else 0
+        return await asyncio.to_thread(self._log.head_of, namespace)
 
     def _check_cursor(self, cursor: int, head: int) -> None:
         if cursor > head:

@@ -30,7 +30,7 @@ from service.codec.events import EVENT_TYPES
 from service.commit_report import CommitReport
 from service.context_lengths import ContextLengths
 from service.conversation_log import ConversationLog, OnChanged
-from service.conversations import Conversations
+from service.conversations import Conversations, OnLoaded
 from service.counting import Counting
 from service.domain.conversation import Conversation
 from service.domain.decide import ChangeSettings
@@ -40,10 +40,11 @@ from service.domain.triggers import HeldBy, held_by
 from service.models.model import SummaryModel
 from service.models.retry import RetryPolicy
 from service.policies import Policies
-from service.projections import ConversationTable, MemoryConversationTable, SqlConversationTable
+from service.projections import ConversationTable, MemoryConversationTable
 from service.prompt_file import prompt_template
 from service.providers import Providers, host_labels
 from service.settings import Settings
+from service.sql_conversation_table import SqlConversationTable
 from service.summarizer.ask import AskerSettings
 from service.summarizer.pass_maker import PassMaker
 from service.summarizer.progress import ProgressBoard
@@ -124,12 +125,13 @@ def open_core(
     changes = Changes()
     heard = _Heard(changes)
     conversations = Conversations(
-        ConversationLog(log, new_id=new_id, traceparent=current_traceparent),
+        ConversationLog(log, table=table, new_id=new_id, traceparent=current_traceparent),
         policies=policies,
         counting=Counting(counter),
         clock_us=now_us,
         new_id=new_id,
         on_changed=heard,
+        on_loaded=heard.loaded,
     )
     board = ProgressBoard()
     reactor = Reactor(
@@ -139,6 +141,7 @@ def open_core(
         limits=ReactorLimits(settings.summarizer.concurrent_passes, settings.summarizer.queue_max),
     )
     models = _chat_models(settings, providers, table, conversations, resources)
+    heard.loaded_by = reactor.loaded
     heard.listeners = (reactor.changed, lambda key, state, _: models.changed(key, state.settings))
     return Core(
         log=log,
@@ -174,16 +177,21 @@ def _read_threads(resources: AsyncExitStack) -> ThreadPoolExecutor:
 
 
 class _Heard:
-    """Hands every commit to whoever listens; the listeners are known only after what they listen to is made."""
+    """Hands commits and loads to whoever listens; the listeners are known only after what they listen to is made."""
 
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
         self.listeners: tuple[OnChanged, ...] = ()
+        self.loaded_by: OnLoaded = lambda _key, _state: None
 
     def __call__(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
         self._changes.notify(key)
         for listener in self.listeners:
             listener(key, state, events)
+
+    def loaded(self, key: StreamId, state: Conversation) -> None:
+        """Hand on a state that was read from the log."""
+        self.loaded_by(key, state)
 
 
 def _open_log(

@@ -140,7 +140,7 @@ def _servicers(settings: Settings, core: Core, resources: AsyncExitStack, stoppi
             new_id=new_id,
             token_key=hashlib.blake2b(core.log.log_id.encode(), digest_size=32).digest(),
         ),
-        event_log=EventLogServicer(watching),
+        event_log=EventLogServicer(watching, core.table),
         server_info=ServerInfoServicer(_facts(settings, core), core.reactor.backlog),
     )
 

@@ -111,7 +111,7 @@ class FoldLog:
 
     async def events_per_s(self) -> float:
         """Fold every conversation once: read, check, decode, evolve."""
-        reading = ConversationLog(self._log, new_id=_no_id, traceparent=_no_id)
+        reading = ConversationLog(self._log, table=None, new_id=_no_id, traceparent=_no_id)
         began = time.perf_counter()
         states = [await reading.fold(stream) for stream in _streams()]
         spent = time.perf_counter() - began

@@ -17,6 +17,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from abridged.v1 import event_pb2
 from service.codec.enums import ERROR_CLASSES, SKIP_REASONS, TOKEN_SOURCES, TRIGGERS
 from service.codec.values import (
+    canonical,
     duration,
     message_from_proto,
     message_to_proto,
@@ -33,7 +34,7 @@ from service.codec.values import (
 )
 from service.domain import events as domain
 
-__all__ = ["EVENT_TYPES", "UnknownEvent", "decode", "encode", "fact", "is_known", "parsed"]
+__all__ = ["EVENT_TYPES", "UnknownEvent", "decode", "encode", "fact", "is_known", "parsed", "sent_content"]
 
 
 class UnknownEvent(Exception):
@@ -93,6 +94,11 @@ def parsed(type_name: str, schema_version: int, payload: bytes) -> Proto:
     except DecodeError as error:
         raise UnknownEvent(f"{type_name} version {schema_version}: unreadable payload") from error
     return proto
+
+
+def sent_content(payload: bytes) -> bytes:
+    """What a client sent, in its canonical form, of the stored payload of a MessageAppended."""
+    return canonical(event_pb2.MessageAppended.FromString(payload).message)
 
 
 def _plan_to_proto(plan: domain.PassPlan) -> event_pb2.PassPlan:

@@ -154,6 +154,12 @@ class Reactor:
             running.interrupt()
         self._revival.changed(key, state)
 
+    def loaded(self, key: StreamId, state: Conversation) -> None:
+        """Hear of a state that was read from the log: what the start was not told of is taken up now."""
+        if state.pending is not None and key not in self.backlog:
+            self._enqueue(key, state.pending_since_us, extractive=state.pending.extractive)
+        self._revival.loaded(key, state)
+
     def stand_in(self, key: StreamId, pass_id: str) -> None:
         """Make the record of this pass by extraction at once, whatever a model is doing for it."""
         running = self._running.get(key)
@@ -331,7 +337,9 @@ class Reactor:
         inside, _ = partitioned(state.window, plan.source)
         messages: Sequence[MessageAppended] = inside
         if len(inside) < wanted:
-            messages = await self._conversations.log.originals(key, limit=SOURCE_MESSAGES_MAX, within=plan.source)
+            messages = await self._conversations.log.originals(
+                key, head=state.event_version, limit=SOURCE_MESSAGES_MAX, within=plan.source
+            )
         chat = tuple(m for m in messages if m.message.role is not Role.SYSTEM)
         previous = record_named(state, plan.base_id) if plan.base_id else None
         replaces = record_named(state, plan.replaces_id) if plan.replaces_id else None
@@ -352,6 +360,8 @@ class Reactor:
             self._postpone(key, error)
         except Exception as error:  # noqa: BLE001 - supervision: what cannot even be failed must not end its worker
             _log.error("pass.not_ended", conversation_id=key.name, error_type=type(error).__name__)
+            # Nobody works on it any more, so nobody waits for it: whoever loads the conversation takes it up again.
+            self._dequeue(key)
 
     def _postpone(self, key: StreamId, error: Exception) -> None:
         """Try the whole pass again later; its claims bound how often that comes to a model."""

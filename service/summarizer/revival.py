@@ -73,6 +73,13 @@ class Revival:
         else:
             self._fallbacks.pop(key, None)
 
+    def loaded(self, key: StreamId, state: Conversation) -> None:
+        """Hear of a state that was read from the log; what is known of it already stays."""
+        if state.pending is None and state.failures_in_row and state.wait_until_us and key not in self._waits:
+            self.end_wait_at(key, state.wait_until_us)
+        if next_remake(state) is not None:
+            self.remake_later(key)
+
     def end_wait_at(self, key: StreamId, at_us: int) -> None:
         """Ask for a pass when the wait is over: by a clock that nobody sets, from the moment at which this is known."""
         armed = self._waits.get(key)

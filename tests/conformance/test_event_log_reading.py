@@ -59,14 +59,27 @@ def test_a_backward_page_of_the_log_ends_before_its_cursor(mixed: Trial, after, 
 )
 def test_one_namespace_is_read_by_position(mixed: Trial, after, limit, backward, expected):
     """Pages of a namespace are full as long as it has events."""
-    page = mixed.log.read_all(after=after, limit=limit, namespace="other", backward=backward)
+    page = mixed.log.scan(after=after, limit=limit, matching=EventFilter(namespace="other"), backward=backward)
 
-    assert _positions(page) == expected
+    assert _positions(page.events) == expected
 
 
 def test_an_unknown_namespace_is_empty(mixed: Trial):
     """Nothing, and no error."""
-    assert mixed.log.read_all(namespace="nobody") == []
+    assert mixed.log.scan(matching=EventFilter(namespace="nobody")).events == ()
+
+
+@pytest.mark.parametrize(("after", "limit", "cursor"), [(0, 9, 1), (0, 2, 6), (7, 1, 6), (3, 9, 1), (1, 9, 1)])
+def test_a_backward_scan_says_down_to_where_it_looked(mixed: Trial, after, limit, cursor):
+    """At the first position there is nothing more."""
+    page = mixed.log.scan(after=after, limit=limit, matching=EventFilter(namespace="other"), backward=True)
+
+    assert page.cursor == cursor
+
+
+def test_a_backward_scan_of_an_empty_log_is_at_its_end(at: Trial):
+    """Nothing, and nothing more."""
+    assert at.log.scan(backward=True) == Page((), 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +270,9 @@ def test_no_page_is_larger_than_its_bytes_allow(heavy: Trial):
     fitting = PAGE_BYTES_MAX // PAYLOAD_BYTES_MAX
 
     assert _positions(heavy.log.read_all()) == list(range(1, fitting + 1))
-    assert _positions(heavy.log.read_all(namespace="default", after=2)) == list(range(3, fitting + 3))
+    namespace = EventFilter(namespace="default")
+    assert _positions(heavy.log.scan(matching=namespace, after=2).events) == list(range(3, fitting + 3))
+    assert _positions(heavy.log.scan(matching=namespace, backward=True).events) == list(range(10, 10 - fitting, -1))
     assert _positions(heavy.log.read_all(backward=True)) == list(range(10, 10 - fitting, -1))
     assert _positions(heavy.log.read_stream(A)) == list(range(1, fitting + 1))
     assert _positions(heavy.log.read_stream(A, backward=True)) == list(range(10, 10 - fitting, -1))

@@ -16,8 +16,12 @@ from abridged.v1 import summary_pb2
 from eventlog.event import NewEvent, StreamId
 from eventlog.log import ANY, Append
 from eventlog.sqlite import SqliteEventLog
-from service.codec.events import encode
+from service.api.wire import conversation_view
+from service.codec.events import decode, encode
+from service.domain.conversation import fold
 from service.domain.events import SummarizationStarted
+from service.projections import Projected
+from service.sql_conversation_table import SqlConversationTable
 from service.summarizer.revival import PROBE_FIRST_S
 from tests.support.answers import gated, hanging, record, saying
 from tests.support.ollama_server import FakeOllama
@@ -151,11 +155,17 @@ async def test_a_pass_that_takes_every_process_down_with_it_is_failed(tmp_path):
 
 
 def _claim_and_die(folder: Path, pass_id: str, *, times: int) -> None:
-    log = SqliteEventLog.open(folder / "abridged.db", clock_us=Clock())
-    for claim in range(1, times + 1):
-        kind, schema_version, payload = encode(SummarizationStarted(pass_id, claim))
-        event = NewEvent(f"claim-{claim}".ljust(16).encode(), kind, payload, schema_version)
-        log.submit(Append(StreamId("default", "c1"), [event], expected=ANY)).result(PATIENCE_S)
+    table = SqlConversationTable(lambda state: conversation_view(state).SerializeToString())
+    log = SqliteEventLog.open(folder / "abridged.db", clock_us=Clock(), hook=table.project, prepare=table.prepare)
+    stream = StreamId("default", "c1")
+    state = fold((decode(e.type, e.schema_version, e.payload), e.time_us) for e in log.read_stream(stream))
+    claims = [SummarizationStarted(pass_id, claim) for claim in range(1, times + 1)]
+    events = [
+        NewEvent(f"claim-{claim.claim}".ljust(16).encode(), kind, payload, schema_version)
+        for claim in claims
+        for kind, schema_version, payload in [encode(claim)]
+    ]
+    log.submit(Append(stream, events, expected=ANY, projected=Projected(state, claims))).result(PATIENCE_S)
     log.close()
 
 

@@ -141,9 +141,11 @@ class _Player:
             surroundings=around,
         )
         self._policies = Policies(lambda _: Policy(), client_fields=frozenset(), source_tokens=maker.source_tokens)
+        table = MemoryConversationTable(lambda _: b"")
         self._conversations = Conversations(
             ConversationLog(
-                MemoryEventLog(clock_us=self._clock_us, hook=MemoryConversationTable(lambda _: b"").project),
+                MemoryEventLog(clock_us=self._clock_us, hook=table.project),
+                table=table,
                 new_id=self._new_id,
                 traceparent=str,
             ),
@@ -152,6 +154,7 @@ class _Player:
             clock_us=self._clock_us,
             new_id=self._new_id,
             on_changed=self._heard,
+            on_loaded=lambda key, state: None,
         )
         metrics = Metrics(version="1", labels=MetricLabels((), (), (), (), ()))
         self.reactor = Reactor(

@@ -15,7 +15,8 @@ from service.api.wire import conversation_view, event_to_proto
 from service.codec.events import decode
 from service.domain.conversation import fold
 from service.domain.events import Event
-from service.projections import ListQuery, SqlConversationTable
+from service.projections import ListQuery
+from service.sql_conversation_table import SqlConversationTable
 from tests.support.crash_audit import Fact, PassFact, PassStep
 from tests.support.crash_process import CALL_S, until_answered
 

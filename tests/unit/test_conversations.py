@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -17,7 +18,6 @@ from service.codec.values import canonical, message_to_proto
 from service.conversation_log import ConversationLog
 from service.conversations import ATTEMPTS_MAX, AppendRequest, Conversations
 from service.counting import Counting
-from service.domain.conversation import Conversation
 from service.domain.errors import TooLarge
 from service.domain.events import MessageAppended, Settings
 from service.domain.message import Message, Role
@@ -35,7 +35,8 @@ class Bench:
     """Conversations, and what a rival does whenever they ask for an id: once an attempt."""
 
     def __init__(self) -> None:
-        self.log = MemoryEventLog(clock_us=count(1).__next__, hook=MemoryConversationTable(lambda state: b"").project)
+        self.table = MemoryConversationTable(lambda state: b"")
+        self.log = MemoryEventLog(clock_us=count(1).__next__, hook=self.table.project)
         self.rival: Callable[[], Any] = lambda: None
         ids = count(1)
 
@@ -43,7 +44,9 @@ class Bench:
             self.rival()
             return f"id{next(ids)}"
 
-        self.conversation_log = ConversationLog(self.log, new_id=lambda: f"e{next(ids)}", traceparent=str)
+        self.conversation_log = ConversationLog(
+            self.log, table=self.table, new_id=lambda: f"e{next(ids)}", traceparent=str
+        )
         self.conversations = Conversations(
             self.conversation_log,
             policies=Policies(lambda model: Policy(), client_fields=CLIENT_FIELDS),
@@ -51,6 +54,7 @@ class Bench:
             clock_us=count(1).__next__,
             new_id=new_id,
             on_changed=lambda key, state, events: None,
+            on_loaded=lambda key, state: None,
         )
 
     async def append(self, *numbers: int, text: str = "hello") -> Any:
@@ -69,17 +73,21 @@ def contents(messages: tuple[Message, ...]) -> dict[str, bytes]:
 async def test_an_append_whose_messages_others_keep_writing_is_told_to_come_back():
     """Not a bug, but bad luck: the same ids make a retry safe."""
     bench = Bench()
-    await bench.append(1)
+    state = (await bench.append(1)).state
     numbers = count(2)
 
     def write_one_of_them() -> None:
+        nonlocal state
         message = said(next(numbers))
         sent = contents((message,))[message.id]
         event = MessageAppended(int(message.id[1:]), message, 1, TokenSource.CALLER)
         name, schema_version, payload = encode(event, sent=sent)
         event_id = bench.conversation_log.message_event_id(KEY, message.id)
         new = NewEvent(event_id, name, payload, schema_version, sent)
-        bench.log.submit(Append(KEY, [new], projected=Projected(Conversation(), [event]))).result()
+        projected = Projected(state, [event])
+        bench.log.submit(Append(KEY, [new], projected=projected)).result()
+        assert projected.after is not None
+        state = projected.after
 
     bench.rival = write_one_of_them
 
@@ -98,7 +106,7 @@ async def test_a_conversation_larger_than_a_page_in_bytes_is_folded_whole():
         await bench.append(number, text="x" * 300_000)
 
     state = await bench.conversation_log.fold(KEY)
-    messages = await bench.conversation_log.originals(KEY, limit=100)
+    messages = await bench.conversation_log.originals(KEY, head=0, limit=100)
 
     assert state.message_version == len(messages) == 30
 
@@ -109,7 +117,8 @@ async def test_originals_are_read_no_further_than_their_bytes_allow():
     for number in range(1, 5):
         await bench.append(number, text="x" * 1_000)
 
-    assert len(await bench.conversation_log.originals(KEY, limit=9, bytes_max=5_000)) == 4
-    assert len(await bench.conversation_log.originals(KEY, limit=9, within=[MessageRange(1, 2)], bytes_max=2_500)) == 2
+    originals = partial(bench.conversation_log.originals, KEY, head=0, limit=9)
+    assert len(await originals(bytes_max=5_000)) == 4
+    assert len(await originals(within=[MessageRange(1, 2)], bytes_max=2_500)) == 2
     with pytest.raises(TooLarge):
-        await bench.conversation_log.originals(KEY, limit=9, bytes_max=2_500)
+        await originals(bytes_max=2_500)

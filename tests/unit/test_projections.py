@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, create_engine, event, text
+from sqlalchemy import Connection, create_engine, event, insert, text
 
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import Committed
+from eventlog.schema import streams
 from service.domain.conversation import Conversation
 from service.domain.events import ConversationOpened, Settings
-from service.projections import ListQuery, MemoryConversationTable, Projected, SqlConversationTable, Standing
+from service.projections import ListQuery, MemoryConversationTable, Projected, Standing
+from service.sql_conversation_table import SqlConversationTable
 
 
 class _Namespace(str):  # noqa: SLOT000 - it carries the table
@@ -57,9 +59,12 @@ def connection(tmp_path: Path) -> Iterator[Connection]:
 
 def test_a_table_of_an_older_version_gets_what_it_lacks(connection: Connection):
     """Its rows stay; nobody has said yet what holds them, and their next event will."""
+    streams.create(connection)
     SqlConversationTable.prepare(connection)
     connection.execute(text("DROP INDEX conversations_held"))
     connection.execute(text("ALTER TABLE conversations DROP COLUMN held_by"))
+    connection.execute(text("ALTER TABLE conversations DROP COLUMN seal"))
+    connection.execute(insert(streams).values(id=1, namespace="default", name="c"))
     connection.execute(
         text(f"INSERT INTO conversations VALUES ('default', 'c', 1, 1, 1.5, '', {'0, ' * 3}'', 0, 0, '')")
     )

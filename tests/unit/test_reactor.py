@@ -83,12 +83,13 @@ class Bench:
     def opened(self) -> Conversations:
         """What a process knows of the log when it opens it."""
         return Conversations(
-            ConversationLog(self.log, new_id=self.new_id, traceparent=str),
+            ConversationLog(self.log, table=self.table, new_id=self.new_id, traceparent=str),
             policies=Policies(lambda _model: Policy(), client_fields=frozenset()),
             counting=Counting(EstimatingCounter()),
             clock_us=self.clock_us,
             new_id=self.new_id,
             on_changed=self._changed,
+            on_loaded=lambda key, state: None,
         )
 
     def made(self, pauses: CommitPauses) -> Reactor:

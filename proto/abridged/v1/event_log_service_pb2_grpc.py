@@ -60,9 +60,10 @@ class EventLogServiceServicer:
 
     def ReadEvents(self, request, context):
         """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
-        An answer ends before 3 MiB too, so a short one is not the last: `end` says which is. Without side effects.
+        Of a namespace it looks at a bounded number of the log's events, and an answer ends before 3 MiB too: only `end` says
+        that there is nothing more, for a short answer, or one without events, may come before. Without side effects.
         Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope), OUT_OF_RANGE
-        (forward from past the end).
+        (forward from past the end), DATA_LOSS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

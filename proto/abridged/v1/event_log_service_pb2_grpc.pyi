@@ -37,9 +37,10 @@ class EventLogServiceStub:
     def __new__(cls, channel: _aio.Channel) -> EventLogServiceAsyncStub: ...
     ReadEvents: _grpc.UnaryUnaryMultiCallable[_event_log_service_pb2.ReadEventsRequest, _event_log_service_pb2.ReadEventsResponse]
     """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
-    An answer ends before 3 MiB too, so a short one is not the last: `end` says which is. Without side effects.
+    Of a namespace it looks at a bounded number of the log's events, and an answer ends before 3 MiB too: only `end` says
+    that there is nothing more, for a short answer, or one without events, may come before. Without side effects.
     Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope), OUT_OF_RANGE
-    (forward from past the end).
+    (forward from past the end), DATA_LOSS.
     """
     SubscribeEvents: _grpc.UnaryStreamMultiCallable[_event_log_service_pb2.SubscribeEventsRequest, _event_log_service_pb2.SubscribeEventsResponse]
     """SubscribeEvents streams events after a position, then live, in pages of at most 500. Slow readers are neither
@@ -59,9 +60,10 @@ class EventLogServiceAsyncStub(EventLogServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ReadEvents: _aio.UnaryUnaryMultiCallable[_event_log_service_pb2.ReadEventsRequest, _event_log_service_pb2.ReadEventsResponse]  # type: ignore[assignment]
     """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
-    An answer ends before 3 MiB too, so a short one is not the last: `end` says which is. Without side effects.
+    Of a namespace it looks at a bounded number of the log's events, and an answer ends before 3 MiB too: only `end` says
+    that there is nothing more, for a short answer, or one without events, may come before. Without side effects.
     Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope), OUT_OF_RANGE
-    (forward from past the end).
+    (forward from past the end), DATA_LOSS.
     """
     SubscribeEvents: _aio.UnaryStreamMultiCallable[_event_log_service_pb2.SubscribeEventsRequest, _event_log_service_pb2.SubscribeEventsResponse]  # type: ignore[assignment]
     """SubscribeEvents streams events after a position, then live, in pages of at most 500. Slow readers are neither
@@ -84,9 +86,10 @@ class EventLogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_event_log_service_pb2.ReadEventsResponse, _abc.Awaitable[_event_log_service_pb2.ReadEventsResponse]]:
         """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
-        An answer ends before 3 MiB too, so a short one is not the last: `end` says which is. Without side effects.
+        Of a namespace it looks at a bounded number of the log's events, and an answer ends before 3 MiB too: only `end` says
+        that there is nothing more, for a short answer, or one without events, may come before. Without side effects.
         Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope), OUT_OF_RANGE
-        (forward from past the end).
+        (forward from past the end), DATA_LOSS.
         """
 
     @_abc_1.abstractmethod

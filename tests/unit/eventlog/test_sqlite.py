@@ -25,6 +25,7 @@ from eventlog.errors import (
     LogUnsafe,
 )
 from eventlog.event import StreamId
+from eventlog.sql import select_stream, select_window
 from eventlog.sqlite import SqliteEventLog
 from eventlog.sqlite_engine import READERS_MAX, reader_engine, writer_engine
 from eventlog.sqlite_writer import STREAMS_KEPT_MAX, WAL_BYTES_MAX
@@ -498,21 +499,18 @@ def test_a_mistake_in_the_hooks_sql_fails_only_its_append(path):
 
 
 @pytest.mark.parametrize(
-    ("statement", "index"),
+    ("sql", "index"),
     [
-        ("_STREAM_FORWARD", "uq_events_stream_version|autoindex_events"),
-        ("_STREAM_BACKWARD", "autoindex_events"),
-        ("_NAMESPACE_FORWARD", "ix_events_namespace"),
-        ("_NAMESPACE_BACKWARD", "ix_events_namespace"),
-        ("_ALL_FORWARD", "PRIMARY KEY"),
-        ("_ALL_BACKWARD", "PRIMARY KEY"),
+        (select_stream("e.version > ?", "e.version"), "uq_events_stream_version|autoindex_events"),
+        (select_stream("e.version < ?", "e.version DESC"), "autoindex_events"),
+        (select_window(backward=False, of_namespace=False), "PRIMARY KEY"),
+        (select_window(backward=True, of_namespace=False), "PRIMARY KEY"),
+        (select_window(backward=False, of_namespace=True), "PRIMARY KEY"),
+        (select_window(backward=True, of_namespace=True), "PRIMARY KEY"),
     ],
 )
-def test_pages_are_read_through_an_index_and_never_sorted(log, statement, index):
+def test_pages_are_read_by_their_order_and_never_sorted(log, sql, index):
     """The cost of a page depends on the page, not on the log."""
-    from eventlog import sqlite_reader
-
-    sql = getattr(sqlite_reader, statement)
     parameters = ("x",) * (sql.count("?") - 2) + (1, 1)
 
     plan = log.read(lambda connection: connection.exec_driver_sql("EXPLAIN QUERY PLAN " + sql, parameters).all())

@@ -1,0 +1,130 @@
+"""One flipped bit in each kind of place that a log has: what is answered is as it was, or DATA_LOSS.
+
+`make test-hostile` flips three thousand anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from abridged.v1 import conversation_service_pb2 as api
+from eventlog.chain import commit_to, envelope
+from eventlog.errors import LogCorrupt, LogFailed
+from eventlog.event import RecordedEvent, StreamId
+from tests.support.flipped_bits import FILE, PENDING, Answers, answers_of, built_log, flipped, head_of, wrong_answers
+from tests.support.log_places import places_of
+from tests.support.refusal import refused
+from tests.support.sidecar import said, sidecar
+
+DAMAGED = "chat-3"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A log, and what it answers."""
+
+    async def built() -> tuple[Path, Answers]:
+        path = await built_log(tmp_path_factory.mktemp("whole"))
+        flipped(path, path.parent / "asked", None)
+        return path, await answers_of(path.parent / "asked", head=head_of(path))
+
+    return asyncio.run(built())
+
+
+async def test_no_answer_is_wrong_in_whichever_place_a_bit_is_flipped(tmp_path, whole):
+    """Each kind of place once."""
+    path, expected = whole
+    wrong: dict[str, list[str]] = {}
+    for number, (place, flip) in enumerate(places_of(path, DAMAGED).items()):
+        folder = tmp_path / str(number)
+        flipped(path, folder, flip)
+        wrong[place] = wrong_answers(await answers_of(folder, head=head_of(path), over_grpc=False), expected)
+
+    assert {place: found for place, found in wrong.items() if found} == {}
+
+
+async def test_originals_are_never_fewer_than_were_written(tmp_path):
+    """A page of the index that has lost its end ends the conversation for nobody."""
+    path = await _flipped_at(tmp_path, "index of versions: cells")
+
+    async with sidecar(path.parent) as s:
+        async with refused("DATA_LOSS", "LOG_CORRUPT"):
+            await s.chat(DAMAGED).context(view=api.CONTEXT_VIEW_ORIGINAL)
+        async with refused("DATA_LOSS", "LOG_CORRUPT"):
+            await s.chat(DAMAGED).events()
+
+
+async def test_a_name_that_cannot_be_found_any_more_opens_no_second_stream(tmp_path):
+    """The read table knows that there is one."""
+    path = await _flipped_at(tmp_path, "index of streams: a name")
+
+    async with sidecar(path.parent) as s:
+        async with refused("DATA_LOSS", "LOG_CORRUPT"):
+            await s.chat(DAMAGED).append(said(99))
+        async with refused("DATA_LOSS", "LOG_CORRUPT"):
+            await s.chat(DAMAGED).context()
+
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT count(*) FROM streams NOT INDEXED WHERE name = ?", (DAMAGED,)).fetchone() == (
+            1,
+        )
+
+
+async def test_a_pending_pass_that_the_start_cannot_find_is_not_forgotten(tmp_path, whole):
+    """It is taken up when its conversation is read; what its commit then meets stops the process, loudly."""
+    flipped(whole[0], tmp_path / "log", places_of(whole[0], DAMAGED)["index of pending passes: an entry"])
+
+    async def read() -> None:
+        async with sidecar(tmp_path / "log") as s:
+            await s.chat(PENDING).state()
+            await s.idle()
+
+    with pytest.raises(LogFailed) as stopped:
+        await read()
+    assert isinstance(stopped.value.__cause__, LogCorrupt)
+
+
+async def test_a_change_that_carries_its_own_seal_is_found_by_the_comparison(tmp_path, whole):
+    """The control: what no guard can see is a wrong answer, and is counted as one."""
+    path, expected = whole
+    flipped(path, tmp_path / "log", None)
+    _forged(tmp_path / "log" / FILE, position=20)
+
+    wrong = wrong_answers(await answers_of(tmp_path / "log", head=head_of(path)), expected)
+
+    assert any("events" in found for found in wrong)
+
+
+async def _flipped_at(folder: Path, place: str) -> Path:
+    """A log of forty messages of one conversation and one of another, without passes, with a bit flipped."""
+    (folder / "whole").mkdir()
+    async with sidecar(folder / "whole", {"policy.enabled": False}) as s:
+        await s.chat("other").append(said(1))
+        await s.chat(DAMAGED).append(*map(said, range(1, 41)), request_id="first")
+    whole = folder / "whole" / FILE
+    flipped(whole, folder / "log", places_of(whole, DAMAGED)[place])
+    return folder / "log" / FILE
+
+
+def _forged(path: Path, *, position: int) -> None:
+    """Change an event's payload and commit to it anew."""
+    with closing(sqlite3.connect(path)) as database:
+        namespace, name, *columns, salt, payload = database.execute(
+            "SELECT s.namespace, s.name, e.position, e.version, e.event_id, e.type, e.schema_version, e.time_us, "
+            "e.trace_context, e.salt, e.payload FROM events AS e JOIN streams AS s ON s.id = e.stream "
+            "WHERE e.position = ?",
+            (position,),
+        ).fetchone()
+        forged = payload.replace(b"orders_", b"0rders_")
+        assert forged != payload
+        event = RecordedEvent(columns[0], StreamId(namespace, name), *columns[1:], forged)
+        commitment = commit_to(salt, envelope(event), forged)
+        database.execute(
+            "UPDATE events SET payload = ?, commitment = ? WHERE position = ?", (forged, commitment, position)
+        )
+        database.commit()

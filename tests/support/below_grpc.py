@@ -1,0 +1,115 @@
+"""A sidecar without its transport: the same core and the same servicers, called as gRPC would call them.
+
+A call costs a tenth of one over a channel, for trials by the thousand. Errors become statuses by the
+product's own table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.rpc.status_pb2 import Status
+
+from eventlog.subscription import CommitWakeUp, Timing
+from observability.logs import LogSettings, configure_logs
+from service.api.auth import Authenticator, set_caller
+from service.api.conversation_servicer import ConversationServicer, RequestLimits
+from service.api.errors import internal_status, status_of
+from service.api.event_log_servicer import EventLogServicer
+from service.api.watch import Watching
+from service.bootstrap.core import Core, new_id, open_core
+from service.config import load
+from tests.support.patience import PATIENCE_S
+
+__all__ = ["BelowGrpc", "RefusedCall", "below_grpc"]
+
+
+class RefusedCall(Exception):
+    """A call that ended in an error, with the status that a client would get."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
+class _Context:
+    """What a servicer asks of its call."""
+
+    def time_remaining(self) -> float:
+        return PATIENCE_S
+
+
+class _Stub:
+    def __init__(self, servicer: Any) -> None:
+        self._servicer = servicer
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        serve = getattr(self._servicer, method)
+
+        async def call(request: Any, **_: Any) -> Any:
+            set_caller(_ANYBODY)
+            try:
+                return await serve(request, _Context())
+            except Exception as error:
+                status = status_of(error) or internal_status(type(error).__name__)
+                raise RefusedCall(status) from error
+
+        return call
+
+
+_ANYBODY = Authenticator(()).caller({})
+
+
+@dataclass(frozen=True, slots=True)
+class BelowGrpc:
+    """The stubs of a `tests.support.sidecar.Sidecar`, as a `Chat` needs them. `failed` has what broke the log."""
+
+    conversations: Any
+    event_log: Any
+    core: Core
+    failed: list[Exception]
+    metadata: tuple[tuple[str, str], ...] = ()
+
+    async def idle(self) -> None:
+        """Return when no pass is pending."""
+        await self.core.reactor.backlog.idle("default")
+
+
+@asynccontextmanager
+async def below_grpc(
+    folder: Path, settings: Mapping[str, Any], *, now_us: Callable[[], int]
+) -> AsyncIterator[BelowGrpc]:
+    """The core of the log in `folder`, with its passes running and servicers around it."""
+    loaded = load({}, flags={"log.path": str(folder / "abridged.db"), **settings}).settings
+    failed: list[Exception] = []
+    async with AsyncExitStack() as resources:
+        resources.callback(configure_logs(LogSettings(level="critical", style="json", content=False), io.StringIO()))
+        core = open_core(loaded, {}, resources, on_fatal=failed.append, now_us=now_us)
+        core.reactor.start(core.table.attention())
+        resources.push_async_callback(core.reactor.stop, grace_s=0.1)
+        wake_up = CommitWakeUp(core.log)
+        resources.callback(wake_up.close)
+        stopping = asyncio.Event()
+        watching = Watching(core.log, core.executor, wake_up, core.board, stopping, now_us, time.monotonic, Timing())
+        server = loaded.server
+        conversations = ConversationServicer(
+            conversations=core.conversations,
+            reactor=core.reactor,
+            table=core.table,
+            changes=core.changes,
+            models=core.models,
+            policies=core.policies,
+            limits=RequestLimits(server.message_bytes_max, server.batch_messages_max, server.batch_bytes_max),
+            watching=watching,
+            new_id=new_id,
+            token_key=hashlib.blake2b(core.log.log_id.encode(), digest_size=32).digest(),
+        )
+        yield BelowGrpc(_Stub(conversations), _Stub(EventLogServicer(watching, core.table)), core, failed)

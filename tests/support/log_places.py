@@ -1,0 +1,120 @@
+"""Where in a log's file a kind of thing lies, found by what stands there: for tests that flip a bit of each."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tests.support.flipped_bits import PENDING, Flip
+
+__all__ = ["places_of"]
+
+_PAGE_SIZE = 4_096
+_HEADER = {
+    "magic": 3,
+    "page size": 16,
+    "write version": 18,
+    "reserved bytes": 20,
+    "change counter": 27,
+    "pages": 31,
+    "first free page": 35,
+    "free pages": 39,
+    "schema cookie": 43,
+    "text encoding": 59,
+}
+_CELLS = 4
+"""Where a page of a b-tree has the lower byte of the number of its cells."""
+_RIGHT_CHILD = 11
+"""Where an inner page has the lowest byte of the number of its last child."""
+
+
+def places_of(path: Path, conversation: str) -> dict[str, Flip]:
+    """One bit of each kind of place, by what it belongs to; what is one conversation's is of the one that is named."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        return _places(_File(path, database), conversation)
+
+
+class _File:
+    def __init__(self, path: Path, database: sqlite3.Connection) -> None:
+        self._bytes = path.read_bytes()
+        self._database = database
+
+    def value(self, query: str, *parameters: Any) -> Any:
+        (value,) = self._database.execute(query, parameters).fetchone()
+        return value
+
+    def root(self, name: str) -> int:
+        """Where the root page of a table or an index begins."""
+        page = self.value("SELECT rootpage FROM sqlite_schema WHERE name = ?", name)
+        return int(page - 1) * _PAGE_SIZE
+
+    def found(self, what: bytes, *, begin: int = 0, bit: int = 1) -> Flip:
+        """A bit in the middle of the first place that holds `what`."""
+        at = self._bytes.index(what, begin)
+        return Flip(at + len(what) // 2, bit)
+
+    def in_front_of(self, what: bytes, distance: int = 1, tree: str = "") -> Flip:
+        """The lowest bit of the byte so far before `what`, of a tree if one is named."""
+        return Flip(self._bytes.index(what, self.root(tree) if tree else 0) - distance, 0)
+
+    def free_page(self) -> int:
+        """Where the first page of the list of free ones begins; 0 when there is none."""
+        page = int.from_bytes(self._bytes[32:36], "big")
+        return max(0, page - 1) * _PAGE_SIZE
+
+
+def _places(file: _File, conversation: str) -> dict[str, Flip]:
+    of_stream = (
+        "FROM events AS e JOIN streams AS s ON s.id = e.stream WHERE s.name = ? AND e.type = 'MessageAppended' "
+        "ORDER BY e.version LIMIT 1 OFFSET 3"
+    )
+    event_id: bytes = file.value(f"SELECT e.event_id {of_stream}", conversation)
+    in_its_row = event_id + b"default"
+    request = file.value(
+        "SELECT r.key FROM requests AS r JOIN streams AS s ON s.id = r.stream WHERE s.name = ?", conversation
+    )
+    seal: bytes = file.value("SELECT seal FROM conversations WHERE id = ?", conversation)
+    text = conversation.encode()
+    places = {
+        **{f"header: {name}": Flip(offset, 2) for name, offset in _HEADER.items()},
+        "schema: a table's name": file.found(b"CREATE TABLE conversations"),
+        "schema: a column": file.found(b"first_position"),
+        "log: its id": file.found(file.value("SELECT log_id FROM log").encode()),
+        "log: its secret": file.found(file.value("SELECT key FROM log")),
+        "log: the schema's revision": file.found(b"0001", begin=file.root("eventlog_revision")),
+        "event: payload": file.found(file.value(f"SELECT e.payload {of_stream}", conversation)),
+        "event: commitment": file.found(file.value(f"SELECT e.commitment {of_stream}", conversation)),
+        "event: content hash": file.found(file.value(f"SELECT e.content_hash {of_stream}", conversation)),
+        "event: id": file.found(in_its_row, bit=0),
+        "event: version": file.in_front_of(in_its_row),
+        "event: namespace": Flip(file.found(in_its_row).offset + 6, 0),
+        "events: cells of the root": Flip(file.root("events") + _CELLS, 1),
+        "events: last child of the root": Flip(file.root("events") + _RIGHT_CHILD, 1),
+        "index of versions: cells": Flip(file.root("sqlite_autoindex_events_1") + _CELLS, 5),
+        "index of ids: cells": Flip(file.root("sqlite_autoindex_events_2") + _CELLS, 0),
+        "index of ids: last child": Flip(file.root("sqlite_autoindex_events_2") + _RIGHT_CHILD, 0),
+        "streams: a name": file.found(text, begin=file.root("streams")),
+        "streams: cells": Flip(file.root("streams") + _CELLS, 1),
+        "index of streams: a name": file.found(text, begin=file.root("sqlite_autoindex_streams_1")),
+        "index of streams: cells": Flip(file.root("sqlite_autoindex_streams_1") + _CELLS, 1),
+        "request: key": file.found(request.encode()),
+        "request: content hash": file.found(file.value("SELECT content_hash FROM requests WHERE key = ?", request)),
+        "requests: cells": Flip(file.root("requests") + _CELLS, 0),
+        "conversation: view": file.found(text + b"\x10", begin=file.root("conversations")),
+        "conversation: seal": file.found(seal),
+        "conversations: cells": Flip(file.root("conversations") + _CELLS, 0),
+        "index of changes: cells": Flip(file.root("conversations_by_change") + _CELLS, 1),
+        "index of pending passes: cells": Flip(file.root("conversations_attention") + _CELLS, 0),
+    }
+    if file.value("SELECT count(*) FROM conversations WHERE id = ?", PENDING):
+        entry = b"default" + PENDING.encode()
+        places["index of pending passes: an entry"] = file.in_front_of(entry, 5, "conversations_attention")
+    if free := file.free_page():
+        places |= {
+            "free page: next": Flip(free + 3, 1),
+            "free page: leaves": Flip(free + 7, 1),
+            "free page: a leaf": Flip(free + 11, 2),
+        }
+    return places
