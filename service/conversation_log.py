@@ -136,7 +136,7 @@ class ConversationLog:
         """Messages as they were appended, the oldest `limit` of them; `within` ascending ranges, or all.
 
         The stream has `head` events at least. Nothing is read before the ranges but what they begin behind, and nothing
-        after them. Raises TooLarge, having read no further, when the messages are stored in more than `bytes_max` bytes.
+        after them. Raises TooLarge, having read no further, when they are stored in more than `bytes_max` bytes.
         """
         return await asyncio.to_thread(self._originals, key, head, limit, within, bytes_max)
 

@@ -17,7 +17,12 @@ from tests.support.refusal import refused
 from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Chat, Sidecar, on_ollama, said, script, sidecar
 
 WIDE = "\N{GRINNING FACE}"
-FULL_RECORDS = {"min_range_tokens": 1, "max_summary_chain_depth": 64, "max_summary_tokens": 100_000}
+FULL_RECORDS = {
+    "min_range_tokens": 1,
+    "max_summary_chain_depth": 64,
+    "max_summary_tokens": 100_000,
+    "max_input_tokens": 10_000_000,
+}
 """One character of four bytes."""
 
 
