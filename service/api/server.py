@@ -39,7 +39,7 @@ SERVICES = tuple(
 )
 
 RECEIVE_FACTOR = 2
-"""The transport's limit in largest appends: what is too large by mistake is answered by a rule, which says the limit."""
+"""What the transport takes, in largest appends. What is a little too large gets a rule's answer, with the limit."""
 
 LAME_DUCK_S = 0.2
 """Between saying NOT_SERVING and refusing calls: time for load balancers and clients to hear of it."""
