@@ -35,15 +35,16 @@ RETRY_S = 0.2
 class Intake:
     """Reads requests, and knows how many bytes of them are being served."""
 
-    def __init__(self, *, bytes_max: int) -> None:
+    def __init__(self, *, bytes_max: int, request_s: float = REQUEST_S) -> None:
         self._bytes_max = bytes_max
+        self._request_s = request_s
         self._reading: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(READING_MAX))
         self._held: Counter[str] = Counter()
 
     async def read(self, _requests: Any, context: Any, namespace: str) -> Any:
         """The one request of a call. Raises InvalidRequest when there is none, TooManyRequests when it is late."""
         try:
-            async with asyncio.timeout(REQUEST_S), self._reading[namespace]:
+            async with asyncio.timeout(self._request_s), self._reading[namespace]:
                 request = await context.read()
         except TimeoutError as error:
             raise TooManyRequests("requests that are still being sent", retry_after_s=RETRY_S) from error
