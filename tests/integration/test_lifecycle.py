@@ -325,7 +325,7 @@ async def test_a_connection_ends_when_nobody_calls_over_it_and_never_under_a_str
     servicers: Any = Servicers(conversations, conversations, conversations)  # type: ignore[arg-type]  # one is called
     edge = Edge(
         authenticator=Authenticator(()),
-        limits=EdgeLimits(10, 10),
+        limits=EdgeLimits(10, 10, 1 << 20, 1 << 20),
         validation=Validation(),
         tracing=open_tracing(TracingSettings()),
         metrics=Metrics(version="1", labels=MetricLabels()),
