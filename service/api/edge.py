@@ -88,11 +88,12 @@ _Receive = Callable[[AsyncIterator[Any], Any, str], Awaitable[Any]]
 @dataclass(frozen=True, slots=True)
 class EdgeLimits:
     """How much is served at a time. `streams_max` holds for our streams, and again for those of gRPC's own;
-    `request_bytes_max` for the requests of a namespace."""
+    `request_bytes_max` for the requests of a namespace, `one_request_bytes_max` for each of them."""
 
     concurrent_rpcs_max: int
     streams_max: int
     request_bytes_max: int
+    one_request_bytes_max: int
 
 
 class Edge:
@@ -124,7 +125,7 @@ class Edge:
     def guarded(self, method: str, handler: _Handler) -> _Handler:
         """The handler of `method`, with everything that a call goes through around it."""
         receive = _stream_itself if handler.request_streaming else self._intake.read
-        reader = RequestReader(handler.request_deserializer, self._validation)
+        reader = RequestReader(handler.request_deserializer, self._validation, self._limits.one_request_bytes_max)
         if handler.response_streaming:
             return grpc.stream_stream_rpc_method_handler(
                 self._stream(method, handler.stream_stream or handler.unary_stream, receive=receive),

@@ -8,6 +8,7 @@ EdgeError
 ├── CursorOutOfRange     a cursor past the end: of another log, or of this one before it was restored
 ├── ServerStopping       the server takes no more calls
 ├── ServiceNotFound      a health check of a service that is not here
+├── RequestTooLarge      more bytes than any request needs
 ├── CompressedRequest    bytes that would have to be inflated first
 ├── UnknownMethod        this version does not have the method
 └── WaitTooShort         the deadline came before what was waited for
@@ -38,6 +39,7 @@ __all__ = [
     "EdgeError",
     "InvalidRequest",
     "PermissionDenied",
+    "RequestTooLarge",
     "ServerStopping",
     "ServiceNotFound",
     "TooManyRequests",
@@ -50,7 +52,8 @@ __all__ = [
     "status_of",
 ]
 
-DOMAIN = "abridged"
+DOMAIN = "abridged.dev"
+"""What tells our reasons from those of all other services: a name of the project's own, no address to ask."""
 LOG_RETRY_S = 0.5
 FULL_RETRY_S = 5.0
 MEMORY_RETRY_S = 1.0
@@ -111,6 +114,15 @@ class ServiceNotFound(EdgeError):
     """A health check of a service that is not here."""
 
 
+class RequestTooLarge(EdgeError):
+    """More bytes than any request needs."""
+
+    def __init__(self, *, size: int, limit: int) -> None:
+        super().__init__(f"the request has {size} bytes, the limit is {limit}; send it in parts")
+        self.size = size
+        self.limit = limit
+
+
 class CompressedRequest(EdgeError):
     """The request is compressed, and nobody knows how large it would become."""
 
@@ -162,6 +174,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
         lambda e: {"log_id": e.log_id, "cursor": e.cursor, "head": e.head},
     ),
     ServiceNotFound: _Row(_C.NOT_FOUND, _R.ERROR_REASON_SERVICE_NOT_FOUND),
+    RequestTooLarge: _Row(_C.INVALID_ARGUMENT, _R.ERROR_REASON_TOO_LARGE, lambda e: {"size": e.size, "limit": e.limit}),
     CompressedRequest: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),
     UnknownMethod: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),
     WaitTooShort: _Row(

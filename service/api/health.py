@@ -13,7 +13,7 @@ from service.api.errors import ServiceNotFound
 __all__ = ["HealthServicer"]
 
 
-class HealthServicer(aio.HealthServicer):  # type: ignore[misc]  # grpc_health is not typed
+class HealthServicer(aio.HealthServicer):  # type: ignore[misc]  # the library leaves it untyped
     """Tells the status of the server, under the empty name, and of each of `services`."""
 
     def __init__(self, services: Iterable[str]) -> None:

@@ -19,7 +19,7 @@ from service.api.errors import InvalidRequest, TooManyRequests
 
 __all__ = ["Intake"]
 
-READING_MAX = 16
+READING_MAX = 8
 """Requests of a namespace that are read at a time; others wait in the order of their coming, unread. A request that is
 not being read takes no more of the transport than the first 64 KiB of it."""
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
 
-from service.api.errors import CompressedRequest, InvalidRequest
+from service.api.errors import CompressedRequest, InvalidRequest, RequestTooLarge
 from service.api.validation import Validation
 
 __all__ = ["FIELDS_MAX", "RequestReader"]
@@ -29,15 +29,18 @@ cost little however often these come."""
 
 
 class RequestReader:
-    """Reads the requests of one method."""
+    """Reads the requests of one method, of at most `bytes_max` each."""
 
-    def __init__(self, deserialize: Callable[[bytes], Message], validation: Validation) -> None:
+    def __init__(self, deserialize: Callable[[bytes], Message], validation: Validation, bytes_max: int) -> None:
         self._deserialize = deserialize
+        self._bytes_max = bytes_max
         self._validation = validation
         self._nested = _nested(deserialize(b"").DESCRIPTOR)
 
     def __call__(self, data: bytes) -> Message:
-        """The message. Raises InvalidRequest, CompressedRequest, or MemoryError."""
+        """The message. Raises InvalidRequest, RequestTooLarge, CompressedRequest, or MemoryError."""
+        if len(data) > self._bytes_max:
+            raise RequestTooLarge(size=len(data), limit=self._bytes_max)
         if data.startswith(_COMPRESSED):
             raise CompressedRequest("compressed requests are not read; send it as it is")
         try:

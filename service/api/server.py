@@ -38,8 +38,9 @@ SERVICES = tuple(
     )
 )
 
-RECEIVE_FACTOR = 2
-"""The transport's limit in largest appends: what is too large by mistake is refused by a rule, which says the limit."""
+RECEIVE_BYTES_MAX = 10 << 20
+"""Three of the largest appends that can be set: what is too large by mistake is refused by us, with a reason and the
+limit. Past it the transport refuses by itself, before it has read anything."""
 
 PENDING_CALLS_MAX = 16_384
 """Calls that have come and that the event loop has not seen yet. Whoever is past it gets a bare CANCELLED from the
@@ -87,7 +88,6 @@ class GrpcServer:
         servicers: Servicers,
         edge: Edge,
         *,
-        batch_bytes_max: int,
         stopping: asyncio.Event,
         connections: Connections = Connections(),
     ) -> None:
@@ -103,7 +103,7 @@ class GrpcServer:
                 ("grpc.http2.bdp_probe", 0),
                 ("grpc.server.max_pending_requests", PENDING_CALLS_MAX),
                 ("grpc.server.max_pending_requests_hard_limit", PENDING_CALLS_MAX),
-                ("grpc.max_receive_message_length", RECEIVE_FACTOR * batch_bytes_max),
+                ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
                 # What is compressed comes as it was sent, and is refused by us: some kilobytes can become gigabytes.
                 ("grpc.per_message_decompression", 0),
                 ("grpc.max_send_message_length", -1),

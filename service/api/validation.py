@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from google.protobuf.message import Message
-from protovalidate import Validator
+from protovalidate import Validator, Violation
 
 from service.api.errors import InvalidRequest
 
@@ -16,6 +16,27 @@ KEY_CHARS_SHOWN = 64
 ALL_LISTED_FIELDS_MAX = 128
 """Of a request with more fields the first violation is told, not every one: telling one costs what checking twenty
 fields does."""
+
+
+PATTERNS = {
+    "^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$": "1 to 128 of A-Z a-z 0-9 . _ : @ - that begin with a letter or digit",
+    "^[A-Za-z0-9][A-Za-z0-9._:@/+=_-]{0,127}$": (
+        "1 to 128 of A-Z a-z 0-9 . _ : @ / + = - that begin with a letter or digit"
+    ),
+    "^[A-Za-z0-9._/-]{1,63}$": "1 to 63 of A-Z a-z 0-9 . _ / -",
+    "^[^\\x00-\\x1f]*$": "without control characters",
+}
+"""The contract's patterns in words."""
+
+_WORDS = {
+    "enum.defined_only": "must be a value that this version knows",
+    "enum.not_in": "must be set",
+    "repeated.min_items": "must not be empty",
+    "required": "must be set",
+    "string.min_len": "must be set",
+}
+"""Where the validator's own words are for a programmer of rules. Of an enumeration the contract forbids the unset value
+alone, and the least length of anything in it is one."""
 
 
 class Validation:
@@ -30,7 +51,17 @@ class Validation:
         if violations and fields <= ALL_LISTED_FIELDS_MAX:
             violations = self._validator.collect_violations(request)
         if violations:
-            raise InvalidRequest(tuple((_path(v.proto), v.proto.message or v.proto.rule_id) for v in violations))
+            raise InvalidRequest(tuple((_path(v.proto), _words(v)) for v in violations))
+
+
+def _words(violation: Violation) -> str:
+    """What the value must be, for whoever knows neither regular expressions nor the numbers of enumerations."""
+    rule, message = violation.proto.rule_id, violation.proto.message
+    if rule == "string.pattern":
+        text = "must be set" if violation.field_value == "" else f"must be {PATTERNS[violation.rule_value]}"
+    else:
+        text = _WORDS.get(rule, message or rule)
+    return f"its key {text}" if violation.proto.for_key else text
 
 
 def _path(violation: Any) -> str:

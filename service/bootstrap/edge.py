@@ -84,6 +84,9 @@ class Sidecar:
             await self.http.close()
 
 
+REQUEST_FACTOR = 2
+"""The limit of one request, in largest appends: messages are counted without the rest of their request."""
+
 LARGEST_APPENDS = 16
 """How many appends of the largest size a namespace may have served at a time; a thousand ordinary ones are less."""
 
@@ -102,6 +105,7 @@ def assembled(
             settings.server.concurrent_rpcs_max,
             settings.server.streams_max,
             request_bytes_max=LARGEST_APPENDS * settings.server.batch_bytes_max,
+            one_request_bytes_max=REQUEST_FACTOR * settings.server.batch_bytes_max,
         ),
         validation=Validation(),
         tracing=core.tracing,
@@ -113,7 +117,6 @@ def assembled(
         grpc=GrpcServer(
             _servicers(settings, core, resources, stopping),
             edge,
-            batch_bytes_max=settings.server.batch_bytes_max,
             stopping=stopping,
             connections=Connections(max(1, for_connections(CONNECTIONS_MAX) // len(settings.server.listen))),
         ),

@@ -21,9 +21,11 @@ __all__ = ["CommandFailed", "Misconfigured", "of_config_error", "of_sidecar_erro
 
 _HINTS_BY_REASON = {
     "CONVERSATION_NOT_FOUND": "check the id, and that the token is of the conversation's namespace",
+    "CURSOR_OUT_OF_RANGE": "begin again: the conversation is of another log, or was restored from a backup",
     "DEADLINE_EXCEEDED": "run the command again: ids make a repeat safe",
     "INTERNAL": "the sidecar's log has the error id",
     "LOG_FULL": "make room on the disk of the sidecar's log",
+    "LOG_UNAVAILABLE": "run the command again: ids make a repeat safe",
     "PERMISSION_DENIED": "use a token that has the scope",
     "SUMMARIZATION_DISABLED": "switch passes on with policy.enabled",
     "TOO_MANY_REQUESTS": "run the command again later",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import errno
 import io
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -35,7 +38,7 @@ from service.api import errors as edge_errors
 from service.api.auth import Authenticator
 from service.api.edge import Edge, EdgeLimits
 from service.api.server import GrpcServer, Servicers
-from service.api.validation import Validation
+from service.api.validation import PATTERNS, Validation
 from service.domain import errors as domain_errors
 from tests.support.answers import gated, hanging
 from tests.support.broken_log import connections, damaged, locked
@@ -99,6 +102,46 @@ async def test_a_field_that_breaks_a_rule_is_named(tmp_path, request_, fields):
 
         assert set(refusal.fields) == fields
         assert (await s.event_log.GetHead(log.GetHeadRequest())).position == 0
+
+
+async def test_a_violation_says_what_the_value_must_be(tmp_path):
+    """In words: neither a regular expression nor the number of an enumeration's value."""
+    request = api.AppendMessagesRequest(
+        messages=[
+            message_pb2.Message(id="-x"),
+            said(1, labels={"a b": "x", "c": "two\nlines"}),
+            message_pb2.Message(id="m", role=99),  # type: ignore[arg-type]  # of a newer contract
+        ]
+    )
+    async with sidecar(tmp_path) as s:
+        async with refused("INVALID_ARGUMENT", "INVALID_FIELD") as refusal:
+            await s.conversations.AppendMessages(request, timeout=PATIENCE_S)
+        assert refusal.fields == {
+            "conversation_id": "must be set",
+            "messages[0].id": "must be 1 to 128 of A-Z a-z 0-9 . _ : @ / + = - that begin with a letter or digit",
+            "messages[0].role": "must be set",
+            'messages[1].labels["a b"]': "its key must be 1 to 63 of A-Z a-z 0-9 . _ / -",
+            'messages[1].labels["c"]': "must be without control characters",
+            "messages[2].role": "must be a value that this version knows",
+        }
+        async with refused("INVALID_ARGUMENT", "INVALID_FIELD") as refusal:
+            await s.chat().append()
+        assert refusal.fields == {"messages": "must not be empty"}
+        async with refused("INVALID_ARGUMENT", "INVALID_FIELD") as refusal:
+            await s.conversations.GetSummary(api.GetSummaryRequest(conversation_id="c"))
+        assert refusal.fields == {"summary_id": "must be set"}
+
+
+def test_every_pattern_of_the_contract_is_said_in_words():
+    """One that is added later too."""
+    contract = Path(api.__file__).parent
+    used = {
+        ast.literal_eval(f'"{found}"')
+        for file in contract.glob("*.proto")
+        for found in re.findall(r'pattern(?:: | = )"([^"]+)"', file.read_text())
+    }
+
+    assert used == set(PATTERNS)
 
 
 @pytest.mark.parametrize(
@@ -203,11 +246,21 @@ async def test_the_largest_batch_that_is_allowed_is_taken(tmp_path):
         assert answer.message_version == 3
 
 
+async def test_a_request_that_no_limit_of_ours_could_take_is_refused_with_the_limit(tmp_path):
+    """Nine megabytes, read and not parsed: a mistake is told by us."""
+    async with sidecar(tmp_path) as s:
+        async with refused("INVALID_ARGUMENT", "TOO_LARGE") as refusal:
+            await s.chat().append(said(1, "x" * (9 << 20)))
+
+        assert refusal.metadata["limit"] == str(2 << 20)
+        assert int(refusal.metadata["size"]) > 9 << 20
+
+
 async def test_what_even_the_transport_refuses_leaves_the_sidecar_well(tmp_path):
-    """Past eight megabytes the transport answers by itself."""
+    """Past ten megabytes the transport answers by itself, and has read nothing."""
     async with sidecar(tmp_path) as s:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await s.chat().append(said(1, "x" * (9 << 20)))
+            await s.chat().append(said(1, "x" * (11 << 20)))
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
         assert (await s.chat().append(said(1))).message_version == 1
@@ -484,13 +537,13 @@ async def test_a_bug_is_answered_with_an_id_that_the_log_line_carries():
     metrics = Metrics(version="1", labels=MetricLabels())
     edge = Edge(
         authenticator=Authenticator(()),
-        limits=EdgeLimits(10, 10, 1 << 20),
+        limits=EdgeLimits(10, 10, 1 << 20, 1 << 20),
         validation=Validation(),
         tracing=open_tracing(TracingSettings()),
         metrics=metrics,
     )
     servicers: Any = Servicers(_Broken(), _Silent(), _Silent())  # type: ignore[arg-type]  # one with a bug, two unused
-    server = GrpcServer(servicers, edge, batch_bytes_max=1 << 20, stopping=asyncio.Event())
+    server = GrpcServer(servicers, edge, stopping=asyncio.Event())
     (address,) = server.listen(["127.0.0.1:0"])
     await server.start()
     try:

@@ -180,7 +180,7 @@ async def serving(handlers: Any) -> AsyncIterator[Any]:
         metrics=Metrics(version="1", labels=MetricLabels()),
     )
     server = GrpcServer(
-        Servicers(handlers, handlers, handlers), edge, batch_bytes_max=1 << 20, stopping=asyncio.Event()
+        Servicers(handlers, handlers, handlers), edge, stopping=asyncio.Event()
     )
     (address,) = server.listen(["127.0.0.1:0"])
     await server.start()

@@ -325,14 +325,12 @@ async def test_a_connection_ends_when_nobody_calls_over_it_and_never_under_a_str
     servicers: Any = Servicers(conversations, conversations, conversations)  # type: ignore[arg-type]  # one is called
     edge = Edge(
         authenticator=Authenticator(()),
-        limits=EdgeLimits(10, 10, request_bytes_max=1 << 20),
+        limits=EdgeLimits(10, 10, 1 << 20, 1 << 20),
         validation=Validation(),
         tracing=open_tracing(TracingSettings()),
         metrics=Metrics(version="1", labels=MetricLabels()),
     )
-    server = GrpcServer(
-        servicers, edge, batch_bytes_max=1 << 20, stopping=asyncio.Event(), connections=Connections(idle_s=0.05)
-    )
+    server = GrpcServer(servicers, edge, stopping=asyncio.Event(), connections=Connections(idle_s=0.05))
     (address,) = server.listen(["127.0.0.1:0"])
     await server.start()
     host, _, port = address.rpartition(":")

@@ -39,7 +39,7 @@ async def refused(code: str, reason: str) -> AsyncIterator[Refusal]:
     found = refusal_of(caught.value)
     for name in Refusal.__dataclass_fields__:
         setattr(refusal, name, getattr(found, name))
-    assert (refusal.code, refusal.reason, refusal.domain) == (code, reason, "abridged"), refusal.text
+    assert (refusal.code, refusal.reason, refusal.domain) == (code, reason, "abridged.dev"), refusal.text
 
 
 def refusal_of(error: grpc.aio.AioRpcError) -> Refusal:

@@ -27,7 +27,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_INVALID_FIELD: _ErrorReason.ValueType  # 1
     """INVALID_ARGUMENT: a field breaks a rule; BadRequest names each."""
     ERROR_REASON_TOO_LARGE: _ErrorReason.ValueType  # 2
-    """INVALID_ARGUMENT: a batch or a message is over its limit; metadata has `limit` and `size`."""
+    """INVALID_ARGUMENT: a request, a batch or a message is over its limit; metadata has `limit` and `size`."""
     ERROR_REASON_INVALID_PAGE_TOKEN: _ErrorReason.ValueType  # 3
     """INVALID_ARGUMENT: a page token is not one of ours, or of another request."""
     ERROR_REASON_INVALID_POLICY: _ErrorReason.ValueType  # 4
@@ -84,8 +84,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
-    """ErrorReason is the `reason` of the google.rpc.ErrorInfo that every error carries; its domain is `abridged`. The
-    name without its prefix is what the wire has.
+    """ErrorReason is the `reason` of the google.rpc.ErrorInfo that every error of the server carries; its domain is
+    `abridged.dev`. The name without its prefix is what the wire has. An error without ErrorInfo is the transport's: a
+    connection that broke (UNAVAILABLE, in some clients UNKNOWN or CANCELLED), a deadline, a request over its limits.
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
@@ -93,7 +94,7 @@ ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
 ERROR_REASON_INVALID_FIELD: ErrorReason.ValueType  # 1
 """INVALID_ARGUMENT: a field breaks a rule; BadRequest names each."""
 ERROR_REASON_TOO_LARGE: ErrorReason.ValueType  # 2
-"""INVALID_ARGUMENT: a batch or a message is over its limit; metadata has `limit` and `size`."""
+"""INVALID_ARGUMENT: a request, a batch or a message is over its limit; metadata has `limit` and `size`."""
 ERROR_REASON_INVALID_PAGE_TOKEN: ErrorReason.ValueType  # 3
 """INVALID_ARGUMENT: a page token is not one of ours, or of another request."""
 ERROR_REASON_INVALID_POLICY: ErrorReason.ValueType  # 4
