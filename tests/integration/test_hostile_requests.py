@@ -174,14 +174,12 @@ async def serving(handlers: Any) -> AsyncIterator[Any]:
     """A stub of ConversationService with these handlers, behind the real edge."""
     edge = Edge(
         authenticator=Authenticator(()),
-        limits=EdgeLimits(10, 10, 1 << 20),
+        limits=EdgeLimits(10, 10, 1 << 20, 1 << 20),
         validation=Validation(),
         tracing=open_tracing(TracingSettings()),
         metrics=Metrics(version="1", labels=MetricLabels()),
     )
-    server = GrpcServer(
-        Servicers(handlers, handlers, handlers), edge, stopping=asyncio.Event()
-    )
+    server = GrpcServer(Servicers(handlers, handlers, handlers), edge, stopping=asyncio.Event())
     (address,) = server.listen(["127.0.0.1:0"])
     await server.start()
     try:

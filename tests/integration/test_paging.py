@@ -17,12 +17,7 @@ from tests.support.refusal import refused
 from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Chat, Sidecar, on_ollama, said, script, sidecar
 
 WIDE = "\N{GRINNING FACE}"
-FULL_RECORDS = {
-    "min_range_tokens": 1,
-    "max_summary_chain_depth": 64,
-    "max_summary_tokens": 100_000,
-    "max_input_tokens": 10_000_000,
-}
+FULL_RECORDS = {"min_range_tokens": 1, "max_summary_chain_depth": 64, "max_summary_tokens": 100_000}
 """One character of four bytes."""
 
 
@@ -149,7 +144,8 @@ async def test_a_page_of_records_ends_where_a_client_would_refuse_it(tmp_path):
     texts = [f"{WIDE * 990} {letter}" for letter in "abcdefghijklmnopqrst"]
     lists = {"key_points": texts, "decisions": texts, "unresolved": texts}
     answers = [{"record": {"summary": f"Turn {turn}.", **lists}} for turn in range(2, 202, 10)]
-    async with sidecar(tmp_path, script(tmp_path, *answers, context_length=10_000_000) | ANY_DRAFT) as s:
+    settings = script(tmp_path, *answers, context_length=10_000_000) | {"policy.max_input_tokens": 10_000_000}
+    async with sidecar(tmp_path, settings | ANY_DRAFT) as s:
         chat = s.chat(context_length=10_000_000, policy=FULL_RECORDS)
         for _ in range(20):
             await chat.talk(10, tokens=100_000)

@@ -24,9 +24,9 @@ from tests.support.growth import takes_at_most
 
 VALIDATION = Validation()
 READERS: dict[str, RequestReader] = {
-    APPEND: RequestReader(api.AppendMessagesRequest.FromString, VALIDATION),
-    UPDATE: RequestReader(api.UpdateConversationRequest.FromString, VALIDATION),
-    SUBSCRIBE: RequestReader(log.SubscribeEventsRequest.FromString, VALIDATION),
+    APPEND: RequestReader(api.AppendMessagesRequest.FromString, VALIDATION, 1 << 24),
+    UPDATE: RequestReader(api.UpdateConversationRequest.FromString, VALIDATION, 1 << 24),
+    SUBSCRIBE: RequestReader(log.SubscribeEventsRequest.FromString, VALIDATION, 1 << 24),
 }
 READ_AT_MOST = 12.0
 """What a hostile request may cost in largest ordinary appends. Reading one of those takes some three milliseconds."""
