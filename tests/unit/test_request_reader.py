@@ -55,7 +55,7 @@ from abridged.v1 import conversation_service_pb2 as api
 from service.api.request_reader import RequestReader
 from service.api.validation import Validation
 
-read = RequestReader(api.AppendMessagesRequest.FromString, Validation())
+read = RequestReader(api.AppendMessagesRequest.FromString, Validation(), 1 << 26)
 message = b"\\x1a" + bytes((0x80, 0x80, 0x80, 0x10)) + bytes(0x2000000)
 request = b"\\x12" + bytes((0x85, 0x80, 0x80, 0x10)) + message
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
