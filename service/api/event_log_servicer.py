@@ -46,11 +46,10 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
     async def ReadEvents(self, request: _pb.ReadEventsRequest, context: Any) -> _pb.ReadEventsResponse:
         namespace = _namespace(request.conversation_id)
         if request.conversation_id:
-            read = self._of_conversation
-            arguments: tuple[Any, ...] = (StreamId(namespace, request.conversation_id), request)
+            stream = StreamId(namespace, request.conversation_id)
+            events, cursor, end = await asyncio.to_thread(self._of_conversation, stream, request)
         else:
-            read, arguments = self._of_namespace, (namespace, request)
-        events, cursor, end = await asyncio.to_thread(read, *arguments)
+            events, cursor, end = await asyncio.to_thread(self._of_namespace, namespace, request)
         answered = _answerable(events)
         if len(answered) < len(events):
             cursor, end = answered[-1].version if request.conversation_id else answered[-1].position, False

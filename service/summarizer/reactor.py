@@ -338,10 +338,7 @@ class Reactor:
         messages: Sequence[MessageAppended] = inside
         if len(inside) < wanted:
             messages = await self._conversations.log.originals(
-                key,
-                lambda number: covers(plan.source, number),
-                head=state.event_version,
-                limit=SOURCE_MESSAGES_MAX,
+                key, lambda n: covers(plan.source, n), head=state.event_version, limit=SOURCE_MESSAGES_MAX
             )
         chat = tuple(m for m in messages if m.message.role is not Role.SYSTEM)
         previous = record_named(state, plan.base_id) if plan.base_id else None
@@ -362,8 +359,7 @@ class Reactor:
             self._postpone(key, error)
         except Exception as error:  # noqa: BLE001 - supervision: what cannot even be failed must not end its worker
             _log.error("pass.not_ended", conversation_id=key.name, error_type=type(error).__name__)
-            # Nobody works on it any more, so nobody waits for it: whoever loads the conversation takes it up again.
-            self._dequeue(key)
+            self._dequeue(key)  # nobody waits for what nobody works on; a load of the conversation takes it up again
 
     def _postpone(self, key: StreamId, error: Exception) -> None:
         """Try the whole pass again later; its claims bound how often that comes to a model."""

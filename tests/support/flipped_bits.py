@@ -38,7 +38,7 @@ _REQUEST_MESSAGES = 8
 _PAGE = 20
 """Small, so that what is read in pages has several."""
 
-_SETTINGS: Mapping[str, Any] = ANY_DRAFT | {"server.http_listen": "", "server.shutdown_grace_s": 0.1}
+_SETTINGS: dict[str, Any] = ANY_DRAFT | {"server.http_listen": "", "server.shutdown_grace_s": 0.1}
 
 _SCRIPTED = _SETTINGS | {"summarizer.models": ["scripted:default"], "summarizer.backoff_base_ms": 1}
 
