@@ -21,6 +21,7 @@ __all__ = [
     "identity_of",
     "migrate",
     "reader_engine",
+    "recovered_frames",
     "require_schema",
     "stored_identity",
     "writer_engine",
@@ -84,6 +85,14 @@ def reader_engine(path: Path) -> Engine:
     )
     event.listen(engine, "begin", _begin_snapshot)
     return engine
+
+
+def recovered_frames(connection: Connection) -> int:
+    """How many frames of the write-ahead log are whole, as SQLite found when it opened the file."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    (_, frames, _) = driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return max(0, int(frames))
 
 
 def migrate(connection: Connection) -> None:
