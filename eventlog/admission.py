@@ -186,7 +186,7 @@ def _known(hashes: Mapping[bytes, bytes], state: StreamState) -> dict[bytes, Kno
     return known
 
 
-def _is_other(stored: bytes, own: bytes) -> bool:
+def _is_other(stored: object, own: bytes) -> bool:
     """Whether the hashes are of two contents; raise LogCorrupt when they are of one, and the stored one is damaged.
 
     Hashes of two contents differ in about half of their bits.

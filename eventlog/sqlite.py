@@ -46,7 +46,7 @@ from eventlog.log import (
     Page,
 )
 from eventlog.mailbox import submit
-from eventlog.sqlite_engine import identity_of, migrate, reader_engine, writer_engine
+from eventlog.sqlite_engine import identity_of, migrate, reader_engine, recovered_frames, writer_engine
 from eventlog.sqlite_errors import DATABASE_ERRORS, translating
 from eventlog.sqlite_file import (
     MOUNTINFO,
@@ -60,6 +60,7 @@ from eventlog.sqlite_file import (
 )
 from eventlog.sqlite_reader import SqliteReader
 from eventlog.sqlite_writer import SqliteWriter
+from eventlog.wal import require_whole
 
 __all__ = ["SqliteEventLog"]
 
@@ -136,6 +137,7 @@ class SqliteEventLog:
             writer = writer_engine(path)
             resources.callback(writer.dispose)
             connection = resources.enter_context(writer.connect())
+            require_whole(path.with_name(path.name + "-wal"), recovered=recovered_frames(connection))
             with connection.begin():
                 migrate(connection)
                 identity = identity_of(connection, clock_us=clock_us, random_bytes=random_bytes)

@@ -17,7 +17,16 @@ from eventlog.errors import LogCorrupt, LogUnsafe
 from eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE, REVISIONS, log
 from eventlog.sqlite_writer import BUSY_WAIT_MS, CHECKPOINT_PAGES
 
-__all__ = ["READERS_MAX", "identity_of", "migrate", "reader_engine", "writer_engine"]
+__all__ = [
+    "READERS_MAX",
+    "identity_of",
+    "migrate",
+    "reader_engine",
+    "recovered_frames",
+    "require_schema",
+    "stored_identity",
+    "writer_engine",
+]
 
 READERS_MAX = 4
 READER_WAIT_S = 10.0
@@ -88,6 +97,14 @@ def reader_engine(path: Path) -> Engine:
     return engine
 
 
+def recovered_frames(connection: Connection) -> int:
+    """How many frames of the write-ahead log are whole, as SQLite found when it opened the file."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    (_, frames, _) = driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return max(0, int(frames))
+
+
 def migrate(connection: Connection) -> None:
     """Bring the file to the newest schema; what is there already costs one look at its revision.
 
@@ -101,7 +118,7 @@ def migrate(connection: Connection) -> None:
         return
     stored = connection.execute(text(_STORED_REVISION)).scalar() if REVISION_TABLE in tables else None
     if stored == HEAD_REVISION:
-        _require_schema(connection)
+        require_schema(connection)
         return
     if stored is not None and stored > HEAD_REVISION:
         raise LogUnsafe(f"the file was written by a newer version (schema {stored}, known is {HEAD_REVISION})")
@@ -110,7 +127,15 @@ def migrate(connection: Connection) -> None:
     upgrade(connection)
 
 
-def _require_schema(connection: Connection) -> None:
+def stored_identity(connection: Connection) -> LogIdentity | None:
+    """Who the log is, by its file; None when that has not been written yet."""
+    rows = connection.execute(select(log.c.log_id, log.c.key)).all()
+    if len(rows) > 1:
+        raise LogCorrupt("the file says that it is several logs")
+    return LogIdentity(rows[0].log_id, rows[0].key) if rows else None
+
+
+def require_schema(connection: Connection) -> None:
     """Raise LogCorrupt when the tables are not those of the newest schema: their own description may be damaged."""
     for table in METADATA.tables.values():
         rows = connection.exec_driver_sql(f"PRAGMA table_info({table.name})").all()
@@ -132,11 +157,9 @@ def identity_of(
     connection: Connection, *, clock_us: Callable[[], int], random_bytes: Callable[[int], bytes]
 ) -> LogIdentity:
     """Who the log is; a new file gets its id and secret here."""
-    rows = connection.execute(select(log.c.log_id, log.c.key)).all()
-    if len(rows) > 1:
-        raise LogCorrupt("the file says that it is several logs")
-    if rows:
-        return LogIdentity(rows[0].log_id, rows[0].key)
+    stored = stored_identity(connection)
+    if stored is not None:
+        return stored
     identity = LogIdentity(uuid.UUID(bytes=random_bytes(16), version=4).hex, random_bytes(KEY_BYTES))
     connection.execute(insert(log).values(log_id=identity.log_id, key=identity.key, created_us=clock_us()))
     return identity

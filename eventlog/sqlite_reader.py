@@ -6,7 +6,6 @@ can tell; else they raise LogCorrupt.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
@@ -177,7 +176,7 @@ class SqliteReader:
         return [read(row) for row in rows], whole
 
     @contextmanager
-    def _cursor(self) -> Iterator[sqlite3.Cursor]:
+    def _cursor(self) -> Iterator[Any]:
         with (
             translating(),
             closing(self._engine.raw_connection()) as pooled,

@@ -27,6 +27,7 @@ __all__ = [
     "Projected",
     "Standing",
     "projected_rows",
+    "row_of",
 ]
 
 _SEPARATOR = "\x1f"
@@ -115,9 +116,9 @@ class ConversationTable(Protocol):
 
 def projected_rows(
     committed: Sequence[Committed], view: Callable[[Conversation], bytes], held: Held
-) -> dict[tuple[str, str], Row]:
+) -> dict[StreamId, Row]:
     """The newest row of each conversation in a group of appends."""
-    rows: dict[tuple[str, str], Row] = {}
+    rows: dict[StreamId, Row] = {}
     latest: dict[StreamId, tuple[Conversation, int]] = {}
     for commit in committed:
         projected = commit.projected
@@ -130,23 +131,28 @@ def projected_rows(
         latest[commit.stream] = (state, commit.events[-1].position)
     for stream, (state, position) in latest.items():
         reason = held(state)
-        rows[stream.namespace, state.id] = Row(
-            namespace=stream.namespace,
-            id=state.id,
-            position=position,
-            event_version=state.event_version,
-            ratio=state.ratio,
-            labels=_labels(state.settings.labels),
-            pending=int(state.pending is not None),
-            wait_until_us=state.wait_until_us if state.failures_in_row else 0,
-            fallback=int(next_remake(state) is not None),
-            model=state.settings.model,
-            calibration_factor=state.settings.calibration_factor,
-            usage_reports=state.usage_reports,
-            view=view(state),
-            held_by=reason.value if reason else "",
-        )
+        row = row_of(stream, state, position)._replace(view=view(state), held_by=reason.value if reason else "")
+        rows[row.key] = row
     return rows
+
+
+def row_of(stream: StreamId, state: Conversation, position: int) -> Row:
+    """What the fold alone says of a conversation's row; `position` is that of the last event."""
+    return Row(
+        namespace=stream.namespace,
+        id=state.id,
+        position=position,
+        event_version=state.event_version,
+        ratio=state.ratio,
+        labels=_labels(state.settings.labels),
+        pending=int(state.pending is not None),
+        wait_until_us=state.wait_until_us if state.failures_in_row else 0,
+        fallback=int(next_remake(state) is not None),
+        model=state.settings.model,
+        calibration_factor=state.settings.calibration_factor,
+        usage_reports=state.usage_reports,
+        view=b"",
+    )
 
 
 class MemoryConversationTable:
@@ -155,7 +161,7 @@ class MemoryConversationTable:
     def __init__(self, view: Callable[[Conversation], bytes], *, held: Held = lambda _state: None) -> None:
         self._view = view
         self._held = held
-        self._rows: dict[tuple[str, str], Row] = {}
+        self._rows: dict[StreamId, Row] = {}
 
     def project(self, _transaction: Any, committed: Sequence[Committed]) -> None:
         """See ConversationTable."""

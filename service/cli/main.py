@@ -58,6 +58,12 @@ def _doctor() -> click.Command:
     return doctor
 
 
+def _log() -> click.Command:
+    from service.cli.log import log
+
+    return log
+
+
 def _serve() -> click.Command:
     from service.cli.serve import serve
 
@@ -86,6 +92,7 @@ COMMANDS: Mapping[str, Callable[[], click.Command]] = {
     "summaries": _summaries,
     "doctor": _doctor,
     "config": _config,
+    "log": _log,
     "bench": _bench,
 }
 """In the order in which a newcomer needs them."""

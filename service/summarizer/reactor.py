@@ -138,7 +138,8 @@ class Reactor:
         """Hear of a commit: a new pass is queued, a wait is timed, a skip is counted."""
         for event in events:
             if isinstance(event, SummarizationRequested):
-                self._tell_requested(key, event.plan.pass_id)
+                progress = Progress(event.plan.pass_id, Stage.REQUESTED, self._conversations.now_us())
+                self._telemetry.board.tell(key, progress)
                 self._enqueue(key, state.pending_since_us, extractive=event.plan.extractive)
             elif isinstance(event, SummarizationSkipped) and not event.pass_id:
                 reason = SkipReason(event.reason.value.upper())
@@ -360,8 +361,7 @@ class Reactor:
             self._postpone(key, error)
         except Exception as error:  # noqa: BLE001 - supervision: what cannot even be failed must not end its worker
             _log.error("pass.not_ended", conversation_id=key.name, error_type=type(error).__name__)
-            # Nobody works on it any more, so nobody waits for it: whoever loads the conversation takes it up again.
-            self._dequeue(key)
+            self._dequeue(key)  # nobody waits for what nobody works on; a load of the conversation takes it up again
 
     def _postpone(self, key: StreamId, error: Exception) -> None:
         """Try the whole pass again later; its claims bound how often that comes to a model."""
@@ -372,9 +372,6 @@ class Reactor:
     def _resume(self, key: StreamId) -> None:
         del self._postponed[key]
         self._queue.put_nowait(key)
-
-    def _tell_requested(self, key: StreamId, pass_id: str) -> None:
-        self._telemetry.board.tell(key, Progress(pass_id, Stage.REQUESTED, self._conversations.now_us()))
 
     def _enqueue(self, key: StreamId, since_us: int, *, extractive: bool = False) -> None:
         if (handle := self._postponed.pop(key, None)) is not None:

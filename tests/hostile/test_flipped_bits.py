@@ -18,7 +18,8 @@ import pytest
 
 from tests.support.flipped_bits import Answers, Flip, answers_of, built_log, flipped, head_of, wrong_answers
 
-FLIPS = 3_000
+FLIPS = 2_400
+FLIPS_OF_WAL = 600
 PROCESSES = 2
 SEED = 20_261_122
 
@@ -36,6 +37,20 @@ def test_no_answer_is_wrong_whichever_bit_is_flipped(tmp_path):
     randomness = random.Random(SEED)
     size = path.stat().st_size
     flips = [Flip(randomness.randrange(size), randomness.randrange(8)) for _ in range(FLIPS)]
+
+    wrong = _trials(path, flips)
+
+    assert wrong == []
+
+
+def test_no_answer_is_wrong_whichever_bit_of_the_write_ahead_log_is_flipped(tmp_path):
+    """Of a log whose process was killed: what was acknowledged is there, or the start is refused."""
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    path = asyncio.run(built_log(whole, killed=True))
+    randomness = random.Random(SEED)
+    size = path.with_name(path.name + "-wal").stat().st_size
+    flips = [Flip(randomness.randrange(size), randomness.randrange(8), "-wal") for _ in range(FLIPS_OF_WAL)]
 
     wrong = _trials(path, flips)
 

@@ -122,7 +122,8 @@ def _forged(path: Path, *, position: int) -> None:
         ).fetchone()
         forged = payload.replace(b"orders_", b"0rders_")
         assert forged != payload
-        event = RecordedEvent(columns[0], StreamId(namespace, name), *columns[1:], forged)
+        first, *others = columns
+        event = RecordedEvent._make([first, StreamId(namespace, name), *others, forged])
         commitment = commit_to(salt, envelope(event), forged)
         database.execute(
             "UPDATE events SET payload = ?, commitment = ? WHERE position = ?", (forged, commitment, position)

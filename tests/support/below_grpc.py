@@ -91,7 +91,7 @@ async def below_grpc(
     loaded = load({}, flags={"log.path": str(folder / "abridged.db"), **settings}).settings
     failed: list[Exception] = []
     async with AsyncExitStack() as resources:
-        resources.callback(configure_logs(LogSettings(level="critical", style="json", content=False), io.StringIO()))
+        resources.callback(configure_logs(LogSettings(level="error", style="json", content=False), io.StringIO()))
         core = open_core(loaded, {}, resources, on_fatal=failed.append, now_us=now_us)
         core.reactor.start(core.table.attention())
         resources.push_async_callback(core.reactor.stop, grace_s=0.1)

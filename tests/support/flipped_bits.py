@@ -38,7 +38,7 @@ _REQUEST_MESSAGES = 8
 _PAGE = 20
 """Small, so that what is read in pages has several."""
 
-_SETTINGS: Mapping[str, Any] = ANY_DRAFT | {"server.http_listen": "", "server.shutdown_grace_s": 0.1}
+_SETTINGS: dict[str, Any] = ANY_DRAFT | {"server.http_listen": "", "server.shutdown_grace_s": 0.1}
 
 _SCRIPTED = _SETTINGS | {"summarizer.models": ["scripted:default"], "summarizer.backoff_base_ms": 1}
 
@@ -59,8 +59,11 @@ DAMAGED = ("DATA_LOSS", "LOG_CORRUPT")
 STOPPED = "the sidecar stopped, because its log is damaged"
 
 
-async def built_log(folder: Path) -> Path:
-    """A log with what a log can hold, in the order in which it comes; one pass is pending."""
+async def built_log(folder: Path, *, killed: bool = False) -> Path:
+    """A log with what a log can hold, in the order in which it comes; one pass is pending.
+
+    A log whose sidecar was `killed` has what came last in its write-ahead log.
+    """
     async with _serving(folder) as s:
         for first in range(1, _MESSAGES + 1, _REQUEST_MESSAGES):
             for name in CONVERSATIONS:
@@ -70,6 +73,11 @@ async def built_log(folder: Path) -> Path:
     async with _serving(folder, script(folder, {"hang": True})) as s:
         pending = _messages(PENDING, 1) + _messages(PENDING, 1 + _REQUEST_MESSAGES)
         await _chat(s, PENDING).append(*pending, request_id="request-pending")
+        for name in CONVERSATIONS if killed else ():
+            await _chat(s, name).update(["title"], title="Renamed")
+        if killed:
+            flipped(folder / FILE, folder / "killed", None)
+            return folder / "killed" / FILE
     _free_pages(folder / FILE)
     return folder / FILE
 

@@ -1,0 +1,155 @@
+"""What a process that was killed has left in the write-ahead log, and whether SQLite's recovery would drop some of it.
+
+Recovery takes frames up to the first that does not fit its checksum, and drops the rest without a word. That is right
+for the last transaction of a power cut, which nobody was told of. It is wrong for one that was flushed and damaged
+since: later transactions lie behind it, or a single bit of it is another one, and what is torn never looks like that.
+The format is SQLite's: https://sqlite.org/fileformat2.html#the_write_ahead_log
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from eventlog.errors import LogCorrupt
+
+__all__ = ["require_whole"]
+
+_HEADER_BYTES = 32
+_FRAME_BYTES = 24
+_MAGIC = 0x377F0682
+_MASK = 0xFFFFFFFF
+_DAMAGED = "the write-ahead log is damaged: what was acknowledged would be lost"
+
+_Sum = tuple[int, int]
+
+
+class _Wal(NamedTuple):
+    file: BinaryIO
+    byte_order: str
+    page_bytes: int
+    salts: bytes
+    frames: int
+
+    def frame(self, number: int) -> tuple[bytes, bytes]:
+        """Header and page of the frame with this number, from 0."""
+        self.file.seek(_HEADER_BYTES + number * (_FRAME_BYTES + self.page_bytes))
+        return self.file.read(_FRAME_BYTES), self.file.read(self.page_bytes)
+
+    def is_ours(self, header: bytes) -> bool:
+        """Whether a frame was written since the file was begun anew, also when one bit of that is damaged."""
+        return _bits_between(header[8:16], self.salts) <= 1
+
+    def summed(self, seed: _Sum, header: bytes, page: bytes) -> _Sum:
+        """The checksum of a frame behind one whose checksum is `seed`."""
+        return _summed(seed, header[:8] + page, self.byte_order)
+
+
+def require_whole(path: Path, *, recovered: int) -> None:
+    """Raise LogCorrupt when the write-ahead log in `path` held more than the first `recovered` frames."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        wal = _begun(file, path.stat().st_size)
+        if wal is not None:
+            _require_no_later_transaction(wal, recovered)
+            _require_no_single_bit(wal, recovered)
+
+
+def _begun(file: BinaryIO, size: int) -> _Wal | None:
+    """The file by its header; None when nothing was ever flushed behind one."""
+    header = file.read(_HEADER_BYTES)
+    if len(header) < _HEADER_BYTES or size < _HEADER_BYTES + _FRAME_BYTES:
+        return None
+    if not _is_header(header):
+        flips = (_flipped(header, bit) for bit in range(8 * _HEADER_BYTES))
+        if any(_is_header(flip) for flip in flips):
+            raise LogCorrupt(_DAMAGED)
+        return None
+    magic, _, page_bytes = struct.unpack(">III", header[:12])
+    frames = (size - _HEADER_BYTES) // (_FRAME_BYTES + page_bytes)
+    return _Wal(file, ">" if magic & 1 else "<", page_bytes, header[16:24], frames)
+
+
+def _require_no_later_transaction(wal: _Wal, recovered: int) -> None:
+    """Behind what was recovered there is one transaction at most: the next is written when it has been flushed."""
+    ended = False
+    for number in range(recovered, wal.frames):
+        header, _ = wal.frame(number)
+        if wal.is_ours(header):
+            if ended:
+                raise LogCorrupt(_DAMAGED)
+            ended = header[4:8] != bytes(4)
+
+
+def _require_no_single_bit(wal: _Wal, recovered: int) -> None:
+    """The first frame that does not fit is torn or never came; one that is a bit away from fitting was whole."""
+    if recovered:
+        seed = _stored(wal.frame(recovered - 1)[0][16:24])
+    else:
+        wal.file.seek(24)
+        seed = _stored(wal.file.read(8))
+    for number in range(recovered, wal.frames):
+        header, page = wal.frame(number)
+        summed, stored = wal.summed(seed, header, page), _stored(header[16:24])
+        if summed == stored and header[8:16] == wal.salts:
+            seed = summed
+            continue
+        difference = ((stored[0] - summed[0]) & _MASK, (stored[1] - summed[1]) & _MASK)
+        in_sum = _bits_between(header[16:24], struct.pack(">II", *summed)) <= 1
+        if wal.is_ours(header) and (in_sum or _is_one_bit(difference, size=8 + len(page))):
+            raise LogCorrupt(_DAMAGED)
+        return
+
+
+def _is_header(header: bytes) -> bool:
+    magic = int.from_bytes(header[:4], "big")
+    if magic & ~1 != _MAGIC:
+        return False
+    return _summed((0, 0), header[:24], ">" if magic & 1 else "<") == _stored(header[24:32])
+
+
+def _summed(seed: _Sum, data: bytes, byte_order: str) -> _Sum:
+    first, second = seed
+    words = struct.unpack(f"{byte_order}{len(data) // 4}I", data)
+    for place in range(0, len(words), 2):
+        first = (first + words[place] + second) & _MASK
+        second = (second + words[place + 1] + first) & _MASK
+    return first, second
+
+
+def _is_one_bit(difference: _Sum, *, size: int) -> bool:
+    """Whether flipping one bit of `size` bytes makes this difference of their checksums.
+
+    A checksum is linear in its words: what a word adds to it depends on how many pairs of words come behind.
+    """
+    first, second = (1, 1), (0, 1)
+    for _ in range(size // 8):
+        for weights in (first, second):
+            for bit in range(32):
+                added = ((weights[0] << bit) & _MASK, (weights[1] << bit) & _MASK)
+                if difference in (added, (-added[0] & _MASK, -added[1] & _MASK)):
+                    return True
+        first, second = _behind(first), _behind(second)
+    return False
+
+
+def _behind(weights: _Sum) -> _Sum:
+    moved = (weights[0] + weights[1]) & _MASK
+    return moved, (weights[1] + moved) & _MASK
+
+
+def _stored(data: bytes) -> _Sum:
+    first, second = struct.unpack(">II", data)
+    return first, second
+
+
+def _bits_between(one: bytes, other: bytes) -> int:
+    return (int.from_bytes(one, "big") ^ int.from_bytes(other, "big")).bit_count()
+
+
+def _flipped(data: bytes, bit: int) -> bytes:
+    return (int.from_bytes(data, "big") ^ (1 << bit)).to_bytes(len(data), "big")

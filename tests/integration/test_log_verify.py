@@ -1,0 +1,112 @@
+"""`abridged log verify`: what is damaged is found and named, and nothing is written."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from service.cli.main import main
+from service.conversation_row import Row, sealed
+from tests.support.flipped_bits import FILE, built_log, flipped
+from tests.support.log_places import places_of
+from tests.support.sidecar import said, sidecar
+
+DAMAGED = "chat-3"
+
+HARMLESS = {
+    "header: change counter",
+    "header: schema cookie",
+    "header: text encoding",
+    "header: write version",
+    "request: key",
+    "request: content hash",
+}
+"""What a log can lose without anybody being able to tell from the rest, or without losing anything."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return asyncio.run(built_log(tmp_path_factory.mktemp("whole")))
+
+
+def test_a_whole_log_is_in_order_and_is_not_written(whole):
+    """One line, and the file as it was."""
+    before = whole.read_bytes()
+
+    ran = _verified(whole)
+
+    assert (ran.exit_code, ran.stdout[:4]) == (0, "ok: ")
+    assert "in 6 conversations" in ran.stdout
+    assert whole.read_bytes() == before
+
+
+def test_damage_is_found_in_whichever_place_a_bit_is_flipped(tmp_path, whole):
+    """Exit code 1 and no traceback, whether it is an event, an index, or the file's own header."""
+    unseen = set()
+    for number, (place, flip) in enumerate(places_of(whole, DAMAGED).items()):
+        flipped(whole, tmp_path / str(number), flip)
+        ran = _verified(tmp_path / str(number) / FILE)
+        assert isinstance(ran.exception, SystemExit | None), place
+        if ran.exit_code == 0:
+            unseen.add(place)
+
+    assert unseen <= HARMLESS
+
+
+def test_a_damaged_event_is_named_with_its_conversation(tmp_path, whole):
+    """Where to look, in one line; the others are checked all the same."""
+    flipped(whole, tmp_path / "log", places_of(whole, DAMAGED)["event: payload"])
+
+    ran = _verified(tmp_path / "log" / FILE)
+
+    assert ran.exit_code == 1
+    (line,) = ran.stdout.splitlines()
+    assert line.startswith(f"damaged  default/{DAMAGED}: position ")
+    assert "1 finding" in ran.stderr
+
+
+def test_a_row_that_is_not_the_fold_of_its_events_is_found(tmp_path, whole):
+    """Also one that carries its own seal."""
+    flipped(whole, tmp_path / "log", None)
+    with closing(sqlite3.connect(tmp_path / "log" / FILE)) as database:
+        row = Row(*database.execute("SELECT * FROM conversations WHERE id = ?", (DAMAGED,)).fetchone())
+        forged = sealed(row._replace(ratio=row.ratio + 1))
+        database.execute(
+            "UPDATE conversations SET ratio = ?, seal = ? WHERE id = ?", (forged.ratio, forged.seal, DAMAGED)
+        )
+        database.commit()
+
+    ran = _verified(tmp_path / "log" / FILE)
+
+    assert ran.exit_code == 1
+    assert f"default/{DAMAGED}: its row in the read table is not the fold of its events" in ran.stdout
+
+
+async def test_the_log_of_a_running_sidecar_is_left_alone(tmp_path):
+    """It is its own; the way is a backup."""
+    async with sidecar(tmp_path) as s:
+        await s.chat().append(said(1))
+        ran = await asyncio.to_thread(_verified, tmp_path / FILE)
+
+    assert ran.exit_code == 1
+    assert "is locked" in ran.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"no log", b"SQLite format 3\0" + bytes(5_000)])
+def test_a_file_that_is_no_log_is_said_to_be_none(tmp_path, content):
+    """Not a traceback."""
+    (tmp_path / FILE).write_bytes(content)
+
+    ran = _verified(tmp_path / FILE)
+
+    assert ran.exit_code == 1
+    assert "cannot be read" in ran.stderr
+
+
+def _verified(path: Path) -> Result:
+    return CliRunner().invoke(main, ["log", "verify", str(path)])

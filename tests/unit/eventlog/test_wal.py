@@ -1,0 +1,110 @@
+"""The write-ahead log of a killed process: what a power cut tears is dropped, what was flushed is never."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from eventlog.errors import LogCorrupt
+from eventlog.sqlite import SqliteEventLog
+from tests.support.event_logs import Clock, append, event
+
+HEADER_BYTES = 32
+FRAME_BYTES = 24 + 4_096
+SECTOR_BYTES = 512
+APPENDS = 6
+
+Damage = Callable[[bytearray], None]
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory) -> Path:
+    """A log with six appends in its write-ahead log, as a killed process leaves it."""
+    folder = tmp_path_factory.mktemp("killed")
+    log = SqliteEventLog.open(folder / "log.db", clock_us=Clock())
+    for number in range(1, APPENDS + 1):
+        log.submit(append(event(number, bytes([number]) * 6_000))).result()
+    for name in ("log.db", "log.db-wal"):
+        shutil.copyfile(folder / name, folder / f"killed-{name}")
+    log.close()
+    return folder
+
+
+@pytest.fixture
+def opened(killed, tmp_path) -> Callable[[Damage], int]:
+    """The head of the log after its write-ahead log was damaged."""
+
+    def head(damage: Damage) -> int:
+        for name in ("log.db", "log.db-wal"):
+            shutil.copyfile(killed / f"killed-{name}", tmp_path / name)
+        wal = bytearray((tmp_path / "log.db-wal").read_bytes())
+        damage(wal)
+        (tmp_path / "log.db-wal").write_bytes(wal)
+        log = SqliteEventLog.open(tmp_path / "log.db", clock_us=Clock())
+        found = log.head()
+        log.close()
+        return found
+
+    return head
+
+
+def test_what_was_flushed_is_recovered(opened):
+    """The way in which most processes end."""
+    assert opened(lambda wal: None) == APPENDS
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_flipped_bit_anywhere_is_found_before_anything_is_lost(opened, seed):
+    """Header or frame, first transaction or last: an acknowledged append is never dropped without a word."""
+
+    def flip(wal: bytearray) -> None:
+        randomness = random.Random(seed)
+        wal[randomness.randrange(len(wal))] ^= 1 << randomness.randrange(8)
+
+    with pytest.raises(LogCorrupt, match="write-ahead log is damaged"):
+        opened(flip)
+
+
+def test_a_damaged_sector_before_the_last_transaction_is_found(opened):
+    """Later transactions were flushed behind it, so it had been flushed too."""
+
+    def overwrite(wal: bytearray) -> None:
+        wal[HEADER_BYTES + 100 : HEADER_BYTES + 100 + SECTOR_BYTES] = bytes(range(256)) * 2
+
+    with pytest.raises(LogCorrupt, match="write-ahead log is damaged"):
+        opened(overwrite)
+
+
+@pytest.mark.parametrize("sector", range(1, 24))
+def test_a_torn_last_transaction_is_dropped(opened, sector):
+    """Nobody was told of it: a sector holds what was there before, wherever it lies."""
+
+    def tear(wal: bytearray) -> None:
+        end = len(wal) - (sector - 1) * SECTOR_BYTES
+        wal[end - SECTOR_BYTES : end] = b"\xa5" * SECTOR_BYTES
+
+    assert opened(tear) == APPENDS - 1
+
+
+@pytest.mark.parametrize("missing", [1, 24, SECTOR_BYTES, FRAME_BYTES, FRAME_BYTES + 1, 2 * FRAME_BYTES])
+def test_a_last_transaction_that_was_cut_off_is_dropped(opened, missing):
+    """The file ends within it."""
+
+    def cut(wal: bytearray) -> None:
+        del wal[len(wal) - missing :]
+
+    assert opened(cut) == APPENDS - 1
+
+
+@pytest.mark.parametrize("header", [bytes(HEADER_BYTES), b"\x00" * 16 + b"\xff" * 16])
+def test_a_header_that_was_never_flushed_begins_nothing(opened, header):
+    """What the file itself holds is the log."""
+
+    def lose(wal: bytearray) -> None:
+        wal[:HEADER_BYTES] = header
+
+    assert opened(lose) == 0
