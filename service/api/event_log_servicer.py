@@ -10,7 +10,17 @@ from typing import Any
 from abridged.v1 import event_log_service_pb2, event_log_service_pb2_grpc
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import PAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, EventFilter
-from eventlog.subscription import Batch, CaughtUp, Checkpoint, FellBehind, Heartbeat, Item, log_pages, subscribe
+from eventlog.subscription import (
+    BATCH_BYTES_MAX,
+    Batch,
+    CaughtUp,
+    Checkpoint,
+    FellBehind,
+    Heartbeat,
+    Item,
+    log_pages,
+    subscribe,
+)
 from service.api.auth import current_caller
 from service.api.errors import InvalidRequest
 from service.api.fitting import RESPONSE_BYTES_MAX, fitting
@@ -25,6 +35,7 @@ __all__ = ["EventLogServicer"]
 
 READ_DEFAULT = 100
 
+assert max(BATCH_BYTES_MAX, PAYLOAD_BYTES_MAX) <= RESPONSE_BYTES_MAX, "a batch exceeds an answer"
 assert RESPONSE_BYTES_MAX <= PAGE_BYTES_MAX - PAYLOAD_BYTES_MAX, "a page cut short by its bytes exceeds an answer"
 
 _pb = event_log_service_pb2
@@ -92,7 +103,8 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
     def _responses(self, item: Item | Progress) -> list[_pb.SubscribeEventsResponse]:
         match item:
             case Batch():
-                return self._pages(item)
+                events = [event_to_proto(event, self._log.log_id) for event in item.events]
+                return [_pb.SubscribeEventsResponse(page=_pb.EventPage(events=events, cursor=item.cursor))]
             case Checkpoint():
                 return [_pb.SubscribeEventsResponse(page=_pb.EventPage(cursor=item.cursor))]
             case CaughtUp():
@@ -104,18 +116,6 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
                 return [_pb.SubscribeEventsResponse(heartbeat=heartbeat)]
             case _:
                 return []
-
-    def _pages(self, batch: Batch) -> list[_pb.SubscribeEventsResponse]:
-        """The batch in answers that a client can take; the last one has the batch's cursor."""
-        responses = []
-        rest = list(batch.events)
-        while rest:
-            part = _answerable(rest)
-            rest = rest[len(part) :]
-            cursor = part[-1].position if rest else batch.cursor
-            page = _pb.EventPage(events=[event_to_proto(e, self._log.log_id) for e in part], cursor=cursor)
-            responses.append(_pb.SubscribeEventsResponse(page=page))
-        return responses
 
 
 def _namespace(conversation_id: str) -> str:
