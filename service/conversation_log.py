@@ -94,13 +94,20 @@ class ConversationLog:
         return await asyncio.to_thread(self._numbers_at, key, sorted(versions))
 
     async def originals(
-        self, key: StreamId, wanted: Callable[[int], bool], *, limit: int, bytes_max: int | None = None
+        self,
+        key: StreamId,
+        wanted: Callable[[int], bool],
+        *,
+        limit: int,
+        bytes_max: int | None = None,
+        on_read: Callable[[int], None] = lambda _: None,
     ) -> tuple[MessageAppended, ...]:
         """Messages by number as they were appended, the oldest `limit` of them.
 
-        Raises TooLarge, having read no further, when they are stored in more than `bytes_max` bytes.
+        Raises TooLarge, having read no further, when they are stored in more than `bytes_max` bytes. `on_read` hears in
+        a thread of the bytes of each message, and ends the reading by raising.
         """
-        return await asyncio.to_thread(self._originals, key, wanted, limit, bytes_max)
+        return await asyncio.to_thread(self._originals, key, wanted, limit, bytes_max, on_read)
 
     async def requested_by(self, key: StreamId, pass_id: str) -> str:
         """The traceparent of the call that triggered a pass, from its event; empty when it had none."""
@@ -135,7 +142,12 @@ class ConversationLog:
         return ""
 
     def _originals(
-        self, key: StreamId, wanted: Callable[[int], bool], limit: int, bytes_max: int | None
+        self,
+        key: StreamId,
+        wanted: Callable[[int], bool],
+        limit: int,
+        bytes_max: int | None,
+        on_read: Callable[[int], None],
     ) -> tuple[MessageAppended, ...]:
         found: list[MessageAppended] = []
         size = 0
@@ -147,6 +159,7 @@ class ConversationLog:
                 size += len(recorded.payload)
                 if bytes_max is not None and size > bytes_max:
                     raise TooLarge("messages", size=size, limit=bytes_max)
+                on_read(len(recorded.payload))
                 found.append(event)
                 if len(found) >= limit:
                     break

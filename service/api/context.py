@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from abridged.v1 import conversation_pb2, conversation_service_pb2
@@ -57,18 +58,24 @@ class ContextQuery:
 
 
 async def context_of(
-    conversations: Conversations, key: StreamId, state: Conversation, query: ContextQuery, policy: Policy
+    conversations: Conversations,
+    key: StreamId,
+    state: Conversation,
+    query: ContextQuery,
+    policy: Policy,
+    count_bytes: Callable[[int], None],
 ) -> _pb.GetContextResponse:
-    """The answer.
+    """The answer. `count_bytes` hears, from any thread, of the texts that it is made of before it is made.
 
     Raises WindowTooLarge when it cannot be within `max_tokens`, TooLarge when there are more originals than one answer
-    holds.
+    holds, and what `count_bytes` raises.
     """
     now_us = conversations.now_us()
     if not query.original:
+        count_bytes(conversations.window_bytes(key))
         return _answer(rendered_window(state, query.role), state, query, policy, now_us)
     events = await conversations.log.originals(
-        key, lambda _: True, limit=ORIGINAL_MESSAGES_MAX + 1, bytes_max=ORIGINAL_BYTES_MAX
+        key, lambda _: True, limit=ORIGINAL_MESSAGES_MAX + 1, bytes_max=ORIGINAL_BYTES_MAX, on_read=count_bytes
     )
     if len(events) > ORIGINAL_MESSAGES_MAX:
         raise WindowTooLarge(tokens=state.original_tokens, limit=ORIGINAL_MESSAGES_MAX)

@@ -1,4 +1,4 @@
-"""What every RPC goes through: credential, limits, span, rules, errors, metrics. One wrapper, in this order.
+"""What every RPC goes through: span, credential, quota, rules, deadline, errors, metrics. One wrapper, in this order.
 
 Streams of ours and those of gRPC's own services, which may need no credential, have places apart, so that the latter
 cannot take the former's, and the latter make no spans: a probe that asks every second would be most of what a collector
@@ -15,9 +15,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing, contextmanager, nullcontext, suppress
 from typing import Any
 from uuid import uuid4
 
@@ -33,18 +32,20 @@ from observability.labels import OTHER
 from observability.metrics import Metrics
 from observability.tracing import SilentTracing, Span, Tracing, sampled_trace_id
 from service.api.auth import Authenticator, set_caller
+from service.api.deadlines import default_deadline_s
 from service.api.errors import (
+    DeadlinePassed,
     InvalidRequest,
-    TooManyRequests,
     UnknownMethod,
     internal_status,
     reason_of,
     retry_ms,
     status_of,
 )
+from service.api.quotas import Quotas
 from service.api.validation import Validation
 
-__all__ = ["METHOD_SCOPES", "Edge", "EdgeLimits", "GuardedServer"]
+__all__ = ["METHOD_SCOPES", "Edge", "GuardedServer"]
 
 OPEN_METHODS = frozenset({"grpc.health.v1.Health"})
 """Services that need no credential, since a health check has none, and that are answered under any load."""
@@ -79,33 +80,25 @@ _Handler = Any
 """grpc.RpcMethodHandler, which is generic over messages that differ from method to method."""
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeLimits:
-    """How many calls are served at a time. `streams_max` holds for our streams, and again for those of gRPC's own."""
-
-    concurrent_rpcs_max: int
-    streams_max: int
-
-
 class Edge:
-    """Wraps handlers. `in_flight` counts the unary calls that are being served."""
+    """Wraps handlers."""
 
     def __init__(
         self,
         *,
         authenticator: Authenticator,
-        limits: EdgeLimits,
+        quotas: Quotas,
         validation: Validation,
         tracing: Tracing,
         metrics: Metrics,
+        deadline_s: Callable[[str], float] = default_deadline_s,
     ) -> None:
         self._authenticator = authenticator
-        self._limits = limits
+        self._quotas = quotas
         self._validation = validation
         self._tracing = tracing
         self._metrics = metrics
-        self.in_flight = 0
-        self._streams: dict[bool, int] = {True: 0, False: 0}
+        self._deadline_s = deadline_s
 
     def unknown(self) -> _Handler:
         """What answers every method that nobody serves."""
@@ -129,55 +122,71 @@ class Edge:
                 response_serializer=handler.response_serializer,
             )
         if handler.response_streaming:
+            # gRPC's own health service writes messages by itself.
+            ours = method in METHOD_SCOPES
             return grpc.unary_stream_rpc_method_handler(
-                self._stream(method, handler.unary_stream),
+                self._stream(method, handler.unary_stream, handler.response_serializer if ours else None),
                 request_deserializer=_read_by(handler.request_deserializer),
-                response_serializer=handler.response_serializer,
+                response_serializer=None if ours else handler.response_serializer,
             )
         return grpc.unary_unary_rpc_method_handler(
-            self._unary(method, handler.unary_unary),
+            # Serialized here: gRPC would keep the message beside its bytes until they are written.
+            self._unary(method, handler.unary_unary, handler.response_serializer),
             request_deserializer=_read_by(handler.request_deserializer),
-            response_serializer=handler.response_serializer,
         )
 
-    def _unary(self, method: str, handle: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
-        async def serve(request: Any, context: Any) -> Any:
+    def _unary(
+        self,
+        method: str,
+        handle: Callable[[Any, Any], Awaitable[Any]],
+        serialize: Callable[[Any], bytes] = Message.SerializeToString,
+    ) -> Callable[[Any, Any], Awaitable[bytes]]:
+        reads, is_open = METHOD_SCOPES.get(method) != "append", _is_open(method)
+
+        async def serve(request: Any, context: Any) -> bytes:
             call = _Call(self, method, context)
-            self.in_flight += 1
-            try:
-                with call.span:
-                    try:
-                        if self.in_flight > self._limits.concurrent_rpcs_max and not _is_open(method):
-                            raise TooManyRequests("calls", retry_after_s=0.2)
-                        self._admit(method, request, call.metadata)
+            with call.span:
+                try:
+                    namespace = self._namespace(method, call.metadata)
+                    with nullcontext() if is_open else self._quotas.call(namespace, reads=reads):
+                        self._check(request)
                         call.admitted(request)
-                        response = await handle(request, context)
-                    except BaseException as error:
-                        await call.fail(error)
-                        raise
-                    call.ended("OK")
-                    return response
-            finally:
-                self.in_flight -= 1
+                        answer = serialize(await self._in_time(method, handle(request, context), context))
+                    if not is_open:
+                        context.add_done_callback(self._quotas.sending(namespace, len(answer), reads=reads))
+                except BaseException as error:
+                    await call.fail(error)
+                    raise
+                call.ended("OK")
+                return answer
 
         return serve
 
+    async def _in_time(self, method: str, handling: Awaitable[Any], context: Any) -> Any:
+        """What the handler answers, within the deadline of the method where the client has set none."""
+        if context.time_remaining() is not None:
+            return await handling
+        try:
+            async with asyncio.timeout(self._deadline_s(method)) as limit:
+                return await handling
+        except TimeoutError as error:
+            raise DeadlinePassed("the deadline of the method has passed") if limit.expired() else error from error
+
     def _stream(
-        self, method: str, handle: Callable[[Any, Any], AsyncGenerator[Any, None]]
+        self,
+        method: str,
+        handle: Callable[[Any, Any], AsyncGenerator[Any, None]],
+        serialize: Callable[[Any], bytes] | None = None,
     ) -> Callable[[Any, Any], AsyncIterator[Any]]:
         ours = method in METHOD_SCOPES
 
         async def serve(request: Any, context: Any) -> AsyncIterator[Any]:
             call = _Call(self, method, context)
-            self._streams[ours] += 1
-            if ours:
-                self._metrics.subscriber_opened()
-            try:
-                with call.span:
-                    try:
-                        if self._streams[ours] > self._limits.streams_max:
-                            raise TooManyRequests("streams", retry_after_s=1.0)
-                        self._admit(method, request, call.metadata)
+            with call.span:
+                try:
+                    namespace = self._namespace(method, call.metadata)
+                    with self._quotas.stream(namespace, ours=ours), self._subscriber(ours=ours):
+                        self._check(request)
                         call.admitted(request)
                         responses = handle(request, context)
                         if inspect.isawaitable(responses):  # gRPC's own health service writes instead of yielding
@@ -185,26 +194,43 @@ class Edge:
                         else:
                             async with aclosing(responses):
                                 async for response in responses:
-                                    yield response
-                    except BaseException as error:
-                        await call.fail(error)
-                        raise
-                    call.ended("OK")
-            finally:
-                self._streams[ours] -= 1
-                if ours:
-                    self._metrics.subscriber_closed()
+                                    if serialize is None:
+                                        yield response
+                                        continue
+                                    # gRPC asks for the next one when the transport has taken this one.
+                                    item = serialize(response)
+                                    with self._quotas.item(namespace, len(item)):
+                                        yield item
+                except BaseException as error:
+                    await call.fail(error)
+                    raise
+                call.ended("OK")
 
         return serve
 
-    def _admit(self, method: str, request: Any, metadata: Mapping[str, str]) -> None:
-        if _is_open(method):
+    @contextmanager
+    def _subscriber(self, *, ours: bool) -> Iterator[None]:
+        if not ours:
+            yield
             return
+        self._metrics.subscriber_opened()
+        try:
+            yield
+        finally:
+            self._metrics.subscriber_closed()
+
+    def _namespace(self, method: str, metadata: Mapping[str, str]) -> str:
+        """Whose quota the call counts in: its caller's, or none's where no credential is needed."""
+        if _is_open(method):
+            return ""
         caller = self._authenticator.caller(metadata)
         scope = METHOD_SCOPES.get(method)
         if scope is not None:
             caller.require(scope)
         set_caller(caller)
+        return caller.namespace
+
+    def _check(self, request: Any) -> None:
         if request is _UNREADABLE:
             raise InvalidRequest((("", "the request is no message of this method"),))
         if isinstance(request, Message):

@@ -6,6 +6,7 @@ EdgeError
 ├── PermissionDenied     a credential without the scope
 ├── TooManyRequests      over a limit of the server; come back later
 ├── UnknownMethod        this version does not have the method
+├── DeadlinePassed       a call without a deadline took longer than its method may
 └── WaitTooShort         the deadline came before what was waited for
 """
 
@@ -29,6 +30,7 @@ from service.domain import errors as domain
 __all__ = [
     "DOMAIN",
     "STATUSES",
+    "DeadlinePassed",
     "EdgeError",
     "InvalidRequest",
     "PermissionDenied",
@@ -88,6 +90,10 @@ class UnknownMethod(EdgeError):
     """This version does not have the method."""
 
 
+class DeadlinePassed(EdgeError):
+    """The call has no deadline of its own, and took longer than its method may."""
+
+
 class WaitTooShort(EdgeError):
     """The call's deadline came before the message version that it waits for."""
 
@@ -126,6 +132,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
         _C.RESOURCE_EXHAUSTED, _R.ERROR_REASON_TOO_MANY_REQUESTS, details=lambda e: (_retry(e.retry_after_s),)
     ),
     UnknownMethod: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),
+    DeadlinePassed: _Row(_C.DEADLINE_EXCEEDED, _R.ERROR_REASON_DEADLINE_EXCEEDED),
     WaitTooShort: _Row(
         _C.DEADLINE_EXCEEDED,
         _R.ERROR_REASON_DEADLINE_EXCEEDED,
