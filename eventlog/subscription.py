@@ -15,8 +15,10 @@ from typing import Protocol
 
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import EVERYTHING, PAGE_EVENTS_MAX, EventFilter, EventLog, Page
+from eventlog.paging import up_to_bytes
 
 __all__ = [
+    "BATCH_BYTES_MAX",
     "DEFAULT_TIMING",
     "Batch",
     "CaughtUp",
@@ -35,6 +37,9 @@ __all__ = [
 
 CHECKPOINT_EVENTS = 4_000
 """How many events that do not match may pass before a consumer is told how far the reader is."""
+
+BATCH_BYTES_MAX = 128 << 10
+"""Payload of a batch, or one larger event: what a consumer that takes nothing keeps in memory."""
 
 ReadPage = Callable[[int], Awaitable[Page]]
 """Reads the page after a cursor. Cursor and head are positions, or versions of one stream."""
@@ -195,25 +200,43 @@ def log_pages(
     log: EventLog, executor: Executor, *, matching: EventFilter = EVERYTHING, limit: int = PAGE_EVENTS_MAX
 ) -> ReadPage:
     """Pages of the whole log by position, read on `executor`."""
-    loop = asyncio.get_running_loop()
-
-    async def read(after: int) -> Page:
-        return await loop.run_in_executor(executor, lambda: log.scan(after=after, limit=limit, matching=matching))
-
-    return read
+    return _in_batches(lambda after, most: log.scan(after=after, limit=most, matching=matching), executor, limit)
 
 
 def stream_pages(log: EventLog, executor: Executor, *, stream: StreamId, limit: int = PAGE_EVENTS_MAX) -> ReadPage:
     """Pages of one stream by version, read on `executor`."""
-    loop = asyncio.get_running_loop()
 
-    def page(after: int) -> Page:
+    def page(after: int, most: int) -> Page:
         head = log.stream_version(stream)
-        events = tuple(log.read_stream(stream, after=after, limit=limit)) if head > after else ()
+        events = tuple(log.read_stream(stream, after=after, limit=most)) if head > after else ()
         cursor = events[-1].version if events else after
         return Page(events, cursor, max(head, cursor))
 
+    return _in_batches(page, executor, limit, cursor_of=lambda event: event.version)
+
+
+def _in_batches(
+    page: Callable[[int, int], Page],
+    executor: Executor,
+    limit: int,
+    *,
+    cursor_of: Callable[[RecordedEvent], int] = lambda event: event.position,
+) -> ReadPage:
+    """Pages that `page` reads after a cursor, cut to BATCH_BYTES_MAX.
+
+    After a cut the next page asks for twice the events that were kept, so that few are read to be thrown away.
+    """
+    loop = asyncio.get_running_loop()
+    most = limit
+
+    def batch(after: int) -> Page:
+        nonlocal most
+        whole = page(after, most)
+        events, all_fit = up_to_bytes(whole.events, lambda event: len(event.payload), bytes_max=BATCH_BYTES_MAX)
+        most = min(limit, 2 * (most if all_fit else len(events)))
+        return whole if all_fit else Page(tuple(events), cursor_of(events[-1]), whole.head)
+
     async def read(after: int) -> Page:
-        return await loop.run_in_executor(executor, page, after)
+        return await loop.run_in_executor(executor, batch, after)
 
     return read

@@ -1,9 +1,10 @@
-"""Waiting for a conversation to change: woken by every commit, carries no data."""
+"""Waiting for a conversation to be as somebody wants it: every commit is looked at, few of them wake anybody."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from eventlog.event import StreamId
 from service.domain.conversation import Conversation
@@ -11,24 +12,35 @@ from service.domain.conversation import Conversation
 __all__ = ["Changes"]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiter:
+    holds: Callable[[Conversation], bool]
+    woken: asyncio.Future[None]
+
+    def wake(self) -> None:
+        if not self.woken.done():
+            self.woken.set_result(None)
+
+
 class Changes:
     """Waiters by conversation. Lives on one event loop."""
 
     def __init__(self) -> None:
-        self._waiters: dict[StreamId, set[asyncio.Future[None]]] = {}
+        self._waiters: dict[StreamId, set[_Waiter]] = {}
         self._closed = False
 
-    def notify(self, key: StreamId) -> None:
-        """The conversation has changed."""
-        for waiter in self._waiters.pop(key, ()):
-            if not waiter.done():
-                waiter.set_result(None)
+    def notify(self, key: StreamId, state: Conversation) -> None:
+        """The conversation has changed: wakes those who wait for a state like this."""
+        for waiter in self._waiters.get(key, ()):
+            if waiter.holds(state):
+                waiter.wake()
 
     def close(self) -> None:
         """End every wait, now and later: the server stops, and who waits gets what is known instead of an error."""
         self._closed = True
-        for key in list(self._waiters):
-            self.notify(key)
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                waiter.wake()
 
     async def until(
         self,
@@ -41,18 +53,18 @@ class Changes:
         """The state as soon as it `holds`, or as it is after `timeout_s` or when this is closed."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
-            waiter = asyncio.get_running_loop().create_future()
+            waiter = _Waiter(holds, asyncio.get_running_loop().create_future())
             self._waiters.setdefault(key, set()).add(waiter)
             try:
                 state = await read()
                 left_s = deadline - asyncio.get_running_loop().time()
                 if holds(state) or left_s <= 0 or self._closed:
                     return state
-                await asyncio.wait({waiter}, timeout=left_s)
+                await asyncio.wait({waiter.woken}, timeout=left_s)
             finally:
                 self._forget(key, waiter)
 
-    def _forget(self, key: StreamId, waiter: asyncio.Future[None]) -> None:
+    def _forget(self, key: StreamId, waiter: _Waiter) -> None:
         waiters = self._waiters.get(key)
         if waiters is not None:
             waiters.discard(waiter)

@@ -67,6 +67,11 @@ class ConversationCache:
             self.drop(next(iter(self._kept)))
         return state
 
+    def bytes_of(self, key: StreamId) -> int:
+        """Memory that the texts of its window take; 0 when it is not here."""
+        kept = self._kept.get(key)
+        return 0 if kept is None else kept.size
+
     def drop(self, key: StreamId) -> None:
         """Forget the state, if it is here."""
         dropped = self._kept.pop(key, None)

@@ -132,13 +132,15 @@ class ConversationLog:
         limit: int,
         within: Sequence[MessageRange] | None = None,
         bytes_max: int | None = None,
+        on_read: Callable[[int], None] = lambda _: None,
     ) -> tuple[MessageAppended, ...]:
         """Messages as they were appended, the oldest `limit` of them; `within` ascending ranges, or all.
 
         The stream has `head` events at least. Nothing is read before the ranges but what they begin behind, and nothing
         after them. Raises TooLarge, having read no further, when they are stored in more than `bytes_max` bytes.
+        `on_read` hears in a thread of the bytes of each message, and ends the reading by raising.
         """
-        return await asyncio.to_thread(self._originals, key, head, limit, within, bytes_max)
+        return await asyncio.to_thread(self._originals, key, head, limit, within, bytes_max, on_read)
 
     async def requested_by(self, key: StreamId, pass_id: str) -> str:
         """The traceparent of the call that triggered a pass, from its event; empty when it had none."""
@@ -177,7 +179,13 @@ class ConversationLog:
         return ""
 
     def _originals(
-        self, key: StreamId, head: int, limit: int, within: Sequence[MessageRange] | None, bytes_max: int | None
+        self,
+        key: StreamId,
+        head: int,
+        limit: int,
+        within: Sequence[MessageRange] | None,
+        bytes_max: int | None,
+        on_read: Callable[[int], None],
     ) -> tuple[MessageAppended, ...]:
         ranges = tuple(within) if within is not None else (MessageRange(1, sys.maxsize),)
         found: list[MessageAppended] = []
@@ -194,6 +202,7 @@ class ConversationLog:
                 size += len(recorded.payload)
                 if bytes_max is not None and size > bytes_max:
                     raise TooLarge("messages", size=size, limit=bytes_max)
+                on_read(len(recorded.payload))
                 found.append(event)
         return tuple(found)
 

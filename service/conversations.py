@@ -101,6 +101,10 @@ class Conversations:
             raise ConversationNotFound(key.name)
         return state
 
+    def window_bytes(self, key: StreamId) -> int:
+        """Memory that the texts of the conversation's window take; 0 when its state is not in memory."""
+        return self._cache.bytes_of(key)
+
     async def append(self, key: StreamId, request: AppendRequest) -> Appended:
         """Append what is not known yet; on an error nothing was written.
 

@@ -141,15 +141,37 @@ class ServerSettings(_Group):
         "With none, everybody who can connect works in namespace `default`.",
     )
     concurrent_rpcs_max: int = Field(
-        default=1_000, ge=1, le=100_000, description="Unary calls at once; more are refused."
+        default=1_000,
+        ge=1,
+        le=100_000,
+        description="Unary calls that work at once; more are refused. Where tokens know several namespaces, none gets "
+        "more than is left free, of this and of the three limits below: one alone half.",
+    )
+    waits_max: int = Field(
+        default=1_000,
+        ge=1,
+        le=100_000,
+        description="Calls that wait at once, for a pass as a rule; more are answered with what there is.",
     )
     streams_max: int = Field(default=256, ge=1, le=100_000, description="Open streams at once; more are refused.")
+    answer_bytes_max: int = Field(
+        default=33_554_432,
+        ge=4_194_304,
+        le=8_589_934_592,
+        description="Bytes of answers that are being made or that their callers have not taken yet; past it calls "
+        "that read are refused. They take about three times as much memory.",
+    )
     message_bytes_max: int = Field(default=262_144, ge=1_024, le=1_000_000, description="Largest message, in bytes.")
     batch_messages_max: int = Field(default=512, ge=1, le=512, description="Most messages of one append.")
     batch_bytes_max: int = Field(default=1_048_576, ge=1_024, le=3_145_728, description="Largest append, in bytes.")
     shutdown_grace_s: Seconds = Field(
         default=4.0, description="After SIGTERM, how long calls and a running pass may take to finish, in seconds."
     )
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether tokens know more than one namespace."""
+        return len({grant.namespace for grant in self.tokens}) > 1
 
     @model_validator(mode="after")
     def _open_addresses_need_a_token(self) -> Self:
@@ -297,7 +319,9 @@ class SummarizerSettings(_Group):
         default=250, ge=1, le=60_000, description="First pause before a retry, in milliseconds."
     )
     concurrent_passes: int = Field(default=2, ge=1, le=64, description="Passes that run at once.")
-    queue_max: int = Field(default=256, ge=1, le=100_000, description="Forced passes that may wait; more are refused.")
+    queue_max: int = Field(
+        default=256, ge=1, le=100_000, description="Pending passes of a namespace; past it forced ones are refused."
+    )
 
 
 class OllamaSettings(_Group):

@@ -64,21 +64,27 @@ async def context_of(
     state: Conversation,
     query: ContextQuery,
     policy: Policy,
+    count_bytes: Callable[[int], None],
 ) -> _pb.GetContextResponse:
-    """The answer.
+    """The answer. `count_bytes` hears, from any thread, of the texts that it is made of before it is made.
 
     Raises WindowTooLarge when it cannot be within `max_tokens`, TooLarge when there are more originals than one answer
-    holds.
+    holds, and what `count_bytes` raises.
     """
     now_us, count = conversations.now_us(), conversations.counting.counter.count
     if not query.original:
+        count_bytes(conversations.window_bytes(key))
         rendered = rendered_window(state, query.role)
         if not query.clip:
             return _answer(rendered, state, query, policy, now_us, count)
         # Large texts are counted for their excerpts: too much for the event loop.
         return await asyncio.to_thread(_answer, rendered, state, query, policy, now_us, count)
     events = await conversations.log.originals(
-        key, head=state.event_version, limit=ORIGINAL_MESSAGES_MAX + 1, bytes_max=ORIGINAL_BYTES_MAX
+        key,
+        head=state.event_version,
+        limit=ORIGINAL_MESSAGES_MAX + 1,
+        bytes_max=ORIGINAL_BYTES_MAX,
+        on_read=count_bytes,
     )
     if len(events) > ORIGINAL_MESSAGES_MAX:
         raise WindowTooLarge(tokens=state.original_tokens, limit=ORIGINAL_MESSAGES_MAX)

@@ -14,8 +14,9 @@ from eventlog.event import StreamId
 from service.api import wire
 from service.api.auth import current_caller
 from service.api.context import ContextQuery, context_of
-from service.api.errors import WaitTooShort
+from service.api.errors import TooManyRequests, WaitTooShort
 from service.api.fitting import fitting
+from service.api.quotas import Quotas
 from service.api.watch import Watching, watch
 from service.changes import Changes
 from service.chat_models import ChatModels
@@ -62,6 +63,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         models: ChatModels,
         policies: Policies,
         limits: RequestLimits,
+        quotas: Quotas,
         watching: Watching,
         new_id: Callable[[], str],
         token_key: bytes,
@@ -73,6 +75,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         self._models = models
         self._policies = policies
         self._limits = limits
+        self._quotas = quotas
         self._watching = watching
         self._new_id = new_id
         self._token_key = token_key
@@ -117,12 +120,15 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         key = _key(request.conversation_id)
         state = await self._conversations.state(key)
         if state.message_version < request.min_version:
-            state = await self._changes.until(
-                key,
-                lambda: self._conversations.state(key),
-                lambda s: s.message_version >= request.min_version,
-                timeout_s=wire.patience_s(context.time_remaining()),
-            )
+            with self._quotas.waiting(key.namespace) as has_room:
+                if not has_room:
+                    raise TooManyRequests("waits", retry_after_s=1.0)
+                state = await self._changes.until(
+                    key,
+                    lambda: self._conversations.state(key),
+                    lambda s: s.message_version >= request.min_version,
+                    timeout_s=wire.patience_s(context.time_remaining()),
+                )
             if state.message_version < request.min_version:
                 raise WaitTooShort(wanted=request.min_version, actual=state.message_version)
         pending = state.due_pass
@@ -134,7 +140,8 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         query = ContextQuery.of(request, default_role=policy.summary_role)
         if not query.original:
             state = await self._held(key, state, policy, context)
-        return await context_of(self._conversations, key, state, query, policy)
+        with self._quotas.making(key.namespace) as grow:
+            return await context_of(self._conversations, key, state, query, policy, grow)
 
     async def GetConversation(self, request: _pb.GetConversationRequest, context: Any) -> _pb.GetConversationResponse:
         state = await self._conversations.state(_key(request.conversation_id))
@@ -198,7 +205,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
     ) -> _pb.SummarizeConversationResponse:
         key = _key(request.conversation_id)
         if (await self._conversations.state(key)).due_pass is None:
-            self._reactor.require_room()
+            self._reactor.require_room(key.namespace)
         state, _ = await self._conversations.execute(
             key, lambda _: RequestPass(pass_id=self._new_id(), now_us=self._conversations.now_us())
         )
@@ -260,13 +267,15 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             yield response
 
     async def _waited(self, key: StreamId, wanted_s: float, context: Any) -> Conversation:
-        """The state when its due pass and what follows from it have ended, or the patience has."""
-        return await self._changes.until(
-            key,
-            lambda: self._conversations.state(key),
-            lambda s: s.due_pass is None,
-            timeout_s=min(wanted_s, wire.patience_s(context.time_remaining())),
-        )
+        """The state when its due pass and what follows from it have ended, or the patience has; or, where too many
+        wait already, as it is."""
+        with self._quotas.waiting(key.namespace) as has_room:
+            return await self._changes.until(
+                key,
+                lambda: self._conversations.state(key),
+                lambda s: s.due_pass is None,
+                timeout_s=min(wanted_s, wire.patience_s(context.time_remaining())) if has_room else 0.0,
+            )
 
     async def _held(self, key: StreamId, state: Conversation, policy: Policy, context: Any) -> Conversation:
         """The state with a window below its emergency ratio, where extraction brings it there before the patience ends.
@@ -285,9 +294,11 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             if plan is None or patience_s <= 0 or not may_stand_in(state, policy):
                 return state
             self._reactor.stand_in(key, plan.pass_id)
-            state = await self._changes.until(
-                key, lambda: self._conversations.state(key), _ended_is(plan.pass_id), timeout_s=patience_s
-            )
+            # Where too many wait, this call keeps its place instead: what it waits for is made for it.
+            with self._quotas.waiting(key.namespace):
+                state = await self._changes.until(
+                    key, lambda: self._conversations.state(key), _ended_is(plan.pass_id), timeout_s=patience_s
+                )
         return state
 
     def _view(self, state: Conversation) -> conversation_pb2.Conversation:

@@ -1,4 +1,4 @@
-"""What every RPC goes through: span, credential, request, limits, errors, metrics. One wrapper, in this order.
+"""What every RPC goes through: span, credential, request, quota, deadline, errors, metrics. One wrapper, in this order.
 
 Every handler is registered as one that takes a stream: gRPC hands over such a call when its head has come, so that the
 request of a caller without a credential is never read.
@@ -19,14 +19,14 @@ import asyncio
 import inspect
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
+from contextlib import aclosing, contextmanager, nullcontext
 from traceback import clear_frames
 from typing import Any
 from uuid import uuid4
 
 import grpc
 import structlog
+from google.protobuf.message import Message
 from google.rpc.code_pb2 import Code
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
@@ -36,20 +36,21 @@ from observability.labels import OTHER
 from observability.metrics import Metrics
 from observability.tracing import SilentTracing, Span, Tracing, sampled_trace_id
 from service.api.auth import Authenticator, set_caller
+from service.api.deadlines import default_deadline_s
 from service.api.drain import Drain
 from service.api.errors import (
-    TooManyRequests,
+    DeadlinePassed,
     UnknownMethod,
     internal_status,
     reason_of,
     retry_ms,
     status_of,
 )
-from service.api.intake import Intake
+from service.api.quotas import Quotas
 from service.api.request_reader import RequestReader
 from service.api.validation import Validation
 
-__all__ = ["METHOD_SCOPES", "Edge", "EdgeLimits", "GuardedServer"]
+__all__ = ["METHOD_SCOPES", "Edge", "GuardedServer"]
 
 OPEN_METHODS = frozenset({"grpc.health.v1.Health"})
 """Services that need no credential, since a health check has none, and that are answered under any load."""
@@ -85,38 +86,28 @@ _Receive = Callable[[AsyncIterator[Any], Any, str], Awaitable[Any]]
 """From requests, context and namespace of a call to what its handler takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class EdgeLimits:
-    """How much is served at a time. `streams_max` holds for our streams, and again for those of gRPC's own;
-    `request_bytes_max` for the requests of a namespace, `one_request_bytes_max` for each of them."""
-
-    concurrent_rpcs_max: int
-    streams_max: int
-    request_bytes_max: int
-    one_request_bytes_max: int
-
-
 class Edge:
-    """Wraps handlers. `in_flight` counts the unary calls that are being served, `drain` ends them."""
+    """Wraps handlers; `drain` ends the unary calls that are being served."""
 
     def __init__(
         self,
         *,
         authenticator: Authenticator,
-        limits: EdgeLimits,
+        quotas: Quotas,
+        intake: Intake,
         validation: Validation,
         tracing: Tracing,
         metrics: Metrics,
+        deadline_s: Callable[[str], float] = default_deadline_s,
     ) -> None:
         self._authenticator = authenticator
-        self._limits = limits
-        self._intake = Intake(bytes_max=limits.request_bytes_max)
+        self._quotas = quotas
+        self._intake = intake
         self._validation = validation
         self._tracing = tracing
         self._metrics = metrics
-        self.in_flight = 0
+        self._deadline_s = deadline_s
         self.drain = Drain()
-        self._streams: dict[bool, int] = {True: 0, False: 0}
 
     def unknown(self) -> _Handler:
         """What answers every method that nobody serves."""
@@ -125,34 +116,49 @@ class Edge:
     def guarded(self, method: str, handler: _Handler) -> _Handler:
         """The handler of `method`, with everything that a call goes through around it."""
         receive = _stream_itself if handler.request_streaming else self._intake.read
-        reader = RequestReader(handler.request_deserializer, self._validation, self._limits.one_request_bytes_max)
+        reader = RequestReader(handler.request_deserializer, self._validation, self._intake.request_bytes_max)
         if handler.response_streaming:
+            # gRPC's own health service writes messages by itself.
+            serialize = handler.response_serializer if method in METHOD_SCOPES else None
             return grpc.stream_stream_rpc_method_handler(
-                self._stream(method, handler.stream_stream or handler.unary_stream, receive=receive),
+                self._stream(method, handler.stream_stream or handler.unary_stream, serialize, receive=receive),
                 request_deserializer=reader,
-                response_serializer=handler.response_serializer,
+                response_serializer=None if serialize else handler.response_serializer,
             )
         return grpc.stream_unary_rpc_method_handler(
-            self._unary(method, handler.stream_unary or handler.unary_unary, receive=receive),
+            # Serialized here: gRPC would keep the message beside its bytes until they are written.
+            self._unary(
+                method, handler.stream_unary or handler.unary_unary, handler.response_serializer, receive=receive
+            ),
             request_deserializer=reader,
-            response_serializer=handler.response_serializer,
         )
 
     def _unary(
-        self, method: str, handle: Callable[[Any, Any], Awaitable[Any]], *, receive: _Receive
+        self,
+        method: str,
+        handle: Callable[[Any, Any], Awaitable[Any]],
+        serialize: Callable[[Any], bytes] = Message.SerializeToString,
+        *,
+        receive: _Receive,
     ) -> Callable[[Any, Any], Awaitable[Any]]:
-        async def answer(call: _Call, requests: Any, context: Any) -> Any:
+        reads, is_open = METHOD_SCOPES.get(method) != "append", _is_open(method)
+
+        async def answer(call: _Call, requests: Any, context: Any) -> bytes:
             namespace = self._admit(method, call.metadata)
             request = await receive(requests, context, namespace)
-            with self._in_flight(method), self._intake.held(namespace, request):
+            place = nullcontext() if is_open else self._quotas.call(namespace, reads=reads)
+            with place, self._intake.held(namespace, request):
                 call.admitted(request)
-                return await handle(request, context)
+                answered = serialize(await self._in_time(method, handle(request, context), context))
+            if not is_open:
+                context.add_done_callback(self._quotas.sending(namespace, len(answered), reads=reads))
+            return answered
 
         async def serve(requests: Any, context: Any) -> Any:
             call = _Call(self, method, context)
             with call.span, self.drain.running():
                 try:
-                    if not _is_open(method):
+                    if not is_open:
                         self.drain.take_up()
                     response = await answer(call, requests, context)
                 except BaseException as error:
@@ -166,24 +172,34 @@ class Edge:
 
         return serve
 
+    async def _in_time(self, method: str, handling: Awaitable[Any], context: Any) -> Any:
+        """What the handler answers, within the deadline of the method where the client has set none."""
+        if context.time_remaining() is not None:
+            return await handling
+        try:
+            async with asyncio.timeout(self._deadline_s(method)) as limit:
+                return await handling
+        except TimeoutError as error:
+            raise DeadlinePassed("the deadline of the method has passed") if limit.expired() else error from error
+
     def _stream(
-        self, method: str, handle: Callable[[Any, Any], AsyncGenerator[Any, None]], *, receive: _Receive
+        self,
+        method: str,
+        handle: Callable[[Any, Any], AsyncGenerator[Any, None]],
+        serialize: Callable[[Any], bytes] | None,
+        *,
+        receive: _Receive,
     ) -> Callable[[Any, Any], AsyncIterator[Any]]:
         ours = method in METHOD_SCOPES
 
         async def serve(requests: Any, context: Any) -> AsyncIterator[Any]:
             call = _Call(self, method, context)
-            self._streams[ours] += 1
-            if ours:
-                self._metrics.subscriber_opened()
-            try:
-                with call.span:
-                    try:
-                        if not _is_open(method):
-                            self.drain.take_up()
-                        if self._streams[ours] > self._limits.streams_max:
-                            raise TooManyRequests("streams", retry_after_s=1.0)
-                        namespace = self._admit(method, call.metadata)
+            with call.span:
+                try:
+                    if not _is_open(method):
+                        self.drain.take_up()
+                    namespace = self._admit(method, call.metadata)
+                    with self._quotas.stream(namespace, ours=ours), self._subscriber(ours=ours):
                         request = await receive(requests, context, namespace)
                         call.admitted(request)
                         responses = handle(request, context)
@@ -192,32 +208,35 @@ class Edge:
                         else:
                             async with aclosing(responses):
                                 async for response in responses:
-                                    yield response
-                    except BaseException as error:
-                        request = responses = None
-                        status = call.failed(error)
-                        if status is None:
-                            raise
-                    else:
-                        call.ended("OK")
-                        return
-                    await call.abort(status)
-            finally:
-                self._streams[ours] -= 1
-                if ours:
-                    self._metrics.subscriber_closed()
+                                    if serialize is None:
+                                        yield response
+                                        continue
+                                    # gRPC asks for the next one when the transport has taken this one.
+                                    item = serialize(response)
+                                    with self._quotas.item(namespace, len(item)):
+                                        yield item
+                except BaseException as error:
+                    request = responses = None
+                    status = call.failed(error)
+                    if status is None:
+                        raise
+                else:
+                    call.ended("OK")
+                    return
+                await call.abort(status)
 
         return serve
 
     @contextmanager
-    def _in_flight(self, method: str) -> Iterator[None]:
-        self.in_flight += 1
+    def _subscriber(self, *, ours: bool) -> Iterator[None]:
+        if not ours:
+            yield
+            return
+        self._metrics.subscriber_opened()
         try:
-            if self.in_flight > self._limits.concurrent_rpcs_max and not _is_open(method):
-                raise TooManyRequests("calls", retry_after_s=0.2)
             yield
         finally:
-            self.in_flight -= 1
+            self._metrics.subscriber_closed()
 
     def _admit(self, method: str, metadata: Mapping[str, str]) -> str:
         """The namespace of who may call; none for a method that needs no credential."""

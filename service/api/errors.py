@@ -11,6 +11,7 @@ EdgeError
 ├── RequestTooLarge      more bytes than any request needs
 ├── CompressedRequest    bytes that would have to be inflated first
 ├── UnknownMethod        this version does not have the method
+├── DeadlinePassed       a call without a deadline took longer than its method may
 └── WaitTooShort         the deadline came before what was waited for
 """
 
@@ -36,6 +37,7 @@ __all__ = [
     "STATUSES",
     "CompressedRequest",
     "CursorOutOfRange",
+    "DeadlinePassed",
     "EdgeError",
     "InvalidRequest",
     "PermissionDenied",
@@ -131,6 +133,10 @@ class UnknownMethod(EdgeError):
     """This version does not have the method."""
 
 
+class DeadlinePassed(EdgeError):
+    """The call has no deadline of its own, and took longer than its method may."""
+
+
 class WaitTooShort(EdgeError):
     """The call's deadline came before the message version that it waits for."""
 
@@ -177,6 +183,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
     RequestTooLarge: _Row(_C.INVALID_ARGUMENT, _R.ERROR_REASON_TOO_LARGE, lambda e: {"size": e.size, "limit": e.limit}),
     CompressedRequest: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),
     UnknownMethod: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),
+    DeadlinePassed: _Row(_C.DEADLINE_EXCEEDED, _R.ERROR_REASON_DEADLINE_EXCEEDED),
     WaitTooShort: _Row(
         _C.DEADLINE_EXCEEDED,
         _R.ERROR_REASON_DEADLINE_EXCEEDED,

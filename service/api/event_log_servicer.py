@@ -16,7 +16,17 @@ from abridged.v1 import event_log_service_pb2, event_log_service_pb2_grpc
 from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import PAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, EventFilter
-from eventlog.subscription import Batch, CaughtUp, Checkpoint, FellBehind, Heartbeat, Item, log_pages, subscribe
+from eventlog.subscription import (
+    BATCH_BYTES_MAX,
+    Batch,
+    CaughtUp,
+    Checkpoint,
+    FellBehind,
+    Heartbeat,
+    Item,
+    log_pages,
+    subscribe,
+)
 from service.api.auth import current_caller
 from service.api.errors import CursorOutOfRange, InvalidRequest
 from service.api.fitting import RESPONSE_BYTES_MAX, fitting
@@ -35,6 +45,7 @@ READ_DEFAULT = 100
 _Read = tuple[list[RecordedEvent], int, bool]
 """Events, the cursor behind them, and whether there is nothing more in this direction."""
 
+assert 2 * max(BATCH_BYTES_MAX, PAYLOAD_BYTES_MAX) <= RESPONSE_BYTES_MAX, "a batch, in both forms, exceeds an answer"
 assert RESPONSE_BYTES_MAX <= PAGE_BYTES_MAX - PAYLOAD_BYTES_MAX, "a page cut short by its bytes exceeds an answer"
 
 _pb = event_log_service_pb2
@@ -142,7 +153,8 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
                 told = item.cursor
                 if item.events[-1].position < told:
                     told = min(told, await self._head(namespace))
-                return self._pages(item.events, told)
+                events = [event_to_proto(event, self._log.log_id) for event in item.events]
+                return [_pb.SubscribeEventsResponse(page=_pb.EventPage(events=events, cursor=told))]
             case Checkpoint():
                 cursor = min(item.cursor, await self._head(namespace))
                 return [_pb.SubscribeEventsResponse(page=_pb.EventPage(cursor=cursor))]
@@ -158,18 +170,6 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
                 return [_pb.SubscribeEventsResponse(heartbeat=heartbeat)]
             case _:
                 return []
-
-    def _pages(self, events: Iterable[RecordedEvent], end: int) -> list[_pb.SubscribeEventsResponse]:
-        """The events in answers that a client can take; the last one has `end` as its cursor."""
-        responses = []
-        rest = list(events)
-        while rest:
-            part = _answerable(rest)
-            rest = rest[len(part) :]
-            cursor = part[-1].position if rest else end
-            page = _pb.EventPage(events=[event_to_proto(e, self._log.log_id) for e in part], cursor=cursor)
-            responses.append(_pb.SubscribeEventsResponse(page=page))
-        return responses
 
 
 def _namespace(conversation_id: str) -> str:

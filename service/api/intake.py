@@ -33,9 +33,13 @@ RETRY_S = 0.2
 
 
 class Intake:
-    """Reads requests, and knows how many bytes of them are being served."""
+    """Reads requests, and knows how many bytes of them are being served: at most `bytes_max` of each namespace.
 
-    def __init__(self, *, bytes_max: int, request_s: float = REQUEST_S) -> None:
+    `request_bytes_max` is for each request alone.
+    """
+
+    def __init__(self, *, bytes_max: int, request_bytes_max: int, request_s: float = REQUEST_S) -> None:
+        self.request_bytes_max = request_bytes_max
         self._bytes_max = bytes_max
         self._request_s = request_s
         self._reading: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(READING_MAX))

@@ -11,6 +11,7 @@ from typing import Any
 from abridged.v1 import server_info_service_pb2, server_info_service_pb2_grpc
 from service.api import wire
 from service.api.auth import current_caller
+from service.api.quotas import Quotas
 from service.codec.values import timestamp
 from service.summarizer.backlog import Backlog
 
@@ -24,8 +25,6 @@ CAPABILITIES = (
     "view.original",
 )
 """What clients may rely on; anything else is refused."""
-
-IDLE_WITHOUT_DEADLINE_S = 600.0
 
 _pb = server_info_service_pb2
 
@@ -44,9 +43,10 @@ class ServerFacts:
 class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer):
     """See the contract: every method's promise is written there."""
 
-    def __init__(self, facts: ServerFacts, backlog: Backlog) -> None:
+    def __init__(self, facts: ServerFacts, backlog: Backlog, quotas: Quotas) -> None:
         self._facts = facts
         self._backlog = backlog
+        self._quotas = quotas
 
     async def GetServerInfo(
         self, request: _pb.GetServerInfoRequest, context: Any
@@ -64,10 +64,11 @@ class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer)
     async def WaitIdle(self, request: _pb.WaitIdleRequest, context: Any) -> _pb.WaitIdleResponse:
         namespace = current_caller().namespace
         remaining = context.time_remaining()
-        patience_s = IDLE_WITHOUT_DEADLINE_S if remaining is None else wire.patience_s(remaining)
+        patience_s = wire.IDLE_WITHOUT_DEADLINE_S if remaining is None else wire.patience_s(remaining)
         if request.HasField("timeout"):
             patience_s = min(patience_s, wire.seconds(request.timeout))
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._backlog.idle(namespace), patience_s)
+        with self._quotas.waiting(namespace) as has_room, suppress(TimeoutError):
+            if has_room:
+                await asyncio.wait_for(self._backlog.idle(namespace), patience_s)
         pending = self._backlog.of_namespace(namespace)
         return _pb.WaitIdleResponse(idle=pending == 0, pending=pending)

@@ -7,7 +7,7 @@ only what is taken, and the board keeps only the newest facts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -92,21 +92,18 @@ async def _next(items: AsyncGenerator[Item, None]) -> Item:
     return await anext(items)
 
 
-def _responses(watching: Watching, item: Item | Progress) -> list[_pb.WatchConversationResponse]:
+def _responses(watching: Watching, item: Item | Progress) -> Iterator[_pb.WatchConversationResponse]:
     match item:
         case Batch():
-            return [
-                _pb.WatchConversationResponse(event=event_to_proto(event, watching.log.log_id)) for event in item.events
-            ]
+            for event in item.events:
+                yield _pb.WatchConversationResponse(event=event_to_proto(event, watching.log.log_id))
         case CaughtUp():
-            return [_pb.WatchConversationResponse(caught_up=event_log_service_pb2.CaughtUp(version=item.head))]
+            yield _pb.WatchConversationResponse(caught_up=event_log_service_pb2.CaughtUp(version=item.head))
         case Heartbeat():
             heartbeat = event_log_service_pb2.Heartbeat(version=item.head, time=timestamp(watching.now_us()))
-            return [_pb.WatchConversationResponse(heartbeat=heartbeat)]
+            yield _pb.WatchConversationResponse(heartbeat=heartbeat)
         case Progress():
-            return [_pb.WatchConversationResponse(progress=_progress(item))]
-        case _:
-            return []
+            yield _pb.WatchConversationResponse(progress=_progress(item))
 
 
 def _progress(progress: Progress) -> _pb.PassProgress:

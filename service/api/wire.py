@@ -41,6 +41,7 @@ from service.domain.render import RenderedMessage
 from service.domain.triggers import HeldBy
 
 __all__ = [
+    "IDLE_WITHOUT_DEADLINE_S",
     "PAGE_SIZE_DEFAULT",
     "PAGE_SIZE_MAX",
     "WAIT_WITHOUT_DEADLINE_S",
@@ -64,6 +65,9 @@ __all__ = [
 
 WAIT_WITHOUT_DEADLINE_S = 60.0
 """The longest that a call without a deadline waits, whatever it asks for."""
+
+IDLE_WITHOUT_DEADLINE_S = 600.0
+"""The same for WaitIdle."""
 
 DEADLINE_MARGIN_S = 0.05
 """What is left of a deadline when a wait ends, so that the answer still arrives."""

@@ -138,7 +138,9 @@ def open_core(
         conversations,
         maker=maker,
         telemetry=Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content),
-        limits=ReactorLimits(settings.summarizer.concurrent_passes, settings.summarizer.queue_max),
+        limits=ReactorLimits(
+            settings.summarizer.concurrent_passes, settings.summarizer.queue_max, shared=settings.server.is_shared
+        ),
     )
     models = _chat_models(settings, providers, table, conversations, resources)
     heard.loaded_by = reactor.loaded
@@ -185,7 +187,7 @@ class _Heard:
         self.loaded_by: OnLoaded = lambda _key, _state: None
 
     def __call__(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
-        self._changes.notify(key)
+        self._changes.notify(key, state)
         for listener in self.listeners:
             listener(key, state, events)
 

@@ -15,10 +15,12 @@ from eventlog.subscription import CommitWakeUp, Timing
 from observability.facts import LogMeasured
 from service.api.auth import Authenticator, Grant
 from service.api.conversation_servicer import ConversationServicer, RequestLimits
-from service.api.edge import Edge, EdgeLimits
+from service.api.edge import Edge
 from service.api.event_log_servicer import EventLogServicer
 from service.api.http import HttpServer, health_routes, metrics_route
+from service.api.intake import Intake
 from service.api.look import Look
+from service.api.quotas import Limits, Quotas
 from service.api.readiness import log_checks, model_check, space_check
 from service.api.server import CONNECTIONS_MAX, Connections, GrpcServer, Servicers
 from service.api.server_info_servicer import ServerFacts, ServerInfoServicer
@@ -96,36 +98,42 @@ def assembled(
 ) -> Sidecar:
     """The servers around `core`. `free_bytes` answers what is free on the volume of a file."""
     stopping, started = asyncio.Event(), asyncio.Event()
+    server = settings.server
+    quotas = Quotas(
+        Limits(server.concurrent_rpcs_max, server.streams_max, server.waits_max, server.answer_bytes_max),
+        shared=server.is_shared,
+    )
     edge = Edge(
         authenticator=Authenticator(
             Grant(g.token.get_secret_value() if g.token else "", g.namespace, frozenset(g.scopes))
-            for g in settings.server.tokens
+            for g in server.tokens
         ),
-        limits=EdgeLimits(
-            settings.server.concurrent_rpcs_max,
-            settings.server.streams_max,
-            request_bytes_max=LARGEST_APPENDS * settings.server.batch_bytes_max,
-            one_request_bytes_max=REQUEST_FACTOR * settings.server.batch_bytes_max,
+        quotas=quotas,
+        intake=Intake(
+            bytes_max=LARGEST_APPENDS * server.batch_bytes_max,
+            request_bytes_max=REQUEST_FACTOR * server.batch_bytes_max,
         ),
         validation=Validation(),
         tracing=core.tracing,
         metrics=core.metrics,
     )
     return Sidecar(
-        server=settings.server,
+        server=server,
         core=core,
         grpc=GrpcServer(
-            _servicers(settings, core, resources, stopping),
+            _servicers(settings, core, resources, quotas, stopping),
             edge,
             stopping=stopping,
-            connections=Connections(max(1, for_connections(CONNECTIONS_MAX) // len(settings.server.listen))),
+            connections=Connections(max(1, for_connections(CONNECTIONS_MAX) // len(server.listen))),
         ),
         http=_http(settings, core, started, free_bytes),
         started=started,
     )
 
 
-def _servicers(settings: Settings, core: Core, resources: AsyncExitStack, stopping: asyncio.Event) -> Servicers:
+def _servicers(
+    settings: Settings, core: Core, resources: AsyncExitStack, quotas: Quotas, stopping: asyncio.Event
+) -> Servicers:
     wake_up = CommitWakeUp(core.log)
     resources.callback(wake_up.close)
     watching = Watching(core.log, core.executor, wake_up, core.board, stopping, core.now_us, time.monotonic, Timing())
@@ -139,12 +147,13 @@ def _servicers(settings: Settings, core: Core, resources: AsyncExitStack, stoppi
             models=core.models,
             policies=core.policies,
             limits=RequestLimits(server.message_bytes_max, server.batch_messages_max, server.batch_bytes_max),
+            quotas=quotas,
             watching=watching,
             new_id=new_id,
             token_key=hashlib.blake2b(core.log.log_id.encode(), digest_size=32).digest(),
         ),
         event_log=EventLogServicer(watching, core.table),
-        server_info=ServerInfoServicer(_facts(settings, core), core.reactor.backlog),
+        server_info=ServerInfoServicer(_facts(settings, core), core.reactor.backlog, quotas),
     )
 
 
@@ -179,6 +188,8 @@ def _facts(settings: Settings, core: Core) -> ServerFacts:
             "append_bytes_max": server.batch_bytes_max,
             "concurrent_rpcs_max": server.concurrent_rpcs_max,
             "streams_max": server.streams_max,
+            "waits_max": server.waits_max,
+            "answer_bytes_max": server.answer_bytes_max,
             "queued_passes_max": settings.summarizer.queue_max,
         },
         started_us=core.now_us(),

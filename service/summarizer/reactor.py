@@ -34,6 +34,7 @@ from service.domain.policy import Fallback
 from service.projections import Attention
 from service.summarizer.ask import PassFailed
 from service.summarizer.backlog import Backlog
+from service.summarizer.line import PassLine
 from service.summarizer.origin import origin
 from service.summarizer.pass_maker import PassMaker
 from service.summarizer.pass_steps import TRANSIENT, CommitPauses, PassSteps
@@ -57,10 +58,11 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class ReactorLimits:
-    """How many passes run at once, and how many may queue before forced ones are refused."""
+    """How many passes run at once, and how many pending ones of a namespace refuse forced ones."""
 
     concurrent_passes: int
     queue_max: int
+    shared: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +73,7 @@ class _Running:
     call: asyncio.Task[PassResult] | None = None
     stands_in: bool = False
     superseded: bool = False
-    again: asyncio.Queue[StreamId] | None = None
+    again: PassLine | None = None
 
     def interrupt(self) -> None:
         """Leave the model."""
@@ -96,8 +98,8 @@ class Reactor:
         self._telemetry = telemetry
         self._limits = limits
         self.backlog = Backlog()
-        self._queue: asyncio.Queue[StreamId] = asyncio.Queue()
-        self._extractions: asyncio.Queue[StreamId] = asyncio.Queue()
+        self._queue = PassLine(workers=limits.concurrent_passes, shared=limits.shared)
+        self._extractions = PassLine(workers=EXTRACTIONS_MAX, shared=limits.shared)
         self._running: dict[StreamId, _Running] = {}
         self._hurried: dict[StreamId, str] = {}
         self._workers: list[asyncio.Task[None]] = []
@@ -117,8 +119,10 @@ class Reactor:
                 self._revival.end_wait_at(key, row.wait_until_us)
             if row.fallback:
                 self._revival.remake_later(key)
-        for number, line in enumerate(self._lines()):
-            self._workers.append(asyncio.create_task(self._work(line), name=f"pass worker {number}"))
+        for line in self._lines():
+            for _ in range(line.workers):
+                name = f"pass worker {len(self._workers)}"
+                self._workers.append(asyncio.create_task(self._work(line), name=name))
 
     async def stop(self, *, grace_s: float) -> None:
         """Take no new pass; a running one gets `grace_s`, then stays pending in the log for the next start."""
@@ -126,7 +130,7 @@ class Reactor:
         for handle in self._postponed.values():
             handle.cancel()
         for line in self._lines():
-            line.put_nowait(_STOP)
+            line.close()
         if self._workers:
             _, running = await asyncio.wait(self._workers, timeout=grace_s)
             for worker in running:
@@ -138,15 +142,16 @@ class Reactor:
         """Hear of a commit: a new pass is queued, a wait is timed, a skip is counted."""
         for event in events:
             if isinstance(event, SummarizationRequested):
-                progress = Progress(event.plan.pass_id, Stage.REQUESTED, self._conversations.now_us())
-                self._telemetry.board.tell(key, progress)
-                self._enqueue(key, state.pending_since_us, extractive=event.plan.extractive)
+                self._tell_requested(key, event.plan.pass_id)
+                self._enqueue(key, state.pending_since_us, event.plan)
             elif isinstance(event, SummarizationSkipped) and not event.pass_id:
                 reason = SkipReason(event.reason.value.upper())
                 self._telemetry.metrics.pass_ended(PassEnded(PassOutcome.SKIPPED, None, skip_reason=reason))
                 _log.info("pass.skipped", conversation_id=key.name, skip_reason=event.reason.value)
         if state.pending is None:
             self._dequeue(key)
+        elif state.ratio >= state.pending.policy.emergency_token_ratio:
+            self._queue.hurry(key)
         running = self._running.get(key)
         # Before it has an id it has read no plan yet, and reads the newest.
         ended = state.pending is None or (running is not None and state.pending.pass_id != running.pass_id)
@@ -158,7 +163,7 @@ class Reactor:
     def loaded(self, key: StreamId, state: Conversation) -> None:
         """Hear of a state that was read from the log: what the start was not told of is taken up now."""
         if state.pending is not None and key not in self.backlog:
-            self._enqueue(key, state.pending_since_us, extractive=state.pending.extractive)
+            self._enqueue(key, state.pending_since_us, state.pending)
         self._revival.loaded(key, state)
 
     def stand_in(self, key: StreamId, pass_id: str) -> None:
@@ -167,7 +172,7 @@ class Reactor:
         if running is None:
             if self._hurried.get(key) != pass_id:
                 self._hurried[key] = pass_id
-                self._extractions.put_nowait(key)
+                self._extractions.put(key, urgent=True)
         elif running.pass_id in ("", pass_id):
             running.stands_in = True
             running.interrupt()
@@ -175,22 +180,19 @@ class Reactor:
             self._hurried[key] = pass_id
             running.again = self._extractions
 
-    def require_room(self) -> None:
+    def require_room(self, namespace: str) -> None:
         """Refuse a forced pass when too many are pending; a triggered one is never refused, only delayed."""
-        if len(self.backlog) >= self._limits.queue_max:
+        if self.backlog.of_namespace(namespace) >= self._limits.queue_max:
             raise TooManyPasses(retry_after_s=5.0)
 
-    def _lines(self) -> list[asyncio.Queue[StreamId]]:
-        """The line of each worker."""
-        return [self._queue] * self._limits.concurrent_passes + [self._extractions] * EXTRACTIONS_MAX
+    def _lines(self) -> tuple[PassLine, PassLine]:
+        return self._queue, self._extractions
 
-    async def _work(self, line: asyncio.Queue[StreamId]) -> None:
-        while not self._stopping:
-            key = await line.get()
-            if key is _STOP:
-                return
+    async def _work(self, line: PassLine) -> None:
+        while (key := await line.take()) is not None:
             if (other := self._running.get(key)) is not None:
                 other.again = line
+                line.done(key)
                 continue
             running = self._running[key] = _Running()
             try:
@@ -204,10 +206,11 @@ class Reactor:
                 await self._give_up(key)
             finally:
                 del self._running[key]
+                line.done(key)
                 if running.again is not None:
-                    running.again.put_nowait(key)
+                    running.again.put(key, urgent=running.again is self._extractions)
 
-    async def _run(self, key: StreamId, running: _Running, line: asyncio.Queue[StreamId]) -> None:
+    async def _run(self, key: StreamId, running: _Running, line: PassLine) -> None:
         hurried = self._hurried.pop(key, "")
         state = await self._conversations.state(key)
         plan = state.pending
@@ -218,7 +221,7 @@ class Reactor:
         running.stands_in |= plan.extractive or hurried == plan.pass_id
         if line is self._extractions and not running.stands_in:
             # An entry that was left over: a pass that asks a model must not keep the line of those that ask none.
-            self._queue.put_nowait(key)
+            self._queue.put(key)
             return
         self._told_pending(key, state.pending_since_us)
         claimed_too_often = state.claims >= CLAIMS_MAX
@@ -371,19 +374,25 @@ class Reactor:
 
     def _resume(self, key: StreamId) -> None:
         del self._postponed[key]
-        self._queue.put_nowait(key)
+        self._queue.put(key)
 
-    def _enqueue(self, key: StreamId, since_us: int, *, extractive: bool = False) -> None:
+    def _tell_requested(self, key: StreamId, pass_id: str) -> None:
+        self._telemetry.board.tell(key, Progress(pass_id, Stage.REQUESTED, self._conversations.now_us()))
+
+    def _enqueue(self, key: StreamId, since_us: int, plan: PassPlan | None = None) -> None:
         if (handle := self._postponed.pop(key, None)) is not None:
             handle.cancel()
         self._told_pending(key, since_us)
-        (self._extractions if extractive else self._queue).put_nowait(key)
+        (self._extractions if plan is not None and plan.extractive else self._queue).put(key)
 
     def _told_pending(self, key: StreamId, since_us: int) -> None:
         self.backlog.add(key, since_us)
         self._count_pending()
 
     def _dequeue(self, key: StreamId) -> None:
+        self._queue.discard(key)
+        self._extractions.discard(key)
+        self._hurried.pop(key, None)
         if key in self.backlog:
             self.backlog.remove(key)
             self._count_pending()
@@ -397,4 +406,3 @@ def _internal(cause: str) -> PassFailed:
 
 
 _BUG = "a bug of the sidecar; its log says more"
-_STOP = StreamId("", "")

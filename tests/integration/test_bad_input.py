@@ -8,6 +8,7 @@ import errno
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +24,19 @@ from abridged.v1 import (
     conversation_service_pb2 as api,
 )
 from abridged.v1 import (
-    conversation_service_pb2_grpc,
     error_reason_pb2,
     message_pb2,
 )
 from abridged.v1 import event_log_service_pb2 as log
 from abridged.v1 import server_info_service_pb2 as info
 from eventlog import errors as log_errors
-from observability.labels import MetricLabels
 from observability.logs import LogSettings, configure_logs
-from observability.metrics import Metrics
-from observability.tracing import TracingSettings, open_tracing
 from service.api import errors as edge_errors
-from service.api.auth import Authenticator
-from service.api.edge import Edge, EdgeLimits
-from service.api.server import GrpcServer, Servicers
-from service.api.validation import PATTERNS, Validation
+from service.api.validation import PATTERNS
 from service.domain import errors as domain_errors
 from tests.support.answers import gated, hanging
 from tests.support.broken_log import connections, damaged, locked
+from tests.support.edge_server import ROOMY, Silent, Working, edge_server
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import refusal_of, refused
@@ -269,28 +264,24 @@ async def test_what_even_the_transport_refuses_leaves_the_sidecar_well(tmp_path)
 # ---- too many
 
 
-async def test_too_many_calls_are_refused_and_told_when_to_come_back(tmp_path):
+async def test_too_many_calls_are_refused_and_told_when_to_come_back():
     """The calls that are served go on."""
-    gate = asyncio.Event()
-    async with (
-        FakeOllama(responder=gated(gate)) as ollama,
-        sidecar(tmp_path, on_ollama(ollama) | {"server.concurrent_rpcs_max": 3}) as s,
-    ):
-        await s.chat().talk(14)
-        await ollama.until(lambda o: bool(o.asked()))
-        waiting = {asyncio.ensure_future(s.info.WaitIdle(info.WaitIdleRequest())) for _ in range(8)}
+    working = Working()
+    async with edge_server(working, limits=replace(ROOMY, concurrent_rpcs_max=3)) as stub:
+        request = api.GetConversationRequest(conversation_id="c1")
+        calling = {asyncio.ensure_future(stub.GetConversation(request, timeout=PATIENCE_S)) for _ in range(8)}
         ended: set[asyncio.Future[Any]] = set()
         while len(ended) < 5:
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            done, calling = await asyncio.wait(calling, return_when=asyncio.FIRST_COMPLETED)
             ended |= done
-        gate.set()
+        working.gate.set()
 
-        assert [(await served).idle for served in waiting] == [True] * 3
+        assert await asyncio.gather(*calling) == [api.GetConversationResponse()] * 3
         refusals = [refusal_of(e) for call in ended if isinstance(e := call.exception(), grpc.aio.AioRpcError)]
         assert len(refusals) == 5
         assert {(r.code, r.reason) for r in refusals} == {("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS")}
         assert all(r.retry_s for r in refusals)
-        assert (await s.chat().state()).message_version == 14
+        assert await stub.GetConversation(request, timeout=PATIENCE_S) == api.GetConversationResponse()
 
 
 async def test_too_many_streams_are_refused_and_told_when_to_come_back(tmp_path):
@@ -514,14 +505,7 @@ async def test_a_model_that_is_not_pulled_fails_its_pass_by_that_class(tmp_path)
 # ---- bugs
 
 
-class _Silent:
-    """Answers to every name with a method that is never called."""
-
-    def __getattr__(self, name: str) -> Any:
-        return name
-
-
-class _Broken(_Silent):
+class _Broken(Silent):
     async def GetConversation(self, request: Any, context: Any) -> Any:
         raise KeyError("CANARY of the user's text")
 
@@ -534,28 +518,14 @@ async def test_a_bug_is_answered_with_an_id_that_the_log_line_carries():
     """Nothing internal reaches the client, and the operator finds the place."""
     lines = io.StringIO()
     undo = configure_logs(LogSettings(level="debug", style="json"), lines)
-    metrics = Metrics(version="1", labels=MetricLabels())
-    edge = Edge(
-        authenticator=Authenticator(()),
-        limits=EdgeLimits(10, 10, 1 << 20, 1 << 20),
-        validation=Validation(),
-        tracing=open_tracing(TracingSettings()),
-        metrics=metrics,
-    )
-    servicers: Any = Servicers(_Broken(), _Silent(), _Silent())  # type: ignore[arg-type]  # one with a bug, two unused
-    server = GrpcServer(servicers, edge, stopping=asyncio.Event())
-    (address,) = server.listen(["127.0.0.1:0"])
-    await server.start()
     try:
-        async with grpc.aio.insecure_channel(address) as channel:
-            stub: Any = conversation_service_pb2_grpc.ConversationServiceStub(channel)
+        async with edge_server(_Broken()) as stub:
             async with refused("INTERNAL", "INTERNAL") as unary:
                 await stub.GetConversation(api.GetConversationRequest(conversation_id="c1"))
             async with refused("INTERNAL", "INTERNAL") as stream:
                 async for _ in stub.WatchConversation(api.WatchConversationRequest(conversation_id="c1")):
                     pass
     finally:
-        await server.stop(grace_s=0.1)
         undo()
 
     failures = [line for line in map(json.loads, lines.getvalue().splitlines()) if line["event"] == "rpc.failed"]

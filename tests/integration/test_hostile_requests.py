@@ -7,25 +7,17 @@ import gc
 import io
 import weakref
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 import pytest
 
 from abridged.v1 import conversation_service_pb2 as api
-from abridged.v1 import conversation_service_pb2_grpc
-from observability.labels import MetricLabels
 from observability.logs import LogSettings, configure_logs
-from observability.metrics import Metrics
-from observability.tracing import TracingSettings, open_tracing
-from service.api.auth import Authenticator
-from service.api.edge import Edge, EdgeLimits
 from service.api.intake import READING_MAX
-from service.api.server import GrpcServer, Servicers
-from service.api.validation import Validation
 from service.api.wire import MASK_PATHS_MAX
 from service.domain.errors import ConversationNotFound
+from tests.support.edge_server import edge_server
 from tests.support.flood import APPEND, ATTACKS
 from tests.support.refusal import Refusal, refusal_of, refused
 from tests.support.sidecar import PATIENCE_S, said, sidecar
@@ -138,14 +130,11 @@ class _Held:
     """Something large that a handler works with."""
 
 
-class _Handlers:
+class _Handlers(Silent):
     """Methods that end in an error while a local of theirs holds something."""
 
     def __init__(self) -> None:
         self.held: list[weakref.ref[_Held]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return name
 
     def _hold(self) -> _Held:
         held = _Held()
@@ -169,32 +158,12 @@ class _Handlers:
         raise ConversationNotFound(str(id(held)))
 
 
-@asynccontextmanager
-async def serving(handlers: Any) -> AsyncIterator[Any]:
-    """A stub of ConversationService with these handlers, behind the real edge."""
-    edge = Edge(
-        authenticator=Authenticator(()),
-        limits=EdgeLimits(10, 10, 1 << 20, 1 << 20),
-        validation=Validation(),
-        tracing=open_tracing(TracingSettings()),
-        metrics=Metrics(version="1", labels=MetricLabels()),
-    )
-    server = GrpcServer(Servicers(handlers, handlers, handlers), edge, stopping=asyncio.Event())
-    (address,) = server.listen(["127.0.0.1:0"])
-    await server.start()
-    try:
-        async with grpc.aio.insecure_channel(address) as channel:
-            yield conversation_service_pb2_grpc.ConversationServiceStub(channel)
-    finally:
-        await server.stop(grace_s=0.1)
-
-
 async def test_what_a_refused_call_had_in_hand_is_let_go_at_once():
     """A hundred refused requests of a megabyte would otherwise stay until the garbage collector comes by."""
     handlers = _Handlers()
     gc.disable()
     try:
-        async with serving(handlers) as stub:
+        async with edge_server(handlers) as stub:
             async with refused("NOT_FOUND", "CONVERSATION_NOT_FOUND"):
                 await stub.GetConversation(api.GetConversationRequest(conversation_id="c1"))
             with pytest.raises(grpc.aio.AioRpcError, match="by itself"):
@@ -213,7 +182,7 @@ async def test_a_server_out_of_memory_asks_for_a_retry():
     lines = io.StringIO()
     undo = configure_logs(LogSettings(level="debug", style="json"), lines)
     try:
-        async with serving(_Handlers()) as stub, refused("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS") as refusal:
+        async with edge_server(_Handlers()) as stub, refused("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS") as refusal:
             await stub.ListSummaries(api.ListSummariesRequest(conversation_id="c1"))
     finally:
         undo()

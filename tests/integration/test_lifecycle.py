@@ -20,18 +20,13 @@ from abridged.v1 import conversation_service_pb2_grpc
 from eventlog.errors import LogFailed
 from eventlog.log import APPEND_BYTES_MAX
 from eventlog.sqlite_writer import WAL_BYTES_MAX
-from observability.labels import MetricLabels
-from observability.metrics import Metrics
-from observability.tracing import TracingSettings, open_tracing
-from service.api.auth import Authenticator
-from service.api.edge import Edge, EdgeLimits
 from service.api.listeners import AddressTaken
 from service.api.readiness import FREE_BYTES_MIN
-from service.api.server import Connections, GrpcServer, Servicers
-from service.api.validation import Validation
+from service.api.server import Connections
 from service.domain.errors import InvalidPolicy
 from tests.support.answers import hanging
 from tests.support.broken_log import connections
+from tests.support.edge_server import Silent, edge_listening
 from tests.support.ollama_server import FakeOllama
 from tests.support.sidecar import PATIENCE_S, on_ollama, said, sidecar
 
@@ -304,14 +299,11 @@ async def test_a_bad_prompt_is_refused_at_the_start(tmp_path):
             pytest.fail("it started")
 
 
-class _Ticking:
+class _Ticking(Silent):
     """A watch that goes on until it is told to end."""
 
     def __init__(self) -> None:
         self.end = asyncio.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return name
 
     async def WatchConversation(self, request: Any, context: Any) -> Any:
         yield api.WatchConversationResponse()
@@ -322,32 +314,21 @@ class _Ticking:
 async def test_a_connection_ends_when_nobody_calls_over_it_and_never_under_a_stream():
     """Idle ones would take the descriptors; a stream may be silent for as long as it likes."""
     conversations = _Ticking()
-    servicers: Any = Servicers(conversations, conversations, conversations)  # type: ignore[arg-type]  # one is called
-    edge = Edge(
-        authenticator=Authenticator(()),
-        limits=EdgeLimits(10, 10, 1 << 20, 1 << 20),
-        validation=Validation(),
-        tracing=open_tracing(TracingSettings()),
-        metrics=Metrics(version="1", labels=MetricLabels()),
-    )
-    server = GrpcServer(servicers, edge, stopping=asyncio.Event(), connections=Connections(idle_s=0.05))
-    (address,) = server.listen(["127.0.0.1:0"])
-    await server.start()
-    host, _, port = address.rpartition(":")
-    try:
-        async with grpc.aio.insecure_channel(address) as channel:
-            stub: Any = conversation_service_pb2_grpc.ConversationServiceStub(channel)
-            stream = stub.WatchConversation(api.WatchConversationRequest(conversation_id="c"), timeout=PATIENCE_S)
-            await stream.read()
+    async with (
+        edge_listening(conversations, connections=Connections(idle_s=0.05)) as address,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        host, _, port = address.rpartition(":")
+        stub: Any = conversation_service_pb2_grpc.ConversationServiceStub(channel)
+        stream = stub.WatchConversation(api.WatchConversationRequest(conversation_id="c"), timeout=PATIENCE_S)
+        await stream.read()
 
-            for _ in range(5):  # one after the other, so that the stream's connection is many times as old
-                reader, writer = await asyncio.open_connection(host, int(port))
-                writer.write(HTTP2_WITHOUT_A_CALL)
-                await asyncio.wait_for(reader.read(), PATIENCE_S)
-                writer.close()
+        for _ in range(5):  # one after the other, so that the stream's connection is many times as old
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(HTTP2_WITHOUT_A_CALL)
+            await asyncio.wait_for(reader.read(), PATIENCE_S)
+            writer.close()
 
-            conversations.end.set()
-            assert await stream.read() is not grpc.aio.EOF
-            assert await stream.code() is grpc.StatusCode.OK
-    finally:
-        await server.stop(grace_s=0.1)
+        conversations.end.set()
+        assert await stream.read() is not grpc.aio.EOF
+        assert await stream.code() is grpc.StatusCode.OK

@@ -24,6 +24,7 @@ from service.api.auth import Authenticator, set_caller
 from service.api.conversation_servicer import ConversationServicer, RequestLimits
 from service.api.errors import internal_status, status_of
 from service.api.event_log_servicer import EventLogServicer
+from service.api.quotas import Limits, Quotas
 from service.api.watch import Watching
 from service.bootstrap.core import Core, new_id, open_core
 from service.config import load
@@ -109,6 +110,10 @@ async def below_grpc(
             policies=core.policies,
             limits=RequestLimits(server.message_bytes_max, server.batch_messages_max, server.batch_bytes_max),
             watching=watching,
+            quotas=Quotas(
+                Limits(server.concurrent_rpcs_max, server.streams_max, server.waits_max, server.answer_bytes_max),
+                shared=False,
+            ),
             new_id=new_id,
             token_key=hashlib.blake2b(core.log.log_id.encode(), digest_size=32).digest(),
         )

@@ -38,7 +38,7 @@ async def turns() -> None:
 
 async def test_so_many_requests_of_a_namespace_are_read_at_a_time_and_the_others_wait_unread():
     """In the order of their coming; another namespace waits for none of them."""
-    intake = Intake(bytes_max=1_000)
+    intake = Intake(bytes_max=1_000, request_bytes_max=1_000)
     calls = [_Call() for _ in range(READING_MAX + 2)]
     reading = [asyncio.create_task(intake.read(None, call, "a")) for call in calls]
     other = _Call()
@@ -57,7 +57,7 @@ async def test_so_many_requests_of_a_namespace_are_read_at_a_time_and_the_others
 
 async def test_a_request_that_does_not_come_is_waited_for_no_longer_than_may_be():
     """Its place is another one's then."""
-    intake = Intake(bytes_max=1_000, request_s=0.01)
+    intake = Intake(bytes_max=1_000, request_bytes_max=1_000, request_s=0.01)
     silent = [asyncio.create_task(intake.read(None, _Call(), "a")) for _ in range(READING_MAX)]
     for refused in silent:
         with pytest.raises(TooManyRequests):
@@ -74,12 +74,12 @@ async def test_a_call_that_sends_nothing_is_refused():
     empty.come.set()
 
     with pytest.raises(InvalidRequest):
-        await Intake(bytes_max=1_000).read(None, empty, "a")
+        await Intake(bytes_max=1_000, request_bytes_max=1_000).read(None, empty, "a")
 
 
 def test_so_many_bytes_of_a_namespace_are_served_at_a_time():
     """A request that ends makes room."""
-    intake = Intake(bytes_max=250)
+    intake = Intake(bytes_max=250, request_bytes_max=250)
 
     with intake.held("a", REQUEST), intake.held("b", REQUEST):
         with intake.held("a", REQUEST), pytest.raises(TooManyRequests), intake.held("a", REQUEST):

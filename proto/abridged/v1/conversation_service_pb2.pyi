@@ -189,7 +189,9 @@ class AppendMessagesRequest(_message.Message):
 
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
-        """How long to wait for a pass that is pending afterwards, bounded by the call's deadline."""
+        """How long to wait for a pass that is pending afterwards, bounded by the call's deadline. Where too many calls wait
+        already, the answer comes at once, with the pass as it is.
+        """
 
     def __init__(
         self,
@@ -324,7 +326,9 @@ class GetContextRequest(_message.Message):
     """Fail when the pass that this call waited for has failed, instead of serving the original messages."""
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
-        """How long to wait for a pending pass, bounded by the call's deadline."""
+        """How long to wait for a pending pass, bounded by the call's deadline. Where too many calls wait already, the answer
+        comes at once, with the pass that is pending.
+        """
 
     def __init__(
         self,
@@ -763,7 +767,7 @@ class SummarizeConversationRequest(_message.Message):
     """The conversation."""
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
-        """How long to wait for its end, bounded by the call's deadline; 0 answers at once."""
+        """How long to wait for its end, bounded by the call's deadline; 0 answers at once, and so do too many calls that wait."""
 
     def __init__(
         self,

@@ -57,7 +57,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_SUMMARIZATION_DISABLED: _ErrorReason.ValueType  # 15
     """FAILED_PRECONDITION: passes are switched off."""
     ERROR_REASON_TOO_MANY_REQUESTS: _ErrorReason.ValueType  # 16
-    """RESOURCE_EXHAUSTED: too many RPCs, streams or forced passes; RetryInfo says when to come back."""
+    """RESOURCE_EXHAUSTED: too many RPCs, streams, forced passes or answers that were not taken; RetryInfo says when to
+    come back.
+    """
     ERROR_REASON_LOG_FULL: _ErrorReason.ValueType  # 17
     """RESOURCE_EXHAUSTED: no space left for the log; RetryInfo says when to come back."""
     ERROR_REASON_LOG_UNAVAILABLE: _ErrorReason.ValueType  # 18
@@ -124,7 +126,9 @@ ERROR_REASON_DEPTH_LIMIT: ErrorReason.ValueType  # 14
 ERROR_REASON_SUMMARIZATION_DISABLED: ErrorReason.ValueType  # 15
 """FAILED_PRECONDITION: passes are switched off."""
 ERROR_REASON_TOO_MANY_REQUESTS: ErrorReason.ValueType  # 16
-"""RESOURCE_EXHAUSTED: too many RPCs, streams or forced passes; RetryInfo says when to come back."""
+"""RESOURCE_EXHAUSTED: too many RPCs, streams, forced passes or answers that were not taken; RetryInfo says when to
+come back.
+"""
 ERROR_REASON_LOG_FULL: ErrorReason.ValueType  # 17
 """RESOURCE_EXHAUSTED: no space left for the log; RetryInfo says when to come back."""
 ERROR_REASON_LOG_UNAVAILABLE: ErrorReason.ValueType  # 18

@@ -49,6 +49,8 @@ class Limits(_message.Message):
     CONCURRENT_RPCS_MAX_FIELD_NUMBER: _builtins.int
     STREAMS_MAX_FIELD_NUMBER: _builtins.int
     QUEUED_PASSES_MAX_FIELD_NUMBER: _builtins.int
+    WAITS_MAX_FIELD_NUMBER: _builtins.int
+    ANSWER_BYTES_MAX_FIELD_NUMBER: _builtins.int
     append_messages_max: _builtins.int
     """Messages of one AppendMessages."""
     message_bytes_max: _builtins.int
@@ -60,7 +62,11 @@ class Limits(_message.Message):
     streams_max: _builtins.int
     """Streams at a time."""
     queued_passes_max: _builtins.int
-    """Passes in the queue, over which forced ones are refused."""
+    """Pending passes of a namespace, over which forced ones are refused."""
+    waits_max: _builtins.int
+    """Calls that wait at a time; more are answered with what there is."""
+    answer_bytes_max: _builtins.int
+    """Bytes of answers that are being made or that their callers have not taken yet."""
     def __init__(
         self,
         *,
@@ -70,10 +76,12 @@ class Limits(_message.Message):
         concurrent_rpcs_max: _builtins.int = ...,
         streams_max: _builtins.int = ...,
         queued_passes_max: _builtins.int = ...,
+        waits_max: _builtins.int = ...,
+        answer_bytes_max: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["append_bytes_max", b"append_bytes_max", "append_messages_max", b"append_messages_max", "concurrent_rpcs_max", b"concurrent_rpcs_max", "message_bytes_max", b"message_bytes_max", "queued_passes_max", b"queued_passes_max", "streams_max", b"streams_max"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_bytes_max", b"answer_bytes_max", "append_bytes_max", b"append_bytes_max", "append_messages_max", b"append_messages_max", "concurrent_rpcs_max", b"concurrent_rpcs_max", "message_bytes_max", b"message_bytes_max", "queued_passes_max", b"queued_passes_max", "streams_max", b"streams_max", "waits_max", b"waits_max"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -12,6 +12,7 @@ from eventlog.event import StreamId
 from eventlog.log import PAGE_EVENTS_MAX, EventFilter, Page
 from eventlog.memory import MemoryEventLog
 from eventlog.subscription import (
+    BATCH_BYTES_MAX,
     CHECKPOINT_EVENTS,
     Batch,
     CaughtUp,
@@ -322,3 +323,23 @@ async def test_a_stream_that_does_not_exist_yet_is_waited_for(executor):
     read = stream_pages(MemoryEventLog(clock_us=Clock()), executor, stream=StreamId("default", "new"))
 
     assert await read(0) == Page((), 0, 0)
+
+
+@pytest.mark.parametrize("of_stream", [True, False])
+async def test_a_batch_keeps_little_of_what_its_consumer_does_not_take(executor, of_stream):
+    """Many large events are many batches, none is lost or read twice, and one larger than a batch comes alone."""
+    log = MemoryEventLog(clock_us=Clock())
+    sizes = [10, *[BATCH_BYTES_MAX // 3] * 20, 3 * BATCH_BYTES_MAX, *[10] * 30]
+    for number, size in enumerate(sizes, start=1):
+        log.submit(append(event(number, b"x" * size))).result()
+    read = stream_pages(log, executor, stream=A) if of_stream else log_pages(log, executor)
+
+    batches, cursor = [], 0
+    while (page := await read(cursor)).events:
+        batches.append([len(recorded.payload) for recorded in page.events])
+        assert page.events[-1].position == page.cursor
+        cursor = page.cursor
+
+    assert [size for batch in batches for size in batch] == sizes
+    assert all(sum(batch) <= BATCH_BYTES_MAX or len(batch) == 1 for batch in batches)
+    assert page.head == len(sizes)

@@ -24,7 +24,7 @@ Damage = Callable[[bytearray], None]
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory) -> Path:
     """A log with six appends in its write-ahead log, as a killed process leaves it."""
-    folder = tmp_path_factory.mktemp("killed")
+    folder: Path = tmp_path_factory.mktemp("killed")
     log = SqliteEventLog.open(folder / "log.db", clock_us=Clock())
     for number in range(1, APPENDS + 1):
         log.submit(append(event(number, bytes([number]) * 6_000))).result()

@@ -1,0 +1,24 @@
+"""How long a call may take whose client sets no deadline: a method each, beyond all that it may wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from service.api.wire import IDLE_WITHOUT_DEADLINE_S, WAIT_WITHOUT_DEADLINE_S
+
+__all__ = ["WORK_S", "default_deadline_s"]
+
+WORK_S = 30.0
+_WAITS_S: Mapping[str, float] = {
+    "abridged.v1.ConversationService/AppendMessages": WAIT_WITHOUT_DEADLINE_S,
+    # For a version, for a pass, and for extraction to stand in.
+    "abridged.v1.ConversationService/GetContext": 3 * WAIT_WITHOUT_DEADLINE_S,
+    "abridged.v1.ConversationService/SummarizeConversation": WAIT_WITHOUT_DEADLINE_S,
+    "abridged.v1.ServerInfoService/WaitIdle": IDLE_WITHOUT_DEADLINE_S,
+}
+"""What a call without a deadline may wait for, beside WORK_S for its work."""
+
+
+def default_deadline_s(method: str) -> float:
+    """How long a call of `method` may take whose client sets no deadline."""
+    return WORK_S + _WAITS_S.get(method, 0.0)

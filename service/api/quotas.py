@@ -1,0 +1,138 @@
+"""What the calls of one namespace may hold of the server: places, waits, streams, bytes of answers on their way.
+
+An answer is on its way until the transport has written it, however long its reader takes; meanwhile gRPC holds it. So
+it is counted from before it is made: a reader that takes nothing is refused the next one, and nobody else is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from service.api.errors import TooManyRequests
+from service.api.fitting import RESPONSE_BYTES_MAX
+from service.shares import Shares
+
+__all__ = ["ANSWER_BYTES_MIN", "Limits", "Quotas"]
+
+ANSWER_BYTES_MIN = 4_096
+"""What a call takes while its answer is on its way, however small the answer is."""
+
+WRITTEN_PART = 8
+"""Answers to calls that write are short; they have this part of the room of the others beside it."""
+
+UNTAKEN = "answers that were not taken"
+CALLS_RETRY_S = 0.2
+STREAMS_RETRY_S = 1.0
+ANSWERS_RETRY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What all namespaces hold together, at most."""
+
+    concurrent_rpcs_max: int
+    streams_max: int
+    waits_max: int
+    answer_bytes_max: int
+
+
+class Quotas:
+    """What calls hold. `shared` says whether credentials know more than one namespace.
+
+    Streams of gRPC's own services have places apart from ours, and as many; answers to calls that write have room apart
+    from those to calls that read, so that nothing unread keeps anybody from appending.
+    """
+
+    def __init__(self, limits: Limits, *, shared: bool) -> None:
+        self.limits = limits
+        self._calls = Shares(limits.concurrent_rpcs_max, shared=shared)
+        self._waits = Shares(limits.waits_max, shared=shared)
+        self._answer_bytes = Shares(limits.answer_bytes_max, shared=shared)
+        self._written_bytes = Shares(limits.answer_bytes_max // WRITTEN_PART, shared=shared)
+        self._streams = {ours: Shares(limits.streams_max, shared=shared) for ours in (True, False)}
+
+    @contextmanager
+    def call(self, namespace: str, *, reads: bool) -> Iterator[None]:
+        """A place for a call that works, if there is room for its answer too. Raises TooManyRequests."""
+        room = self._answer_bytes if reads else self._written_bytes
+        if not room.has_room(namespace, RESPONSE_BYTES_MAX if reads else ANSWER_BYTES_MIN):
+            raise TooManyRequests(UNTAKEN, retry_after_s=ANSWERS_RETRY_S)
+        if not self._calls.take_if_room(namespace):
+            raise TooManyRequests("calls", retry_after_s=CALLS_RETRY_S)
+        try:
+            yield
+        finally:
+            self._calls.give_back(namespace)
+
+    @contextmanager
+    def waiting(self, namespace: str) -> Iterator[bool]:
+        """A call waits for something else than itself: its place is another's meanwhile.
+
+        Yields whether there was room to wait; without, the call keeps its place and should not wait long.
+        """
+        if not self._waits.take_if_room(namespace):
+            yield False
+            return
+        self._calls.give_back(namespace)
+        try:
+            yield True
+        finally:
+            self._calls.take(namespace)  # above the limit, if it must: this call has been admitted
+            self._waits.give_back(namespace)
+
+    @contextmanager
+    def stream(self, namespace: str, *, ours: bool) -> Iterator[None]:
+        """A place for a stream. Raises TooManyRequests."""
+        if not self._answer_bytes.has_room(namespace, ANSWER_BYTES_MIN):
+            raise TooManyRequests(UNTAKEN, retry_after_s=ANSWERS_RETRY_S)
+        if not self._streams[ours].take_if_room(namespace):
+            raise TooManyRequests("streams", retry_after_s=STREAMS_RETRY_S)
+        try:
+            yield
+        finally:
+            self._streams[ours].give_back(namespace)
+
+    @contextmanager
+    def item(self, namespace: str, size: int) -> Iterator[None]:
+        """Count an item of a stream while the transport takes it, up to the namespace's share.
+
+        Past it the item comes all the same: an open stream is not refused, and what all of them hold is bounded by
+        their number.
+        """
+        counted = self._answer_bytes.take_if_room(namespace, size)
+        try:
+            yield
+        finally:
+            if counted:
+                self._answer_bytes.give_back(namespace, size)
+
+    @contextmanager
+    def making(self, namespace: str) -> Iterator[Callable[[int], None]]:
+        """Yields what counts, from any thread, bytes of an answer that is being made; it raises TooManyRequests."""
+        total = 0
+
+        def grow(size: int) -> None:
+            nonlocal total
+            if not self._answer_bytes.take_if_room(namespace, size):
+                raise TooManyRequests(UNTAKEN, retry_after_s=ANSWERS_RETRY_S)
+            total += size
+
+        try:
+            yield grow
+        finally:
+            self._answer_bytes.give_back(namespace, total)
+
+    def sending(self, namespace: str, size: int, *, reads: bool) -> Callable[[object], None]:
+        """Count an answer of `size` bytes; returns what ends that, to be called when it is written or the call over.
+
+        Raises TooManyRequests for the answer of a call that `reads`: one that wrote is answered, and briefly.
+        """
+        size = max(size, ANSWER_BYTES_MIN)
+        room = self._answer_bytes if reads else self._written_bytes
+        if not reads:
+            room.take(namespace, size)
+        elif not room.take_if_room(namespace, size):
+            raise TooManyRequests(UNTAKEN, retry_after_s=ANSWERS_RETRY_S)
+        return lambda _: room.give_back(namespace, size)

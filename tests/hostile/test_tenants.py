@@ -1,0 +1,129 @@
+"""Two tenants of one sidecar: what one of them does to the other when it holds all it can get."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import grpc
+import pytest
+
+from abridged.v1 import conversation_pb2, conversation_service_pb2_grpc
+from abridged.v1 import conversation_service_pb2 as api
+from tests.support.command import ROOT, ServedSidecar, fake_ollama, served
+from tests.support.sidecar import PATIENCE_S, duration, said
+
+pytestmark = [pytest.mark.hostile, pytest.mark.timeout(600)]
+
+PASSES = 6_000
+PREFILL_S = 3.0
+"""What each of their questions keeps the model busy for, and it takes one at a time."""
+
+APPENDS = 500
+ROUNDS = 5
+SLOWER_AT_MOST = 2.0
+EMERGENCY_S = 10.0
+MEMORY_MAX_MB = 400
+TOKENS = json.dumps([{"token": t, "namespace": t, "scopes": ["append", "read"]} for t in ("greedy", "modest")])
+MODEST = [("authorization", "Bearer modest")]
+
+
+class Modest:
+    """The other tenant."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub: Any = conversation_service_pb2_grpc.ConversationServiceStub(channel)
+        self._count = 0
+
+    async def append_s(self) -> float:
+        """Append one message; how long it took."""
+        self._count += 1
+        request = api.AppendMessagesRequest(
+            conversation_id="c1",
+            messages=[said(self._count, tokens=1)],
+            settings=conversation_pb2.ConversationSettings(context_length=16_000_000),
+        )
+        begun = time.monotonic()
+        await self._stub.AppendMessages(request, timeout=PATIENCE_S, metadata=MODEST)
+        return time.monotonic() - begun
+
+    async def emergency(self) -> Any:
+        """The pass of a window that is over its budget, as it is when EMERGENCY_S have passed, or when it is over."""
+        request = api.AppendMessagesRequest(
+            conversation_id="full",
+            messages=[said(n, tokens=200) for n in range(1, 15)],
+            settings=conversation_pb2.ConversationSettings(context_length=2_000),
+            wait=duration(EMERGENCY_S),
+        )
+        return (await self._stub.AppendMessages(request, timeout=PATIENCE_S, metadata=MODEST)).summarization
+
+
+@contextmanager
+def tenanted(folder: Path, ollama: str) -> Iterator[ServedSidecar]:
+    """A sidecar of two tenants, whose log lines are read, so that it never waits for their reader."""
+    hosts, models = json.dumps([ollama]), '["ollama:qwen2.5:3b"]'
+    settings = (f"server.tokens={TOKENS}", f"summarizer.models={models}", f"ollama.hosts={hosts}")
+    with served(folder, *settings) as sidecar:
+        assert sidecar.process.stderr is not None
+        threading.Thread(target=sidecar.process.stderr.read, daemon=True).start()
+        yield sidecar
+
+
+async def p99s_ms(one: Modest, other: Modest) -> tuple[float, float]:
+    """Of the appends of both, which take turns: what else the machine does, it does to both."""
+    pairs = [(await one.append_s(), await other.append_s()) for _ in range(APPENDS)]
+    first, second = (1e3 * sorted(seconds)[APPENDS * 99 // 100] for seconds in zip(*pairs, strict=True))
+    return first, second
+
+
+def peak_mb(pid: int) -> int:
+    """The most memory that the process has had resident."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) // 1024
+
+
+async def test_a_greedy_tenant_takes_nothing_from_another(tmp_path, capsys):
+    """1,000 waits, 300 unread watches, 100 unread answers of 15 MB, 6,000 passes: the other's appends and its emergency
+    pass come as at a sidecar of its own, and the server's memory is bounded."""
+    (tmp_path / "own").mkdir()
+    with (
+        fake_ollama("--prefill-s", str(PREFILL_S)) as ollama,
+        tenanted(tmp_path / "own", ollama) as own,
+        tenanted(tmp_path, ollama) as shared,
+    ):
+        async with grpc.aio.insecure_channel(own.address) as quiet, grpc.aio.insecure_channel(shared.address) as busy:
+            alone, beside = Modest(quiet), Modest(busy)
+            await p99s_ms(alone, beside)
+            greedy = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tests.support.greedy_tenant", shared.address, "greedy", str(PASSES)),
+                stdout=asyncio.subprocess.PIPE,
+                cwd=ROOT,
+            )
+            try:
+                assert greedy.stdout is not None
+                refused = json.loads(await greedy.stdout.readline())
+                rounds = [await p99s_ms(alone, beside) for _ in range(ROUNDS)]
+                begun = time.monotonic()
+                emergency = await beside.emergency()
+                took_s = time.monotonic() - begun
+            finally:
+                greedy.kill()
+                await greedy.wait()
+        peak = peak_mb(shared.process.pid)
+
+    alone_ms, beside_ms = (median(figures) for figures in zip(*rounds, strict=True))
+    figures = {"alone_p99_ms": alone_ms, "beside_p99_ms": beside_ms, "emergency_s": took_s, "peak_mb": peak}
+    with capsys.disabled():
+        sys.stdout.write(f"\n{json.dumps({k: round(v, 2) for k, v in figures.items()} | {'refused': refused})}\n")
+    assert emergency.state == conversation_pb2.SUMMARIZATION_STATE_COMPLETED
+    assert emergency.trigger == conversation_pb2.TRIGGER_EMERGENCY
+    assert beside_ms <= SLOWER_AT_MOST * alone_ms
+    assert peak <= MEMORY_MAX_MB

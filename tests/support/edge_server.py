@@ -1,0 +1,91 @@
+"""The edge around servicers of a test: a real gRPC server without a log, whose methods do what the test wants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+
+from abridged.v1 import conversation_service_pb2, conversation_service_pb2_grpc
+from observability.labels import MetricLabels
+from observability.metrics import Metrics
+from observability.tracing import TracingSettings, open_tracing
+from service.api.auth import Authenticator
+from service.api.deadlines import default_deadline_s
+from service.api.edge import Edge
+from service.api.intake import Intake
+from service.api.quotas import Limits, Quotas
+from service.api.server import Connections, GrpcServer, Servicers
+from service.api.validation import Validation
+
+__all__ = ["ROOMY", "Silent", "Working", "edge_listening", "edge_server"]
+
+REQUEST_BYTES_MAX = 1 << 20
+CONNECTIONS = Connections()
+
+ROOMY = Limits(concurrent_rpcs_max=10, streams_max=10, waits_max=10, answer_bytes_max=64 << 20)
+
+
+class Silent:
+    """Has a method of every name, which is never called."""
+
+    def __getattr__(self, name: str) -> Any:
+        return name
+
+
+class Working(Silent):
+    """Works at GetConversation until its gate opens."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+
+    async def GetConversation(self, request: Any, context: Any) -> Any:
+        """See the contract."""
+        await self.gate.wait()
+        return conversation_service_pb2.GetConversationResponse()
+
+
+@asynccontextmanager
+async def edge_listening(
+    conversations: Silent,
+    *,
+    limits: Limits = ROOMY,
+    deadline_s: Callable[[str], float] = default_deadline_s,
+    connections: Connections = CONNECTIONS,
+) -> AsyncIterator[str]:
+    """Serve ConversationService by `conversations`, and nothing else; yields the address."""
+    edge = Edge(
+        authenticator=Authenticator(()),
+        quotas=Quotas(limits, shared=False),
+        intake=Intake(bytes_max=REQUEST_BYTES_MAX, request_bytes_max=REQUEST_BYTES_MAX),
+        validation=Validation(),
+        tracing=open_tracing(TracingSettings()),
+        metrics=Metrics(version="1", labels=MetricLabels()),
+        deadline_s=deadline_s,
+    )
+    servicers = Servicers(conversations, Silent(), Silent())  # type: ignore[arg-type]  # one of a test, two unused
+    server = GrpcServer(servicers, edge, stopping=asyncio.Event(), connections=connections)
+    (address,) = server.listen(["127.0.0.1:0"])
+    await server.start()
+    try:
+        yield address
+    finally:
+        await server.stop(grace_s=0.1)
+
+
+@asynccontextmanager
+async def edge_server(
+    conversations: Silent,
+    *,
+    limits: Limits = ROOMY,
+    deadline_s: Callable[[str], float] = default_deadline_s,
+) -> AsyncIterator[Any]:
+    """As `edge_listening`; yields a stub of ConversationService."""
+    async with (
+        edge_listening(conversations, limits=limits, deadline_s=deadline_s) as address,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        yield conversation_service_pb2_grpc.ConversationServiceStub(channel)
