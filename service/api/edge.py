@@ -46,6 +46,7 @@ from service.api.errors import (
     retry_ms,
     status_of,
 )
+from service.api.intake import Intake
 from service.api.quotas import Quotas
 from service.api.request_reader import RequestReader
 from service.api.validation import Validation

@@ -17,7 +17,7 @@ from observability.logs import LogSettings, configure_logs
 from service.api.intake import READING_MAX
 from service.api.wire import MASK_PATHS_MAX
 from service.domain.errors import ConversationNotFound
-from tests.support.edge_server import edge_server
+from tests.support.edge_server import Silent, edge_server
 from tests.support.flood import APPEND, ATTACKS
 from tests.support.refusal import Refusal, refusal_of, refused
 from tests.support.sidecar import PATIENCE_S, said, sidecar
