@@ -34,6 +34,7 @@ LONG_FILES: dict[str, str] = {
     "service/domain/conversation.py": "the state and its fold, each event's step beside the others",
     "service/domain/decide.py": "every command and what it leads to",
     "service/settings.py": "the one table of settings",
+    "service/summarizer/reactor.py": "a pass from its trigger to its commit: lines, workers and what interrupts them",
     "service/summarizer/summary_pass.py": "a pass from its source to its record; parts and merges belong together",
 }
 LONG_FUNCTIONS: dict[str, str] = {}
@@ -41,11 +42,13 @@ BROAD_EXCEPTS: dict[str, str] = {
     "eventlog/async_append.py": "one append's listener does not silence the others of its group",
     "eventlog/group_commit.py": "the writer's thread: a bug stops the log loudly, no caller hangs",
     "eventlog/memory.py": "the hook's error is the outcome of its append",
+    "service/api/edge.py": "whatever a call ends in becomes its status",
     "service/api/http.py": "one route's bug does not take the port down",
     "service/summarizer/reactor.py": "one broken pass does not stop the others",
 }
 """Supervision boundaries. Cleaning up and raising again is no such handler."""
 SLEEPING_TESTS: dict[str, str] = {
+    "tests/hostile/test_floods.py": "an honest caller appends now and then, beside an attack that goes on",
     "tests/integration/test_http.py": "a client that drips its request",
     "tests/integration/test_prometheus.py": "a real Prometheus that scrapes in its own time is asked again",
 }

@@ -101,11 +101,7 @@ def open_core(
 
     `on_fatal` hears, on the event loop, that the log has failed for good.
     """
-    traces = TracingSettings.from_environment(environ, service_version=VERSION)
-    for ignored in traces.ignored:
-        _log.warning("tracing.variable_ignored", hint=ignored)
-    tracing = open_tracing(traces)
-    resources.callback(tracing.close)
+    tracing = _tracing(environ, resources)
     metrics = Metrics(version=VERSION, labels=_labels(settings))
     executor = _read_threads(resources)
 
@@ -161,6 +157,15 @@ def open_core(
         metrics=metrics,
         now_us=now_us,
     )
+
+
+def _tracing(environ: Mapping[str, str], resources: AsyncExitStack) -> Tracing:
+    settings = TracingSettings.from_environment(environ, service_version=VERSION)
+    for ignored in settings.ignored:
+        _log.warning("tracing.variable_ignored", hint=ignored)
+    tracing = open_tracing(settings)
+    resources.callback(tracing.close)
+    return tracing
 
 
 def _policies(settings: Settings, maker: Callable[[], PassMaker]) -> Policies:

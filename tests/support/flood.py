@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,20 +83,21 @@ async def flooded(address: str, attack: Attack, *, seconds: float, token: str = 
     answers: Counter[str] = Counter()
     compression = grpc.Compression.Gzip if attack.is_compressed else grpc.Compression.NoCompression
     metadata = (("authorization", f"Bearer {token}"),) if token and attack.has_credential else ()
-    until = time.monotonic() + seconds
 
     async with grpc.aio.insecure_channel(address, options=_OPTIONS, compression=compression) as channel:
         send: Any = channel.unary_unary(attack.method)
 
         async def sender() -> None:
-            while time.monotonic() < until:
+            while True:
                 try:
                     await send(attack.request, metadata=metadata, timeout=60)
                     answers["OK"] += 1
                 except grpc.aio.AioRpcError as error:
                     answers[error.code().name] += 1
 
-        await asyncio.gather(*(sender() for _ in range(attack.at_once)))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*(sender() for _ in range(attack.at_once)))
     return answers
 
 
