@@ -45,7 +45,7 @@ def test_a_log_pipe_that_nobody_reads_holds_up_neither_calls_nor_the_end(tmp_pat
     assert "0 records" not in appended.out
 
 
-def fill_pipe(path):
+def fill_pipe(path: str) -> None:
     """Fill a pipe with empty lines to the last byte."""
     pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
     try:

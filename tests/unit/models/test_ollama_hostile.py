@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.models.model import ModelError, ModelUnavailable
+from service.models.model import Completion, ModelError, ModelUnavailable, SummaryModel
 from service.models.ollama_errors import AnswerEncoded, HostRefused
 from service.models.ollama_wire import ANSWER_LINES_MAX
 from service.models.small_reads import READ_BYTES
@@ -27,7 +27,7 @@ PUMPS_MAX = 16
 FINAL = {"message": {"content": "{}"}, "done": True, "done_reason": "stop", "prompt_eval_count": 70, "eval_count": 2}
 
 
-async def ask(model) -> object:
+async def ask(model: SummaryModel) -> Completion:
     return await model.complete(record_request(), deadline_s=PATIENCE_S, on_progress=lambda _chars: None)
 
 
