@@ -41,6 +41,9 @@ def test_an_answer_is_json_bare_or_in_one_fence(text):
         )
         + "}",
         "[" * 50_000,
+        json.dumps(ANSWER | {"summary": "\ud800"}),
+        json.dumps(ANSWER | {"summary": "\ud800"}, ensure_ascii=False),
+        json.dumps(ANSWER)[:-1] + ', "more": ' + "9" * 5_000 + "}",
     ],
 )
 def test_nothing_else_is_taken(text):

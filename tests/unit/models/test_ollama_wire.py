@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.models.model import AnswerLooped, ModelRefused, ModelUnavailable, PromptTruncated
-from service.models.ollama_json import OBJECT_BYTES_MAX
+from service.models.ollama_json import OBJECT_BYTES_MAX, NotAnObject
 from service.models.ollama_wire import (
     ANSWER_BYTES_MAX,
     Answer,
@@ -101,8 +101,10 @@ def test_no_text_of_an_answer_is_in_an_error():
     with pytest.raises(ModelUnavailable) as failure:
         answer_of(b'{"message": "the secret word')
 
-    assert "secret" not in repr(failure.value)
-    assert failure.value.__context__ is None
+    reason = failure.value.__context__
+    assert isinstance(reason, NotAnObject)
+    assert "secret" not in f"{failure.value!r} {reason!r}"
+    assert reason.__context__ is None
 
 
 def test_an_answer_of_any_length_is_bounded():
