@@ -19,9 +19,9 @@ from service.api.errors import InvalidRequest, TooManyRequests
 
 __all__ = ["Intake"]
 
-READING_MAX = 16
+READING_MAX = 8
 """Requests of a namespace that are read at a time; others wait in the order of their coming, unread. A request that is
-not being read takes no more of the transport than the first 64 KiB of it."""
+not being read takes no more of the transport than its first 64 KiB."""
 
 REQUEST_S = 10.0
 """How long a call may wait to be read and its request may take to come."""
