@@ -21,11 +21,7 @@ __all__ = ["Intake"]
 
 READING_MAX = 8
 """Requests of a namespace that are read at a time; others wait in the order of their coming, unread. A request that is
-<<<<<<< HEAD
 not being read takes no more of the transport than the first 16 KiB of it."""
-=======
-not being read takes no more of the transport than its first 64 KiB."""
->>>>>>> edge
 
 REQUEST_S = 10.0
 """How long a call may wait to be read and its request may take to come."""
