@@ -25,6 +25,7 @@ from eventlog.errors import (
     LogUnsafe,
 )
 from eventlog.event import StreamId
+from eventlog.log import EventFilter
 from eventlog.sql import select_stream, select_window
 from eventlog.sqlite import SqliteEventLog
 from eventlog.sqlite_engine import READERS_MAX, reader_engine, writer_engine
@@ -411,6 +412,49 @@ def test_a_removed_event_breaks_its_stream(log, path):
 
     with pytest.raises(LogCorrupt, match="version 2 is missing"):
         verify_stream(log, A)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda log: log.read_stream(A),
+        lambda log: log.read_stream(A, backward=True),
+        lambda log: log.read_all(),
+        lambda log: log.read_all(backward=True),
+        lambda log: log.scan(),
+        lambda log: log.scan(backward=True),
+        lambda log: log.scan(matching=EventFilter(namespace=A.namespace)),
+        lambda log: log.scan(matching=EventFilter(stream=A, types=frozenset({"never"}))),
+    ],
+)
+def test_a_page_that_lacks_an_event_is_refused(log, path, read):
+    """In both directions and by every kind of read: a shorter answer would be a wrong one."""
+    log.submit(append(event(1), event(2), event(3))).result()
+
+    _outside(path, "DELETE FROM events WHERE position = 2")
+
+    with pytest.raises(LogCorrupt):
+        read(log)
+
+
+def test_an_event_that_damage_hides_from_a_filter_is_refused(log, path):
+    """It is looked at whole before a filter passes it over."""
+    log.submit(append(event(1), event(2), event(3))).result()
+    matching = EventFilter(types=frozenset({log.read_all()[0].type}))
+
+    _outside(path, "UPDATE events SET type = 'other' WHERE position = 2")
+
+    with pytest.raises(LogCorrupt):
+        log.scan(matching=matching)
+
+
+def test_an_event_is_read_by_its_stream_when_its_own_copy_of_the_namespace_is_damaged(log, path):
+    """Both copies have to say that it is another's."""
+    log.submit(append(event(1), event(2), event(3))).result()
+
+    _outside(path, "UPDATE events SET namespace = 'other' WHERE position = 2")
+
+    assert len(log.scan(matching=EventFilter(namespace=A.namespace)).events) == 3
 
 
 def test_the_write_ahead_log_stays_bounded_under_readers(log, path):
