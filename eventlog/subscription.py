@@ -41,6 +41,9 @@ CHECKPOINT_EVENTS = 4_000
 BATCH_BYTES_MAX = 128 << 10
 """Payload of a batch, or one larger event: what a consumer that takes nothing keeps in memory."""
 
+FIRST_EVENTS = 8
+"""Events that the first page asks for: when nothing is known yet of their size, few large ones are read for nothing."""
+
 ReadPage = Callable[[int], Awaitable[Page]]
 """Reads the page after a cursor. Cursor and head are positions, or versions of one stream."""
 
@@ -224,10 +227,10 @@ def _in_batches(
 ) -> ReadPage:
     """Pages that `page` reads after a cursor, cut to BATCH_BYTES_MAX.
 
-    After a cut the next page asks for twice the events that were kept, so that few are read to be thrown away.
+    Each asks for twice the events that the one before kept, so that few are read to be thrown away.
     """
     loop = asyncio.get_running_loop()
-    most = limit
+    most = min(limit, FIRST_EVENTS)
 
     def batch(after: int) -> Page:
         nonlocal most
