@@ -71,6 +71,9 @@ class LogVerification:
         for (message,) in self._asked(_INTEGRITY):
             if message != "ok":
                 yield from (line for line in str(message).splitlines() if not line.startswith("***"))
+        for number, *names in self._asked(_NUMBERS):
+            if not all(isinstance(name, str) for name in names):
+                yield f"stream {number} has no name"
         ((count, last),) = self._asked(_POSITIONS)
         if count != last:
             yield f"{count} events have positions up to {last}"
@@ -81,9 +84,13 @@ class LogVerification:
                 yield str(error)
 
     def streams(self) -> dict[StreamId, int]:
-        """Every stream with the number of events that the table holds of it."""
+        """Every stream that has a name, with the number of events that the table holds of it."""
         counts: dict[Any, int] = dict(self._asked(_ENDS))
-        return {StreamId(namespace, name): counts.get(number, 0) for number, namespace, name in self._asked(_NUMBERS)}
+        return {
+            StreamId(namespace, name): counts.get(number, 0)
+            for number, namespace, name in self._asked(_NUMBERS)
+            if isinstance(namespace, str) and isinstance(name, str)
+        }
 
     def events(self, stream: StreamId) -> Iterator[SealedEvent]:
         """The stream's events in order; raise LogCorrupt at the first that does not follow from those before it."""

@@ -41,7 +41,7 @@ def test_a_whole_log_is_in_order_and_is_not_written(whole):
     ran = _verified(whole)
 
     assert (ran.exit_code, ran.stdout[:4]) == (0, "ok: ")
-    assert "in 6 conversations" in ran.stdout
+    assert "in 5 conversations" in ran.stdout
     assert whole.read_bytes() == before
 
 
