@@ -20,6 +20,7 @@ from eventlog.sqlite_engine import reader_engine, require_schema, stored_identit
 from eventlog.sqlite_errors import DATABASE_ERRORS
 from eventlog.sqlite_file import FileLock
 from eventlog.sqlite_reader import SqliteReader
+from eventlog.wal import fitting_frames, require_whole
 
 __all__ = ["LogVerification"]
 
@@ -35,8 +36,9 @@ _NUMBERS = "SELECT id, namespace, name FROM streams NOT INDEXED"
 class LogVerification:
     """Checks of one file. Made by `opened`; `reader` reads it as a running log would."""
 
-    def __init__(self, reader: SqliteReader, identity: LogIdentity) -> None:
+    def __init__(self, path: Path, reader: SqliteReader, identity: LogIdentity) -> None:
         self.reader = reader
+        self._wal = path.with_name(path.name + "-wal")
         self._identity = identity
 
     @classmethod
@@ -53,7 +55,7 @@ class LogVerification:
                 identity = reader.read(stored_identity)
                 if identity is None:
                     raise LogCorrupt("the file does not say which log it is")
-                yield cls(reader, identity)
+                yield cls(path, reader, identity)
             except DATABASE_ERRORS as error:
                 raise LogCorrupt(f"its tables are not those of a log: {error}") from error
 
@@ -67,10 +69,17 @@ class LogVerification:
         return int(self._asked(_POSITIONS)[0][0])
 
     def structure(self) -> Iterator[str]:
-        """What is wrong with the file, its indexes, and its positions."""
+        """What is wrong with the file, its write-ahead log, its indexes, and its positions."""
+        try:
+            require_whole(self._wal, recovered=fitting_frames(self._wal))
+        except LogCorrupt as error:
+            yield str(error)
         for (message,) in self._asked(_INTEGRITY):
             if message != "ok":
                 yield from (line for line in str(message).splitlines() if not line.startswith("***"))
+        for number, *names in self._asked(_NUMBERS):
+            if not all(isinstance(name, str) for name in names):
+                yield f"stream {number} has no name"
         ((count, last),) = self._asked(_POSITIONS)
         if count != last:
             yield f"{count} events have positions up to {last}"
@@ -81,9 +90,13 @@ class LogVerification:
                 yield str(error)
 
     def streams(self) -> dict[StreamId, int]:
-        """Every stream with the number of events that the table holds of it."""
+        """Every stream that has a name, with the number of events that the table holds of it."""
         counts: dict[Any, int] = dict(self._asked(_ENDS))
-        return {StreamId(namespace, name): counts.get(number, 0) for number, namespace, name in self._asked(_NUMBERS)}
+        return {
+            StreamId(namespace, name): counts.get(number, 0)
+            for number, namespace, name in self._asked(_NUMBERS)
+            if isinstance(namespace, str) and isinstance(name, str)
+        }
 
     def events(self, stream: StreamId) -> Iterator[SealedEvent]:
         """The stream's events in order; raise LogCorrupt at the first that does not follow from those before it."""

@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 
 from eventlog.errors import LogCorrupt
 
-__all__ = ["require_whole"]
+__all__ = ["fitting_frames", "require_whole"]
 
 _HEADER_BYTES = 32
 _FRAME_BYTES = 24
@@ -59,6 +59,31 @@ def require_whole(path: Path, *, recovered: int) -> None:
             _require_no_single_bit(wal, recovered)
 
 
+def fitting_frames(path: Path) -> int:
+    """How many frames of the write-ahead log in `path` SQLite would recover: for where it must not be asked to.
+
+    It takes some seconds for the largest file, where SQLite takes a moment.
+    """
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return 0
+    fitting = 0
+    with file:
+        wal = _begun(file, path.stat().st_size)
+        if wal is None:
+            return 0
+        seed = _first_sum(wal)
+        for number in range(wal.frames):
+            header, page = wal.frame(number)
+            seed = wal.summed(seed, header, page)
+            if seed != _stored(header[16:24]) or header[8:16] != wal.salts:
+                break
+            if header[4:8] != bytes(4):
+                fitting = number + 1
+    return fitting
+
+
 def _begun(file: BinaryIO, size: int) -> _Wal | None:
     """The file by its header; None when nothing was ever flushed behind one."""
     header = file.read(_HEADER_BYTES)
@@ -87,11 +112,7 @@ def _require_no_later_transaction(wal: _Wal, recovered: int) -> None:
 
 def _require_no_single_bit(wal: _Wal, recovered: int) -> None:
     """The first frame that does not fit is torn or never came; one that is a bit away from fitting was whole."""
-    if recovered:
-        seed = _stored(wal.frame(recovered - 1)[0][16:24])
-    else:
-        wal.file.seek(24)
-        seed = _stored(wal.file.read(8))
+    seed = _stored(wal.frame(recovered - 1)[0][16:24]) if recovered else _first_sum(wal)
     for number in range(recovered, wal.frames):
         header, page = wal.frame(number)
         summed, stored = wal.summed(seed, header, page), _stored(header[16:24])
@@ -103,6 +124,12 @@ def _require_no_single_bit(wal: _Wal, recovered: int) -> None:
         if wal.is_ours(header) and (in_sum or _is_one_bit(difference, size=8 + len(page))):
             raise LogCorrupt(_DAMAGED)
         return
+
+
+def _first_sum(wal: _Wal) -> _Sum:
+    """The checksum that the first frame's goes on from: the header's."""
+    wal.file.seek(24)
+    return _stored(wal.file.read(8))
 
 
 def _is_header(header: bytes) -> bool:

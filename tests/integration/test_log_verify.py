@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from service.cli.main import main
 from service.conversation_row import Row, sealed
-from tests.support.flipped_bits import FILE, built_log, flipped
+from tests.support.flipped_bits import FILE, Flip, built_log, flipped
 from tests.support.log_places import places_of
 from tests.support.sidecar import said, sidecar
 
@@ -41,7 +41,7 @@ def test_a_whole_log_is_in_order_and_is_not_written(whole):
     ran = _verified(whole)
 
     assert (ran.exit_code, ran.stdout[:4]) == (0, "ok: ")
-    assert "in 6 conversations" in ran.stdout
+    assert "in 5 conversations" in ran.stdout
     assert whole.read_bytes() == before
 
 
@@ -85,6 +85,18 @@ def test_a_row_that_is_not_the_fold_of_its_events_is_found(tmp_path, whole):
 
     assert ran.exit_code == 1
     assert f"default/{DAMAGED}: its row in the read table is not the fold of its events" in ran.stdout
+
+
+def test_a_damaged_write_ahead_log_of_a_killed_process_is_found(tmp_path):
+    """SQLite alone would read the log without it, as if nothing were missing."""
+    (tmp_path / "built").mkdir()
+    path = asyncio.run(built_log(tmp_path / "built", killed=True))
+    flipped(path, tmp_path / "log", Flip(5_000, 3, "-wal"))
+
+    ran = _verified(tmp_path / "log" / FILE)
+
+    assert ran.exit_code == 1
+    assert "damaged  log: the write-ahead log is damaged" in ran.stdout
 
 
 async def test_the_log_of_a_running_sidecar_is_left_alone(tmp_path):

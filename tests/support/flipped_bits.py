@@ -29,7 +29,7 @@ from tests.support.sidecar import ANY_DRAFT, Chat, Sidecar, said, script, sideca
 __all__ = ["FILE", "PENDING", "Answers", "Flip", "answers_of", "built_log", "flipped", "head_of", "wrong_answers"]
 
 FILE = "abridged.db"
-CONVERSATIONS = tuple(f"chat-{number}" for number in range(1, 6))
+CONVERSATIONS = tuple(f"chat-{number}" for number in range(1, 5))
 PENDING = "chat-pending"
 
 _NOW_US = 1_800_000_000_000_000
@@ -199,7 +199,7 @@ async def _ask(s: Served, answers: Answers, head: int) -> None:
         for first in range(1, _MESSAGES + 1, _REQUEST_MESSAGES):
             repeated, by_id = _messages(name, first), f"request-{name}-{first}"
             await ask(f"{by_id} again", _places(chat, head, *repeated, request_id=by_id))
-            await ask(f"{by_id} again without its id", _places(chat, head, *repeated))
+        await ask(f"{name} again without a request id", _places(chat, head, *_messages(name, 1)))
         await ask(f"{name} next message", _places(chat, head, said(_MESSAGES + 1, "Go on.", tokens=1)))
         if isinstance(answers[f"{name} next message"], list):
             await ask(f"{name} window behind it", chat.context())
