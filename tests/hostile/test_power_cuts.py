@@ -108,7 +108,7 @@ async def restarts(fault: Fault, *, lived: int, images: int, seed: int) -> dict[
 
     spans = lives(steps) + until_flushed(steps)
     assert bad_images(cuts(steps, spans, count=images, seed=seed), r.ledger) == []
-    # The control: a log that lets SQLite open what it finds.
+    # The control: a log that serves what it finds before it is flushed.
     without = list(left_alone_at_start(steps))
     spans = lives(without) + until_flushed(without)
     lost = bad_images(cuts(without, spans, count=images, seed=seed), r.ledger)

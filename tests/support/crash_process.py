@@ -25,6 +25,7 @@ CALL_S = PATIENCE_S
 """Longer than a restart takes, so that a call which waits for one does not give up before it."""
 
 TRIES_MAX = 1_000
+RETRY_S = 0.05
 _RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
 """What a killed server looks like. Anything else is an answer that it should not have given."""
 
@@ -52,6 +53,8 @@ async def until_answered(call: Callable[[], Awaitable[T]], *, retried: Callable[
             if error.code() not in _RETRIED:
                 raise
         retried()
+        # A server that stops answers at once, again and again, until it has gone.
+        await asyncio.sleep(RETRY_S)
     raise AssertionError("nobody ever answered")
 
 

@@ -102,8 +102,18 @@ def now(steps: Iterable[Step]) -> Image:
 
 
 def left_alone_at_start(steps: Iterable[Step]) -> Iterator[Step]:
-    """The steps without what a log writes and flushes by itself before it hands its files to SQLite."""
-    return (step for step in steps if not step.by_log or step.kind is Kind.CREATE)
+    """The steps of a log that flushes nothing of what it finds, until its process first acknowledges something.
+
+    The first process finds nothing, and makes its files.
+    """
+    processes, opening = 0, False
+    for step in steps:
+        if step.kind is Kind.START:
+            processes, opening = processes + 1, processes > 0
+        opening = opening and step.kind is not Kind.ACK
+        made = step.kind is Kind.CREATE or (processes <= 1 and not step.by_log)
+        if made or not (step.by_log or (opening and step.kind is Kind.FLUSH)):
+            yield step
 
 
 def _some(steps: Iterable[Step], chance: random.Random, kept: float | None = None) -> list[Step]:

@@ -41,6 +41,7 @@ _MEMORY = Path("/dev/shm")
 LARGE_BYTES = 200_000
 LARGE_LENGTH = 100_000_000
 """Context length, in tokens, of a conversation whose messages no pass will ever read."""
+FILE = "log.db"
 CUTS_A_PASS = 50
 """Images that share what a failed flush has written."""
 
@@ -150,12 +151,12 @@ def lives(steps: Sequence[Step]) -> list[Span]:
 
 
 def until_flushed(steps: Sequence[Step]) -> list[Span]:
-    """From where to where a process has not yet flushed a commit of its own."""
+    """From where to where a process has not yet flushed the file, into which it copies what it found."""
     return [(begin, _first_flush(steps, begin, end)) for begin, end in lives(steps)]
 
 
 def _first_flush(steps: Sequence[Step], begin: int, end: int) -> int:
-    flushes = (at for at in range(begin, end) if steps[at].kind is Kind.FLUSH and not steps[at].by_log)
+    flushes = (at for at in range(begin, end) if steps[at].kind is Kind.FLUSH and steps[at].name == FILE)
     return next(flushes, end)
 
 

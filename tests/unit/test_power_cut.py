@@ -77,8 +77,13 @@ def test_a_file_that_was_cut_has_its_old_end_or_its_new_one():
     assert now([*MADE, FIRST, cut]) == {"log": FIRST.data[:1]}
 
 
-def test_what_a_log_does_by_itself_can_be_left_out():
-    """Its files are made all the same."""
+def test_what_a_log_makes_durable_at_its_start_can_be_left_out():
+    """Its files are made all the same, by the first process; what follows an acknowledgement is the writer's own."""
+    start, acked = Step(Kind.START, ""), Step(Kind.ACK, "c/m", 1)
     by_log = [step._replace(by_log=True) for step in (*MADE, FIRST, FLUSHED)]
 
-    assert list(left_alone_at_start([*by_log, SECOND])) == [by_log[0], SECOND]
+    first = [start, *by_log, SECOND, FLUSHED, acked]
+    later = [start, *by_log[1:], FLUSHED, SECOND, acked, FLUSHED]
+
+    assert list(left_alone_at_start(first)) == [start, by_log[0], SECOND, FLUSHED, acked]
+    assert list(left_alone_at_start([*first, *later]))[5:] == [start, SECOND, acked, FLUSHED]
