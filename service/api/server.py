@@ -59,7 +59,7 @@ HANDSHAKE_S = 10.0
 LAME_DUCK_S = 0.2
 """Between saying NOT_SERVING and refusing calls: time for load balancers and clients to hear of it."""
 
-FLUSH_S = 0.2
+FLUSH_S = 0.5
 """For answers that are on their way when the last call has ended."""
 
 

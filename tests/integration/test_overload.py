@@ -9,15 +9,18 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Iterable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any
 
 import grpc
 
 from abridged.v1 import conversation_service_pb2 as api
+from abridged.v1 import conversation_service_pb2_grpc
 from abridged.v1 import server_info_service_pb2 as info
-from service.client import Patience, SidecarClient
+from service.client import SidecarClient
 from service.domain.message import Message, Role
 from tests.support.answers import hanging
+from tests.support.edge_server import ROOMY, Working, edge_listening
 from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import Refusal, refusal_of, refused
 from tests.support.sidecar import PATIENCE_S, Sidecar, on_ollama, said, sidecar
@@ -90,30 +93,36 @@ async def test_a_call_that_outlasts_the_grace_is_asked_to_come_back(tmp_path):
         assert (refusal.retry_s, refusal.pushback) == (5.0, "5000")
 
 
-async def test_our_client_comes_back_when_there_is_room(tmp_path):
-    """After the time that the refusal names, with the same ids."""
+class _Busy(Working):
+    """Takes appends beside its work, where there is room."""
+
+    async def AppendMessages(self, request: Any, context: Any) -> Any:
+        """See the contract."""
+        return api.AppendMessagesResponse(message_version=1)
+
+
+async def test_our_client_comes_back_when_there_is_room():
+    """After the time that the refusal names."""
+    busy = _Busy()
     async with (
-        FakeOllama(responder=hanging()) as ollama,
-        sidecar(tmp_path, on_ollama(ollama) | {"server.concurrent_rpcs_max": 1}) as s,
+        edge_listening(busy, limits=replace(ROOMY, concurrent_rpcs_max=1)) as address,
+        grpc.aio.insecure_channel(address) as channel,
     ):
-        await s.chat().talk(14)
-        only = asyncio.ensure_future(s.info.WaitIdle(info.WaitIdleRequest(), timeout=PATIENCE_S))
+        stub: Any = conversation_service_pb2_grpc.ConversationServiceStub(channel)
+        only = stub.GetConversation(api.GetConversationRequest(conversation_id="c1"), timeout=PATIENCE_S)
+        await busy.began.wait()
         pauses: list[float] = []
 
         async def sleep(seconds: float) -> None:
             pauses.append(seconds)
-            only.cancel()
-            await asyncio.sleep(0)
+            busy.gate.set()
+            await only
 
-        async with SidecarClient(
-            s.running.grpc_addresses[0], patience=Patience(attempts_max=10_000), sleep=sleep, uniform=lambda low, _: low
-        ) as client:
-            while not pauses:
-                await client.append("c2", [Message("m1", Role.USER, "hello")])
+        async with SidecarClient(address, sleep=sleep, uniform=lambda low, _: low) as client:
             answer = await client.append("c2", [Message("m1", Role.USER, "hello")])
 
     assert answer.message_version == 1
-    assert set(pauses) == {0.2}
+    assert pauses == [0.2]
 
 
 async def test_our_client_comes_back_to_the_server_that_follows(tmp_path):

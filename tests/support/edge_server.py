@@ -40,10 +40,12 @@ class Working(Silent):
     """Works at GetConversation until its gate opens."""
 
     def __init__(self) -> None:
+        self.began = asyncio.Event()
         self.gate = asyncio.Event()
 
     async def GetConversation(self, request: Any, context: Any) -> Any:
         """See the contract."""
+        self.began.set()
         await self.gate.wait()
         return conversation_service_pb2.GetConversationResponse()
 
