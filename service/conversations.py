@@ -12,7 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from eventlog.errors import EventIdConflict, KnownEvents, LogUnavailable, RequestKeyConflict, WrongExpectedVersion
+from eventlog.errors import (
+    EventIdConflict,
+    KnownEvents,
+    LogCorrupt,
+    LogUnavailable,
+    RequestKeyConflict,
+    WrongExpectedVersion,
+)
 from eventlog.event import StreamId
 from eventlog.log import AppendResult, RequestKey
 from service.conversation_cache import ConversationCache
@@ -132,7 +139,7 @@ class Conversations:
                     after, _ = await self.log.commit(key, state, events, _NOTHING_SENT, on_disk=self._committed)
                     return after, events
                 except WrongExpectedVersion:
-                    self._cache.drop(key)
+                    await self._reload(key, refused=state)
                     if not attempts_left:
                         raise
             raise AssertionError("the last attempt returns or raises")
@@ -169,7 +176,7 @@ class Conversations:
                     await self._require_undamaged(key, request, sent)
                     raise RequestIdReused from error
                 except WrongExpectedVersion:
-                    self._cache.drop(key)
+                    await self._reload(key, refused=state)
                     if not attempts_left:
                         raise
                 else:
@@ -269,6 +276,15 @@ class Conversations:
                 state = self._cache.put(key, state)
                 self._on_loaded(key, state)
         return state
+
+    async def _reload(self, key: StreamId, *, refused: Conversation) -> None:
+        """Read the conversation anew, whose state the log refused as not the newest; raise LogCorrupt when it is that.
+
+        Then what writes and what reads find two ends of one stream, and no further attempt will change it.
+        """
+        self._cache.drop(key)
+        if (await self._current(key)).event_version == refused.event_version:
+            raise LogCorrupt("a stream ends elsewhere for its reader than for its writer")
 
     def _exclusive(self, key: StreamId) -> asyncio.Lock:
         lock = self._locks.get(key)

@@ -22,10 +22,9 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
-    inspect,
     text,
 )
-from sqlalchemy.schema import CreateColumn
+from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from eventlog.errors import LogCorrupt
 from eventlog.event import StreamId
@@ -86,13 +85,15 @@ class SqlConversationTable:
     @staticmethod
     def prepare(connection: Connection) -> None:
         """Make the table, or add what one of an older version lacks, in the transaction that opens the log."""
-        _METADATA.create_all(connection)
-        there = {column["name"] for column in inspect(connection).get_columns(_CONVERSATIONS.name)}
+        # By statements of our own: SQLAlchemy's inspection parses the schema's text, and breaks where that is damaged.
+        connection.execute(CreateTable(_CONVERSATIONS, if_not_exists=True))
+        columns = connection.exec_driver_sql(f"PRAGMA table_info({_CONVERSATIONS.name})")
+        there = {column.name for column in columns}
         for column in _CONVERSATIONS.columns:
             if column.name not in there:
                 connection.execute(text(f"ALTER TABLE {_CONVERSATIONS.name} ADD COLUMN {CreateColumn(column)}"))
         for index in _CONVERSATIONS.indexes:
-            index.create(connection, checkfirst=True)
+            connection.execute(CreateIndex(index, if_not_exists=True))
         if "seal" not in there:
             _seal_all(connection)
         _require_same_head(connection)
@@ -217,7 +218,7 @@ def _require_all(execute: _Execute, namespace: str) -> None:
 
 def _require_same_head(connection: Connection) -> None:
     """Raise LogCorrupt when events are missing that the read table knows of: positions would be given out again."""
-    if not inspect(connection).has_table("events"):
+    if not connection.exec_driver_sql("PRAGMA table_info(events)").all():
         return
     listed, written = connection.exec_driver_sql(_HEADS).one()
     if listed is not None and not (isinstance(listed, int) and listed <= (written or 0)):
