@@ -48,7 +48,6 @@ BROAD_EXCEPTS: dict[str, str] = {
 }
 """Supervision boundaries. Cleaning up and raising again is no such handler."""
 SLEEPING_TESTS: dict[str, str] = {
-    "tests/support/crash_process.py": "a client that is told to come back does so a little later",
     "tests/hostile/test_floods.py": "an honest caller appends now and then, beside an attack that goes on",
     "tests/integration/test_http.py": "a client that drips its request",
     "tests/integration/test_prometheus.py": "a real Prometheus that scrapes in its own time is asked again",
