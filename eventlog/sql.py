@@ -17,7 +17,6 @@ from sqlalchemy import Table
 from eventlog.chain import check_commitment, envelope
 from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
-from eventlog.schema import events
 
 __all__ = [
     "PAYLOAD",
@@ -39,7 +38,6 @@ Row = tuple[Any, ...]
 STATEMENT_ROWS_MAX = 256
 """Rows of one statement at most: 14 columns of them stay under the 32,766 parameters of SQLite and PostgreSQL."""
 
-_EVENT_COLUMNS = ", ".join(column.name for column in events.columns)
 _READ_COLUMNS = (
     "e.position, s.namespace, s.name, e.version, e.event_id, e.type, e.schema_version, e.time_us, e.trace_context, "
     "e.payload, e.salt, e.commitment"

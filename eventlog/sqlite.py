@@ -56,6 +56,7 @@ from eventlog.sqlite_file import (
     create_private,
     flush_recovered,
     refuse_network_file_system,
+    wal_of,
     wal_reset_warning,
 )
 from eventlog.sqlite_reader import SqliteReader
@@ -137,7 +138,7 @@ class SqliteEventLog:
             writer = writer_engine(path)
             resources.callback(writer.dispose)
             connection = resources.enter_context(writer.connect())
-            require_whole(path.with_name(path.name + "-wal"), recovered=recovered_frames(connection))
+            require_whole(wal_of(path), recovered=recovered_frames(connection))
             with connection.begin():
                 migrate(connection)
                 identity = identity_of(connection, clock_us=clock_us, random_bytes=random_bytes)

@@ -1,4 +1,4 @@
-"""Pages of a log's file. Each is one statement, so that no snapshot outlives its page and none delays a checkpoint.
+"""Pages of a log's file. Each is read in a snapshot of its own, so that none outlives its page or delays a checkpoint.
 
 What a damaged index or page hides is not left out: pages have neither gaps nor a hidden end, as far as the page itself
 can tell; else they raise LogCorrupt.
@@ -110,7 +110,7 @@ class SqliteReader:
         return self._page(_STREAM_FORWARD, (*stream, after, limit), sealed)[0]
 
     def known_ids(self, stream: StreamId) -> dict[bytes, int]:
-        with self._cursor() as cursor:
+        with self._snapshot() as cursor:
             known = dict(cursor.execute(_KNOWN_IDS, stream).fetchall())
             last = cursor.execute(_LAST_KNOWN_ID, stream).fetchone()
             own_row = cursor.execute(_OWN_ROW, stream).fetchone()
@@ -183,6 +183,16 @@ class SqliteReader:
             closing(pooled.cursor()) as cursor,
         ):
             yield cursor
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[Any]:
+        """For several statements about one state of the log."""
+        with self._cursor() as cursor:
+            cursor.execute("BEGIN")
+            try:
+                yield cursor
+            finally:
+                cursor.execute("ROLLBACK")
 
 
 def _window(after: int, size: int, head: int, backward: bool) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from eventlog.event import SealedEvent, StreamId
 from eventlog.log import PAGE_EVENTS_MAX
 from eventlog.sqlite_engine import reader_engine, require_schema, stored_identity
 from eventlog.sqlite_errors import DATABASE_ERRORS
-from eventlog.sqlite_file import FileLock
+from eventlog.sqlite_file import FileLock, wal_of
 from eventlog.sqlite_reader import SqliteReader
 from eventlog.wal import fitting_frames, require_whole
 
@@ -38,7 +38,7 @@ class LogVerification:
 
     def __init__(self, path: Path, reader: SqliteReader, identity: LogIdentity) -> None:
         self.reader = reader
-        self._wal = path.with_name(path.name + "-wal")
+        self._wal = wal_of(path)
         self._identity = identity
 
     @classmethod

@@ -65,7 +65,6 @@ __all__ = [
 RECEIVE_BYTES_MAX = 256 << 20
 PAGE_SIZE = 100
 PAGES_MAX = 1_000
-HEALTH_S = 3.0
 
 RENDERINGS = ("anthropic", "ollama", "openai")
 """Names of the JSON forms of a context."""

@@ -12,7 +12,7 @@ from service.api.wire import context_messages, usage_of
 from service.codec.enums import HELD_BY, OMISSIONS, SUMMARY_ROLES
 from service.conversations import Conversations
 from service.domain.conversation import Conversation
-from service.domain.errors import WindowTooLarge
+from service.domain.errors import TooLarge, WindowTooLarge
 from service.domain.policy import Policy, SummaryRole
 from service.domain.render import RenderedMessage, clipped, rendered_originals, rendered_window
 from service.domain.render_json import RenderedJson, Rendering, render_json
@@ -87,7 +87,7 @@ async def context_of(
         on_read=count_bytes,
     )
     if len(events) > ORIGINAL_MESSAGES_MAX:
-        raise WindowTooLarge(tokens=state.original_tokens, limit=ORIGINAL_MESSAGES_MAX)
+        raise TooLarge("messages", size=len(events), limit=ORIGINAL_MESSAGES_MAX)
     # A window is bounded by its model's context, the originals only by the limits above: too much for the event loop.
     return await asyncio.to_thread(
         lambda: _answer(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import resource
 
-__all__ = ["RESERVED", "for_connections", "take_all"]
+__all__ = ["for_connections", "take_all"]
 
 RESERVED = 256
 """Descriptors that are not for callers of gRPC: 64 connections of the HTTP port, the log, models, traces, the loop."""

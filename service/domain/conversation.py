@@ -10,6 +10,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Final, NamedTuple, assert_never
 
@@ -468,7 +469,7 @@ def partitioned(
 ) -> tuple[list[MessageAppended], list[MessageAppended]]:
     """The messages of a window that lie in ascending ranges, and the others; none after the ranges is looked at."""
     messages = list(window)
-    end = bisect_right(messages, ranges[-1].last, key=_number) if ranges else 0
+    end = bisect_right(messages, ranges[-1].last, key=attrgetter("number")) if ranges else 0
     inside: list[MessageAppended] = []
     left: list[MessageAppended] = []
     for m in messages[:end]:
@@ -484,7 +485,3 @@ def covers(ranges: tuple[MessageRange, ...], number: int) -> bool:
 
 def _first(r: MessageRange) -> int:
     return r.first
-
-
-def _number(m: MessageAppended) -> int:
-    return m.number

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from operator import attrgetter
 
 from service.domain.chunks import calls_needed
 from service.domain.conversation import Conversation, EndedPass
@@ -154,8 +155,4 @@ def _oldest(
             break
         taken.extend(unit)
         tokens += cost
-    return tuple(sorted(taken, key=_number))
-
-
-def _number(m: MessageAppended) -> int:
-    return m.number
+    return tuple(sorted(taken, key=attrgetter("number")))

@@ -58,11 +58,14 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class ReactorLimits:
-    """How many passes run at once, and how many pending ones of a namespace refuse forced ones."""
+    """How many passes run at once, and how many pending ones of a namespace refuse forced ones.
+
+    `shared` says whether credentials know more than one namespace.
+    """
 
     concurrent_passes: int
     queue_max: int
-    shared: bool = False
+    shared: bool
 
 
 @dataclass(slots=True, eq=False)

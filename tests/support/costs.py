@@ -161,7 +161,7 @@ class _Player:
             self._conversations,
             maker=maker,
             telemetry=Telemetry(metrics, SilentTracing(), ProgressBoard(), log_content=False),
-            limits=ReactorLimits(concurrent_passes=1, queue_max=10),
+            limits=ReactorLimits(concurrent_passes=1, queue_max=10, shared=False),
         )
 
     async def play(self, chat: Mapping[str, Any]) -> None:

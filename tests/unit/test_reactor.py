@@ -108,7 +108,7 @@ class Bench:
                 surroundings=Surroundings(counter, clock_s, self.clock_us, asyncio.sleep, random.Random(1), b"key"),
             ),
             telemetry=Telemetry(self.metrics, SilentTracing(), ProgressBoard(), log_content=False),
-            limits=ReactorLimits(concurrent_passes=1, queue_max=10),
+            limits=ReactorLimits(concurrent_passes=1, queue_max=10, shared=False),
             pauses=pauses,
         )
 
