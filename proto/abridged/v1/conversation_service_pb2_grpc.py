@@ -108,6 +108,7 @@ class ConversationServiceServicer:
     def AppendMessages(self, request, context):
         """AppendMessages writes 1 to 512 messages to one conversation, atomically, and opens the conversation on first use.
         OK means on disk. A pass that it triggers runs in the background and never turns the append into an error.
+        A request has at most 16,384 fields, those of its messages, its settings and what they list among them.
         Idempotent by message ids, and by request_id where the ids are left to the server: a repeat answers the first
         result, a batch that is partly known appends the rest.
         Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content),

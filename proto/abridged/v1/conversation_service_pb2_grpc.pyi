@@ -39,6 +39,7 @@ class ConversationServiceStub:
     AppendMessages: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.AppendMessagesRequest, _conversation_service_pb2.AppendMessagesResponse]
     """AppendMessages writes 1 to 512 messages to one conversation, atomically, and opens the conversation on first use.
     OK means on disk. A pass that it triggers runs in the background and never turns the append into an error.
+    A request has at most 16,384 fields, those of its messages, its settings and what they list among them.
     Idempotent by message ids, and by request_id where the ids are left to the server: a repeat answers the first
     result, a batch that is partly known appends the rest.
     Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content),
@@ -103,6 +104,7 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     AppendMessages: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.AppendMessagesRequest, _conversation_service_pb2.AppendMessagesResponse]  # type: ignore[assignment]
     """AppendMessages writes 1 to 512 messages to one conversation, atomically, and opens the conversation on first use.
     OK means on disk. A pass that it triggers runs in the background and never turns the append into an error.
+    A request has at most 16,384 fields, those of its messages, its settings and what they list among them.
     Idempotent by message ids, and by request_id where the ids are left to the server: a repeat answers the first
     result, a batch that is partly known appends the rest.
     Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content),
@@ -170,6 +172,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_conversation_service_pb2.AppendMessagesResponse, _abc.Awaitable[_conversation_service_pb2.AppendMessagesResponse]]:
         """AppendMessages writes 1 to 512 messages to one conversation, atomically, and opens the conversation on first use.
         OK means on disk. A pass that it triggers runs in the background and never turns the append into an error.
+        A request has at most 16,384 fields, those of its messages, its settings and what they list among them.
         Idempotent by message ids, and by request_id where the ids are left to the server: a repeat answers the first
         result, a batch that is partly known appends the rest.
         Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content),

@@ -57,8 +57,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_SUMMARIZATION_DISABLED: _ErrorReason.ValueType  # 15
     """FAILED_PRECONDITION: passes are switched off."""
     ERROR_REASON_TOO_MANY_REQUESTS: _ErrorReason.ValueType  # 16
-    """RESOURCE_EXHAUSTED: too many RPCs, streams, forced passes or answers that were not taken; RetryInfo says when to
-    come back.
+    """RESOURCE_EXHAUSTED: too many RPCs, streams, forced passes, bytes of requests or answers that were not taken, or the
+    server is out of memory; RetryInfo says when to come back.
     """
     ERROR_REASON_LOG_FULL: _ErrorReason.ValueType  # 17
     """RESOURCE_EXHAUSTED: no space left for the log; RetryInfo says when to come back."""
@@ -71,7 +71,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_PERMISSION_DENIED: _ErrorReason.ValueType  # 21
     """PERMISSION_DENIED: the token has not the scope; metadata has `scope`."""
     ERROR_REASON_NOT_IMPLEMENTED: _ErrorReason.ValueType  # 22
-    """UNIMPLEMENTED: a method, view or option that this version does not have."""
+    """UNIMPLEMENTED: a method, view or option that this version does not have, or a compressed request, which none has."""
     ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 23
     """DEADLINE_EXCEEDED: the wait was longer than the call's deadline."""
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 24
@@ -126,8 +126,8 @@ ERROR_REASON_DEPTH_LIMIT: ErrorReason.ValueType  # 14
 ERROR_REASON_SUMMARIZATION_DISABLED: ErrorReason.ValueType  # 15
 """FAILED_PRECONDITION: passes are switched off."""
 ERROR_REASON_TOO_MANY_REQUESTS: ErrorReason.ValueType  # 16
-"""RESOURCE_EXHAUSTED: too many RPCs, streams, forced passes or answers that were not taken; RetryInfo says when to
-come back.
+"""RESOURCE_EXHAUSTED: too many RPCs, streams, forced passes, bytes of requests or answers that were not taken, or the
+server is out of memory; RetryInfo says when to come back.
 """
 ERROR_REASON_LOG_FULL: ErrorReason.ValueType  # 17
 """RESOURCE_EXHAUSTED: no space left for the log; RetryInfo says when to come back."""
@@ -140,7 +140,7 @@ ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 20
 ERROR_REASON_PERMISSION_DENIED: ErrorReason.ValueType  # 21
 """PERMISSION_DENIED: the token has not the scope; metadata has `scope`."""
 ERROR_REASON_NOT_IMPLEMENTED: ErrorReason.ValueType  # 22
-"""UNIMPLEMENTED: a method, view or option that this version does not have."""
+"""UNIMPLEMENTED: a method, view or option that this version does not have, or a compressed request, which none has."""
 ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 23
 """DEADLINE_EXCEEDED: the wait was longer than the call's deadline."""
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 24
