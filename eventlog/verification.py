@@ -48,9 +48,9 @@ class LogVerification:
         path = path.resolve(strict=True)
         with ExitStack() as resources:
             resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
-            reader = SqliteReader(reader_engine(path))
-            resources.callback(reader.close)
             try:
+                reader = SqliteReader(reader_engine(path))
+                resources.callback(reader.close)
                 reader.read(require_schema)
                 identity = reader.read(stored_identity)
                 if identity is None:
