@@ -1,4 +1,5 @@
-"""A whole log checked against itself, for an operator: what is damaged, all of it, instead of the first refusal.
+"""A whole log checked against itself, for an operator: every damaged stream by its first damage, instead of the first
+refusal of all.
 
 The file is read and never written. Its lock is held meanwhile, so that no process owns it.
 """
@@ -24,10 +25,10 @@ from eventlog.wal import fitting_frames, require_whole
 
 __all__ = ["LogVerification"]
 
-MESSAGES_MAX = 100
-"""Findings of SQLite's own check: behind so many the file is beyond telling."""
+FINDINGS_MAX = 100
+"""Findings of SQLite's own check that are named: a file with more is beyond repair."""
 
-_INTEGRITY = f"PRAGMA integrity_check({MESSAGES_MAX})"
+_INTEGRITY = f"PRAGMA integrity_check({FINDINGS_MAX})"
 _POSITIONS = "SELECT count(*), coalesce(max(position), 0) FROM events NOT INDEXED"
 _ENDS = "SELECT stream, count(*) FROM events NOT INDEXED GROUP BY stream"
 _NUMBERS = "SELECT id, namespace, name FROM streams NOT INDEXED"

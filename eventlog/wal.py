@@ -47,7 +47,7 @@ class _Wal(NamedTuple):
 
 
 def require_whole(path: Path, *, recovered: int) -> None:
-    """Raise LogCorrupt when the write-ahead log in `path` held more than the first `recovered` frames."""
+    """Raise LogCorrupt when frames behind the first `recovered` were flushed once and are damaged now."""
     try:
         file = path.open("rb")
     except FileNotFoundError:

@@ -71,7 +71,7 @@ class _Unread:
         self._lock = threading.Lock()
 
     def take(self, line: bytes) -> bool:
-        """Whether the line is out or waits here. Raises OSError when nobody can read it any more."""
+        """Whether the line is out or waits here. Raises OSError when nobody can read it."""
         with self._lock:
             self._drain()
             if len(self._waiting) + len(line) > WAITING_BYTES_MAX:

@@ -145,13 +145,15 @@ class ServerSettings(_Group):
         ge=1,
         le=100_000,
         description="Unary calls that work at once; more are refused. Where tokens know several namespaces, none gets "
-        "more than is left free, of this and of the three limits below: one alone half.",
+        "more than is left free of this, `waits_max`, `streams_max` and `answer_bytes_max`: a single busy namespace "
+        "gets half.",
     )
     waits_max: int = Field(
         default=1_000,
         ge=1,
         le=100_000,
-        description="Calls that wait at once, for a pass as a rule; more are answered with what there is.",
+        description="Calls that wait at once, for a pass as a rule; more are answered with what there is, and refused "
+        "where they would wait for a `min_version`.",
     )
     streams_max: int = Field(default=256, ge=1, le=100_000, description="Open streams at once; more are refused.")
     answer_bytes_max: int = Field(

@@ -36,7 +36,7 @@ class Shares:
             self._free -= amount
 
     def take_if_room(self, namespace: str, amount: int = 1) -> bool:
-        """Hold so much more if there is room; answers whether there was."""
+        """Hold so much more if there is room; returns whether there was."""
         with self._lock:
             if not self.has_room(namespace, amount):
                 return False

@@ -41,7 +41,7 @@ T = TypeVar("T")
 _Execute = Callable[..., Any]
 
 Read = Callable[[Callable[[Connection], Any]], Any]
-"""Runs a query in a short snapshot and answers what it answers."""
+"""Runs a query in a short snapshot and returns what it returns."""
 
 _METADATA = MetaData()
 _CONVERSATIONS = Table(

@@ -24,7 +24,10 @@ Damage = tuple[str, str]
 
 
 def damages(log: LogVerification, table: ConversationTable, *, walked: Callable[[int], None]) -> Iterator[Damage]:
-    """Everything that is damaged; `walked` hears of the number of events behind each conversation."""
+    """Every damaged conversation, by its first damage as a rule, and what is damaged of the log itself.
+
+    `walked` hears of the number of events behind each conversation.
+    """
     try:
         for what in log.structure():
             yield "", what

@@ -1,13 +1,13 @@
-"""What every RPC goes through: span, credential, request, quota, deadline, errors, metrics. One wrapper, in this order.
+"""What every RPC goes through, in one wrapper: span, credential, request (read by `intake`, checked by
+`request_reader`), quota, deadline, errors, metrics. A stream takes its quota before its request is read.
 
 Every handler is registered as one that takes a stream: gRPC hands over such a call when its head has come, so that the
-request of a caller without a credential is never read.
+request of a caller without a credential is never read. It is wrapped when it is first asked for: gRPC's own
+interceptors go through a chain of tasks at every call.
 
 Streams of ours and those of gRPC's own services, which may need no credential, have places apart, so that the latter
 cannot take the former's, and the latter make no spans: a probe that asks every second would be most of what a collector
 gets. What nobody serves is counted and traced under one name: a client's text is no label.
-
-Handlers are wrapped when they are first asked for: gRPC's own interceptors go through a chain of tasks at every call.
 
 Nothing of an exception but its table row reaches a client; what is in no row is a bug, answered with an opaque id that
 the log line carries.
@@ -174,7 +174,7 @@ class Edge:
         return serve
 
     async def _in_time(self, method: str, handling: Awaitable[Any], context: Any) -> Any:
-        """What the handler answers, within the deadline of the method where the client has set none."""
+        """What the handler returns, within the deadline of the method where the client has set none."""
         if context.time_remaining() is not None:
             return await handling
         try:

@@ -297,7 +297,9 @@ STATUSES: Mapping[type[Exception], _Row] = {
         details=lambda _: (_retry(MEMORY_RETRY_S),),
         text="the server is out of memory; the same ids make a retry safe",
     ),
-    log.LogCorrupt: _Row(_C.DATA_LOSS, _R.ERROR_REASON_LOG_CORRUPT, text="a stored event is not what was written"),
+    log.LogCorrupt: _Row(
+        _C.DATA_LOSS, _R.ERROR_REASON_LOG_CORRUPT, text="something that is stored is damaged or missing"
+    ),
 }
 """A type stands for its subclasses too; an error whose type is not here is a bug and answered as INTERNAL."""
 

@@ -1,6 +1,6 @@
 """EventLogService: the log as it is, to whoever may read it.
 
-Invariant: no position that is told is past the last one of the caller's namespace, but in a call that reads while the
+Invariant: no position that is sent is past the last one of the caller's namespace, but in a call that reads while the
 namespace grows: how far the whole log has come says what others do.
 """
 

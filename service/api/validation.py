@@ -14,7 +14,7 @@ __all__ = ["Validation"]
 
 KEY_CHARS_SHOWN = 64
 ALL_LISTED_FIELDS_MAX = 128
-"""Of a request with more fields the first violation is told, not every one: telling one costs what checking twenty
+"""Of a request with more fields the first violation is named, not every one: naming one costs what checking twenty
 fields does."""
 
 

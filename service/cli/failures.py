@@ -22,10 +22,10 @@ __all__ = ["CommandFailed", "Misconfigured", "of_config_error", "of_sidecar_erro
 _HINTS_BY_REASON = {
     "CONVERSATION_NOT_FOUND": "check the id, and that the token is of the conversation's namespace",
     "CURSOR_OUT_OF_RANGE": "begin again: the conversation is of another log, or was restored from a backup",
-    "DEADLINE_EXCEEDED": "run the command again: ids make a repeat safe",
+    "DEADLINE_EXCEEDED": "run the command again; a message with an --id is never added twice",
     "INTERNAL": "the sidecar's log has the error id",
     "LOG_FULL": "make room on the disk of the sidecar's log",
-    "LOG_UNAVAILABLE": "run the command again: ids make a repeat safe",
+    "LOG_UNAVAILABLE": "run the command again; a message with an --id is never added twice",
     "PERMISSION_DENIED": "use a token that has the scope",
     "SUMMARIZATION_DISABLED": "switch passes on with policy.enabled",
     "TOO_MANY_REQUESTS": "run the command again later",
@@ -33,7 +33,7 @@ _HINTS_BY_REASON = {
     "WINDOW_TOO_LARGE": "allow more tokens, or --clip the largest messages",
 }
 _HINTS_BY_CODE = {
-    "DEADLINE_EXCEEDED": "run the command again: ids make a repeat safe",
+    "DEADLINE_EXCEEDED": "run the command again; a message with an --id is never added twice",
     "UNAVAILABLE": "start a sidecar with `abridged serve`, or say where it is with --address",
     "UNIMPLEMENTED": "check --address, and the version with `abridged doctor`",
 }

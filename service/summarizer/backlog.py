@@ -21,7 +21,7 @@ class Backlog:
         self._idle: dict[str, asyncio.Event] = {}
 
     def add(self, key: StreamId, since_us: int) -> None:
-        """The conversation has a pass pending since then, or since the earlier time that was told before."""
+        """The conversation has a pass pending since then, or since the earlier time that was given before."""
         before_us = self._since_us.get(key)
         if before_us is not None and before_us <= since_us:
             return
@@ -31,7 +31,7 @@ class Backlog:
         heappush(self._oldest, (since_us, key))
 
     def remove(self, key: StreamId) -> None:
-        """The conversation has none any more."""
+        """The conversation no longer has one."""
         if self._since_us.pop(key, None) is None:
             return
         self._by_namespace[key.namespace] -= 1

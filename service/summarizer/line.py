@@ -68,7 +68,7 @@ class PassLine:
         self._changed.set()
 
     def close(self) -> None:
-        """Give nothing out any more."""
+        """Give nothing out from now on."""
         self._closed = True
         self._changed.set()
 

@@ -213,7 +213,7 @@ class SummaryPass:
         return calibrated_tokens(counted, self._taught)
 
     def _taught_by(self, work: PassInput) -> float:
-        """What the caller's counts of the source make of one of our tokens; 1 unless he counted all of it."""
+        """What the caller's counts of the source make of one of our tokens; 1 unless the caller counted all of it."""
         if any(m.source is not TokenSource.CALLER for m in work.messages):
             return 1.0
         counter, model = self._around.counter, work.chat_model

@@ -32,8 +32,8 @@ class _DepthLimitEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DepthLimit
     DEPTH_LIMIT_HALT: _DepthLimit.ValueType  # 1
     """No further pass."""
     DEPTH_LIMIT_REBASE: _DepthLimit.ValueType  # 2
-    """The next record stands alone: made from all original messages where one call holds them, else from an earlier record
-    and the originals since.
+    """The next record stands alone: made from all original messages where one call holds them, else from an earlier
+    record and the originals since.
     """
 
 class DepthLimit(_DepthLimit, metaclass=_DepthLimitEnumTypeWrapper):
@@ -44,8 +44,8 @@ DEPTH_LIMIT_UNSPECIFIED: DepthLimit.ValueType  # 0
 DEPTH_LIMIT_HALT: DepthLimit.ValueType  # 1
 """No further pass."""
 DEPTH_LIMIT_REBASE: DepthLimit.ValueType  # 2
-"""The next record stands alone: made from all original messages where one call holds them, else from an earlier record
-and the originals since.
+"""The next record stands alone: made from all original messages where one call holds them, else from an earlier
+record and the originals since.
 """
 Global___DepthLimit: _TypeAlias = DepthLimit  # noqa: Y015
 

@@ -311,7 +311,9 @@ class GetContextRequest(_message.Message):
     conversation_id: _builtins.str
     """The conversation."""
     min_version: _builtins.int
-    """The message version that the answer must include: read your writes."""
+    """The message version that the answer must include: read your writes. Where too many calls wait already, one that
+    would have to wait for it is refused.
+    """
     max_tokens: _builtins.int
     """The most that the answer may cost, overhead not counted; 0 is no limit of the caller's."""
     clip: _builtins.bool
@@ -767,7 +769,9 @@ class SummarizeConversationRequest(_message.Message):
     """The conversation."""
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
-        """How long to wait for its end, bounded by the call's deadline; 0 answers at once, and so do too many calls that wait."""
+        """How long to wait for its end, bounded by the call's deadline; 0 returns at once. Where too many calls wait already,
+        the answer comes at once.
+        """
 
     def __init__(
         self,

@@ -27,8 +27,10 @@ if _version_not_supported:
 
 class ConversationServiceStub:
     """ConversationService keeps conversations inside their models' context windows. Every error carries a
-    google.rpc.ErrorInfo whose reason is an ErrorReason. A page of a list ends at its size or before 3 MiB, so a short page
-    is not the last one: that has an empty next_page_token.
+    google.rpc.ErrorInfo whose reason is an ErrorReason. Beside the errors that a method names, each may end in
+    RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to come back), in DATA_LOSS (LOG_CORRUPT: something that
+    it needs is damaged or missing) and, while the server stops, in UNAVAILABLE. A page of a list ends at its size or
+    before 3 MiB, so a short page is not the last one: that has an empty next_page_token.
     """
 
     def __init__(self, channel):
@@ -101,8 +103,10 @@ class ConversationServiceStub:
 
 class ConversationServiceServicer:
     """ConversationService keeps conversations inside their models' context windows. Every error carries a
-    google.rpc.ErrorInfo whose reason is an ErrorReason. A page of a list ends at its size or before 3 MiB, so a short page
-    is not the last one: that has an empty next_page_token.
+    google.rpc.ErrorInfo whose reason is an ErrorReason. Beside the errors that a method names, each may end in
+    RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to come back), in DATA_LOSS (LOG_CORRUPT: something that
+    it needs is damaged or missing) and, while the server stops, in UNAVAILABLE. A page of a list ends at its size or
+    before 3 MiB, so a short page is not the last one: that has an empty next_page_token.
     """
 
     def AppendMessages(self, request, context):
@@ -112,7 +116,7 @@ class ConversationServiceServicer:
         Idempotent by message ids, and by request_id where the ids are left to the server: a repeat answers the first
         result, a batch that is partly known appends the rest.
         Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content),
-        RESOURCE_EXHAUSTED, UNAVAILABLE (retry with the same ids).
+        RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -121,9 +125,10 @@ class ConversationServiceServicer:
     def GetContext(self, request, context):
         """GetContext answers the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
         silently: with max_tokens, what cannot fit is FAILED_PRECONDITION, or with `clip` the largest message is excerpted
-        and named. May be repeated: at most, a window over its budget causes a pass that the rules wanted anyway. The answer carries the whole window, a rendering beside it a second time, so it can be larger than the
-        4 MiB that gRPC clients take by default: raise the client's receive limit, or bound the answer with max_tokens.
-        Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
+        and named. Safe to repeat: at most it starts a pass that was due anyway. The answer carries the whole window, a
+        rendering beside it a second time, so it can be larger than the 4 MiB that gRPC clients take by default: raise the
+        client's receive limit, or bound the answer with max_tokens. Errors: INVALID_ARGUMENT, NOT_FOUND,
+        FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version), RESOURCE_EXHAUSTED (min_version, when too many calls wait).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -148,7 +153,7 @@ class ConversationServiceServicer:
     def UpdateConversation(self, request, context):
         """UpdateConversation changes the settings that update_mask names; the rules run at once on what is changed.
         Idempotent by nature: the same settings again write nothing. Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED
-        (expected_version), RESOURCE_EXHAUSTED, UNAVAILABLE.
+        (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -158,7 +163,7 @@ class ConversationServiceServicer:
         """ReportUsage tells what the chat model's API really counted for a GetContext, which calibrates the estimates.
         Idempotent by message version: the same report again changes nothing; a report for a context that a pass has
         replaced since is accepted and teaches nothing. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (a version
-        not reached), RESOURCE_EXHAUSTED, UNAVAILABLE.
+        not reached), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -167,7 +172,8 @@ class ConversationServiceServicer:
     def SummarizeConversation(self, request, context):
         """SummarizeConversation forces a pass, whatever ratio, cooldown, hysteresis and min_messages say. A pass that is
         under way is answered instead of a second one, so a retry while it runs joins it; a retry after its end forces
-        another. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, UNAVAILABLE.
+        another. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED (too many passes are pending,
+        or LOG_FULL), UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -285,8 +291,10 @@ def add_ConversationServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class ConversationService:
     """ConversationService keeps conversations inside their models' context windows. Every error carries a
-    google.rpc.ErrorInfo whose reason is an ErrorReason. A page of a list ends at its size or before 3 MiB, so a short page
-    is not the last one: that has an empty next_page_token.
+    google.rpc.ErrorInfo whose reason is an ErrorReason. Beside the errors that a method names, each may end in
+    RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to come back), in DATA_LOSS (LOG_CORRUPT: something that
+    it needs is damaged or missing) and, while the server stops, in UNAVAILABLE. A page of a list ends at its size or
+    before 3 MiB, so a short page is not the last one: that has an empty next_page_token.
     """
 
     @staticmethod

@@ -28,8 +28,10 @@ GRPC_VERSION: str
 
 class ConversationServiceStub:
     """ConversationService keeps conversations inside their models' context windows. Every error carries a
-    google.rpc.ErrorInfo whose reason is an ErrorReason. A page of a list ends at its size or before 3 MiB, so a short page
-    is not the last one: that has an empty next_page_token.
+    google.rpc.ErrorInfo whose reason is an ErrorReason. Beside the errors that a method names, each may end in
+    RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to come back), in DATA_LOSS (LOG_CORRUPT: something that
+    it needs is damaged or missing) and, while the server stops, in UNAVAILABLE. A page of a list ends at its size or
+    before 3 MiB, so a short page is not the last one: that has an empty next_page_token.
     """
 
     @_typing.overload
@@ -43,14 +45,15 @@ class ConversationServiceStub:
     Idempotent by message ids, and by request_id where the ids are left to the server: a repeat answers the first
     result, a batch that is partly known appends the rest.
     Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content),
-    RESOURCE_EXHAUSTED, UNAVAILABLE (retry with the same ids).
+    RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
     """
     GetContext: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetContextRequest, _conversation_service_pb2.GetContextResponse]
     """GetContext answers the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
     silently: with max_tokens, what cannot fit is FAILED_PRECONDITION, or with `clip` the largest message is excerpted
-    and named. May be repeated: at most, a window over its budget causes a pass that the rules wanted anyway. The answer carries the whole window, a rendering beside it a second time, so it can be larger than the
-    4 MiB that gRPC clients take by default: raise the client's receive limit, or bound the answer with max_tokens.
-    Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
+    and named. Safe to repeat: at most it starts a pass that was due anyway. The answer carries the whole window, a
+    rendering beside it a second time, so it can be larger than the 4 MiB that gRPC clients take by default: raise the
+    client's receive limit, or bound the answer with max_tokens. Errors: INVALID_ARGUMENT, NOT_FOUND,
+    FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version), RESOURCE_EXHAUSTED (min_version, when too many calls wait).
     """
     GetConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetConversationRequest, _conversation_service_pb2.GetConversationResponse]
     """GetConversation answers state and settings. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
@@ -62,18 +65,19 @@ class ConversationServiceStub:
     UpdateConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.UpdateConversationRequest, _conversation_service_pb2.UpdateConversationResponse]
     """UpdateConversation changes the settings that update_mask names; the rules run at once on what is changed.
     Idempotent by nature: the same settings again write nothing. Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED
-    (expected_version), RESOURCE_EXHAUSTED, UNAVAILABLE.
+    (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     ReportUsage: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ReportUsageRequest, _conversation_service_pb2.ReportUsageResponse]
     """ReportUsage tells what the chat model's API really counted for a GetContext, which calibrates the estimates.
     Idempotent by message version: the same report again changes nothing; a report for a context that a pass has
     replaced since is accepted and teaches nothing. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (a version
-    not reached), RESOURCE_EXHAUSTED, UNAVAILABLE.
+    not reached), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     SummarizeConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SummarizeConversationRequest, _conversation_service_pb2.SummarizeConversationResponse]
     """SummarizeConversation forces a pass, whatever ratio, cooldown, hysteresis and min_messages say. A pass that is
     under way is answered instead of a second one, so a retry while it runs joins it; a retry after its end forces
-    another. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, UNAVAILABLE.
+    another. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED (too many passes are pending,
+    or LOG_FULL), UNAVAILABLE.
     """
     GetSummarization: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetSummarizationRequest, _conversation_service_pb2.GetSummarizationResponse]
     """GetSummarization answers a pass. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
@@ -96,8 +100,10 @@ class ConversationServiceStub:
 @_typing.type_check_only
 class ConversationServiceAsyncStub(ConversationServiceStub):
     """ConversationService keeps conversations inside their models' context windows. Every error carries a
-    google.rpc.ErrorInfo whose reason is an ErrorReason. A page of a list ends at its size or before 3 MiB, so a short page
-    is not the last one: that has an empty next_page_token.
+    google.rpc.ErrorInfo whose reason is an ErrorReason. Beside the errors that a method names, each may end in
+    RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to come back), in DATA_LOSS (LOG_CORRUPT: something that
+    it needs is damaged or missing) and, while the server stops, in UNAVAILABLE. A page of a list ends at its size or
+    before 3 MiB, so a short page is not the last one: that has an empty next_page_token.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -108,14 +114,15 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     Idempotent by message ids, and by request_id where the ids are left to the server: a repeat answers the first
     result, a batch that is partly known appends the rest.
     Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content),
-    RESOURCE_EXHAUSTED, UNAVAILABLE (retry with the same ids).
+    RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
     """
     GetContext: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetContextRequest, _conversation_service_pb2.GetContextResponse]  # type: ignore[assignment]
     """GetContext answers the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
     silently: with max_tokens, what cannot fit is FAILED_PRECONDITION, or with `clip` the largest message is excerpted
-    and named. May be repeated: at most, a window over its budget causes a pass that the rules wanted anyway. The answer carries the whole window, a rendering beside it a second time, so it can be larger than the
-    4 MiB that gRPC clients take by default: raise the client's receive limit, or bound the answer with max_tokens.
-    Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
+    and named. Safe to repeat: at most it starts a pass that was due anyway. The answer carries the whole window, a
+    rendering beside it a second time, so it can be larger than the 4 MiB that gRPC clients take by default: raise the
+    client's receive limit, or bound the answer with max_tokens. Errors: INVALID_ARGUMENT, NOT_FOUND,
+    FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version), RESOURCE_EXHAUSTED (min_version, when too many calls wait).
     """
     GetConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetConversationRequest, _conversation_service_pb2.GetConversationResponse]  # type: ignore[assignment]
     """GetConversation answers state and settings. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
@@ -127,18 +134,19 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     UpdateConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.UpdateConversationRequest, _conversation_service_pb2.UpdateConversationResponse]  # type: ignore[assignment]
     """UpdateConversation changes the settings that update_mask names; the rules run at once on what is changed.
     Idempotent by nature: the same settings again write nothing. Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED
-    (expected_version), RESOURCE_EXHAUSTED, UNAVAILABLE.
+    (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     ReportUsage: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ReportUsageRequest, _conversation_service_pb2.ReportUsageResponse]  # type: ignore[assignment]
     """ReportUsage tells what the chat model's API really counted for a GetContext, which calibrates the estimates.
     Idempotent by message version: the same report again changes nothing; a report for a context that a pass has
     replaced since is accepted and teaches nothing. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (a version
-    not reached), RESOURCE_EXHAUSTED, UNAVAILABLE.
+    not reached), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     SummarizeConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SummarizeConversationRequest, _conversation_service_pb2.SummarizeConversationResponse]  # type: ignore[assignment]
     """SummarizeConversation forces a pass, whatever ratio, cooldown, hysteresis and min_messages say. A pass that is
     under way is answered instead of a second one, so a retry while it runs joins it; a retry after its end forces
-    another. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, UNAVAILABLE.
+    another. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED (too many passes are pending,
+    or LOG_FULL), UNAVAILABLE.
     """
     GetSummarization: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetSummarizationRequest, _conversation_service_pb2.GetSummarizationResponse]  # type: ignore[assignment]
     """GetSummarization answers a pass. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
@@ -160,8 +168,10 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
 
 class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     """ConversationService keeps conversations inside their models' context windows. Every error carries a
-    google.rpc.ErrorInfo whose reason is an ErrorReason. A page of a list ends at its size or before 3 MiB, so a short page
-    is not the last one: that has an empty next_page_token.
+    google.rpc.ErrorInfo whose reason is an ErrorReason. Beside the errors that a method names, each may end in
+    RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to come back), in DATA_LOSS (LOG_CORRUPT: something that
+    it needs is damaged or missing) and, while the server stops, in UNAVAILABLE. A page of a list ends at its size or
+    before 3 MiB, so a short page is not the last one: that has an empty next_page_token.
     """
 
     @_abc_1.abstractmethod
@@ -176,7 +186,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         Idempotent by message ids, and by request_id where the ids are left to the server: a repeat answers the first
         result, a batch that is partly known appends the rest.
         Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content),
-        RESOURCE_EXHAUSTED, UNAVAILABLE (retry with the same ids).
+        RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
         """
 
     @_abc_1.abstractmethod
@@ -187,9 +197,10 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_conversation_service_pb2.GetContextResponse, _abc.Awaitable[_conversation_service_pb2.GetContextResponse]]:
         """GetContext answers the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
         silently: with max_tokens, what cannot fit is FAILED_PRECONDITION, or with `clip` the largest message is excerpted
-        and named. May be repeated: at most, a window over its budget causes a pass that the rules wanted anyway. The answer carries the whole window, a rendering beside it a second time, so it can be larger than the
-        4 MiB that gRPC clients take by default: raise the client's receive limit, or bound the answer with max_tokens.
-        Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version).
+        and named. Safe to repeat: at most it starts a pass that was due anyway. The answer carries the whole window, a
+        rendering beside it a second time, so it can be larger than the 4 MiB that gRPC clients take by default: raise the
+        client's receive limit, or bound the answer with max_tokens. Errors: INVALID_ARGUMENT, NOT_FOUND,
+        FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version), RESOURCE_EXHAUSTED (min_version, when too many calls wait).
         """
 
     @_abc_1.abstractmethod
@@ -219,7 +230,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_conversation_service_pb2.UpdateConversationResponse, _abc.Awaitable[_conversation_service_pb2.UpdateConversationResponse]]:
         """UpdateConversation changes the settings that update_mask names; the rules run at once on what is changed.
         Idempotent by nature: the same settings again write nothing. Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED
-        (expected_version), RESOURCE_EXHAUSTED, UNAVAILABLE.
+        (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -231,7 +242,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         """ReportUsage tells what the chat model's API really counted for a GetContext, which calibrates the estimates.
         Idempotent by message version: the same report again changes nothing; a report for a context that a pass has
         replaced since is accepted and teaches nothing. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (a version
-        not reached), RESOURCE_EXHAUSTED, UNAVAILABLE.
+        not reached), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -242,7 +253,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_conversation_service_pb2.SummarizeConversationResponse, _abc.Awaitable[_conversation_service_pb2.SummarizeConversationResponse]]:
         """SummarizeConversation forces a pass, whatever ratio, cooldown, hysteresis and min_messages say. A pass that is
         under way is answered instead of a second one, so a retry while it runs joins it; a retry after its end forces
-        another. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, UNAVAILABLE.
+        another. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED (too many passes are pending,
+        or LOG_FULL), UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod

@@ -57,15 +57,15 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_SUMMARIZATION_DISABLED: _ErrorReason.ValueType  # 15
     """FAILED_PRECONDITION: passes are switched off."""
     ERROR_REASON_TOO_MANY_REQUESTS: _ErrorReason.ValueType  # 16
-    """RESOURCE_EXHAUSTED: too many RPCs, streams, forced passes, bytes of requests or answers that were not taken, or the
-    server is out of memory; RetryInfo says when to come back.
+    """RESOURCE_EXHAUSTED: over a limit on what the server does at a time, or out of memory; "Who may call" in
+    docs/operations.md lists the causes. RetryInfo says when to come back.
     """
     ERROR_REASON_LOG_FULL: _ErrorReason.ValueType  # 17
     """RESOURCE_EXHAUSTED: no space left for the log; RetryInfo says when to come back."""
     ERROR_REASON_LOG_UNAVAILABLE: _ErrorReason.ValueType  # 18
     """UNAVAILABLE: the log is busy or the server is stopping; the same ids make a retry safe."""
     ERROR_REASON_LOG_CORRUPT: _ErrorReason.ValueType  # 19
-    """DATA_LOSS: what was read is not what was written. Never served."""
+    """DATA_LOSS: something that is stored is damaged or missing. Never served."""
     ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 20
     """UNAUTHENTICATED: no token, or one that is not known."""
     ERROR_REASON_PERMISSION_DENIED: _ErrorReason.ValueType  # 21
@@ -126,15 +126,15 @@ ERROR_REASON_DEPTH_LIMIT: ErrorReason.ValueType  # 14
 ERROR_REASON_SUMMARIZATION_DISABLED: ErrorReason.ValueType  # 15
 """FAILED_PRECONDITION: passes are switched off."""
 ERROR_REASON_TOO_MANY_REQUESTS: ErrorReason.ValueType  # 16
-"""RESOURCE_EXHAUSTED: too many RPCs, streams, forced passes, bytes of requests or answers that were not taken, or the
-server is out of memory; RetryInfo says when to come back.
+"""RESOURCE_EXHAUSTED: over a limit on what the server does at a time, or out of memory; "Who may call" in
+docs/operations.md lists the causes. RetryInfo says when to come back.
 """
 ERROR_REASON_LOG_FULL: ErrorReason.ValueType  # 17
 """RESOURCE_EXHAUSTED: no space left for the log; RetryInfo says when to come back."""
 ERROR_REASON_LOG_UNAVAILABLE: ErrorReason.ValueType  # 18
 """UNAVAILABLE: the log is busy or the server is stopping; the same ids make a retry safe."""
 ERROR_REASON_LOG_CORRUPT: ErrorReason.ValueType  # 19
-"""DATA_LOSS: what was read is not what was written. Never served."""
+"""DATA_LOSS: something that is stored is damaged or missing. Never served."""
 ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 20
 """UNAUTHENTICATED: no token, or one that is not known."""
 ERROR_REASON_PERMISSION_DENIED: ErrorReason.ValueType  # 21

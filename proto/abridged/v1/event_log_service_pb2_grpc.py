@@ -28,6 +28,9 @@ if _version_not_supported:
 class EventLogServiceStub:
     """EventLogService reads the log: the truth that everything else is computed from. Positions are those of the whole log,
     so that the events of a namespace have gaps between them; no head or cursor tells how far other namespaces have come.
+    Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to
+    come back), in DATA_LOSS (LOG_CORRUPT: something that it needs is damaged or missing) and, while the server stops, in
+    UNAVAILABLE.
     """
 
     def __init__(self, channel):
@@ -56,14 +59,17 @@ class EventLogServiceStub:
 class EventLogServiceServicer:
     """EventLogService reads the log: the truth that everything else is computed from. Positions are those of the whole log,
     so that the events of a namespace have gaps between them; no head or cursor tells how far other namespaces have come.
+    Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to
+    come back), in DATA_LOSS (LOG_CORRUPT: something that it needs is damaged or missing) and, while the server stops, in
+    UNAVAILABLE.
     """
 
     def ReadEvents(self, request, context):
         """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
-        Of a namespace it looks at a bounded number of the log's events, and an answer ends before 3 MiB too: only `end` says
-        that there is nothing more, for a short answer, or one without events, may come before. Without side effects.
+        Of a namespace it looks at a bounded number of the log's events, and an answer ends before 3 MiB too: only `end`
+        says that there is nothing more, for a short answer, or one without events, may come before. Without side effects.
         Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope), OUT_OF_RANGE
-        (forward from past the end), DATA_LOSS.
+        (forward from past the end).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -115,6 +121,9 @@ def add_EventLogServiceServicer_to_server(servicer, server):
 class EventLogService:
     """EventLogService reads the log: the truth that everything else is computed from. Positions are those of the whole log,
     so that the events of a namespace have gaps between them; no head or cursor tells how far other namespaces have come.
+    Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to
+    come back), in DATA_LOSS (LOG_CORRUPT: something that it needs is damaged or missing) and, while the server stops, in
+    UNAVAILABLE.
     """
 
     @staticmethod

@@ -29,6 +29,9 @@ GRPC_VERSION: str
 class EventLogServiceStub:
     """EventLogService reads the log: the truth that everything else is computed from. Positions are those of the whole log,
     so that the events of a namespace have gaps between them; no head or cursor tells how far other namespaces have come.
+    Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to
+    come back), in DATA_LOSS (LOG_CORRUPT: something that it needs is damaged or missing) and, while the server stops, in
+    UNAVAILABLE.
     """
 
     @_typing.overload
@@ -37,10 +40,10 @@ class EventLogServiceStub:
     def __new__(cls, channel: _aio.Channel) -> EventLogServiceAsyncStub: ...
     ReadEvents: _grpc.UnaryUnaryMultiCallable[_event_log_service_pb2.ReadEventsRequest, _event_log_service_pb2.ReadEventsResponse]
     """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
-    Of a namespace it looks at a bounded number of the log's events, and an answer ends before 3 MiB too: only `end` says
-    that there is nothing more, for a short answer, or one without events, may come before. Without side effects.
+    Of a namespace it looks at a bounded number of the log's events, and an answer ends before 3 MiB too: only `end`
+    says that there is nothing more, for a short answer, or one without events, may come before. Without side effects.
     Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope), OUT_OF_RANGE
-    (forward from past the end), DATA_LOSS.
+    (forward from past the end).
     """
     SubscribeEvents: _grpc.UnaryStreamMultiCallable[_event_log_service_pb2.SubscribeEventsRequest, _event_log_service_pb2.SubscribeEventsResponse]
     """SubscribeEvents streams events after a position, then live, in pages of at most 500. Slow readers are neither
@@ -55,15 +58,18 @@ class EventLogServiceStub:
 class EventLogServiceAsyncStub(EventLogServiceStub):
     """EventLogService reads the log: the truth that everything else is computed from. Positions are those of the whole log,
     so that the events of a namespace have gaps between them; no head or cursor tells how far other namespaces have come.
+    Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to
+    come back), in DATA_LOSS (LOG_CORRUPT: something that it needs is damaged or missing) and, while the server stops, in
+    UNAVAILABLE.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ReadEvents: _aio.UnaryUnaryMultiCallable[_event_log_service_pb2.ReadEventsRequest, _event_log_service_pb2.ReadEventsResponse]  # type: ignore[assignment]
     """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
-    Of a namespace it looks at a bounded number of the log's events, and an answer ends before 3 MiB too: only `end` says
-    that there is nothing more, for a short answer, or one without events, may come before. Without side effects.
+    Of a namespace it looks at a bounded number of the log's events, and an answer ends before 3 MiB too: only `end`
+    says that there is nothing more, for a short answer, or one without events, may come before. Without side effects.
     Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope), OUT_OF_RANGE
-    (forward from past the end), DATA_LOSS.
+    (forward from past the end).
     """
     SubscribeEvents: _aio.UnaryStreamMultiCallable[_event_log_service_pb2.SubscribeEventsRequest, _event_log_service_pb2.SubscribeEventsResponse]  # type: ignore[assignment]
     """SubscribeEvents streams events after a position, then live, in pages of at most 500. Slow readers are neither
@@ -77,6 +83,9 @@ class EventLogServiceAsyncStub(EventLogServiceStub):
 class EventLogServiceServicer(metaclass=_abc_1.ABCMeta):
     """EventLogService reads the log: the truth that everything else is computed from. Positions are those of the whole log,
     so that the events of a namespace have gaps between them; no head or cursor tells how far other namespaces have come.
+    Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to
+    come back), in DATA_LOSS (LOG_CORRUPT: something that it needs is damaged or missing) and, while the server stops, in
+    UNAVAILABLE.
     """
 
     @_abc_1.abstractmethod
@@ -86,10 +95,10 @@ class EventLogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_event_log_service_pb2.ReadEventsResponse, _abc.Awaitable[_event_log_service_pb2.ReadEventsResponse]]:
         """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
-        Of a namespace it looks at a bounded number of the log's events, and an answer ends before 3 MiB too: only `end` says
-        that there is nothing more, for a short answer, or one without events, may come before. Without side effects.
+        Of a namespace it looks at a bounded number of the log's events, and an answer ends before 3 MiB too: only `end`
+        says that there is nothing more, for a short answer, or one without events, may come before. Without side effects.
         Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope), OUT_OF_RANGE
-        (forward from past the end), DATA_LOSS.
+        (forward from past the end).
         """
 
     @_abc_1.abstractmethod

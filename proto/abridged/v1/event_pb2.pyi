@@ -499,7 +499,9 @@ Global___SummarizationStarted: _TypeAlias = SummarizationStarted  # noqa: Y015
 
 @_typing.final
 class SummarizationReleased(_message.Message):
-    """SummarizationReleased says that a claim was given back because the process stopped in good order. The pass is pending."""
+    """SummarizationReleased says that a claim was given back because the process stopped in good order. The pass is
+    pending.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

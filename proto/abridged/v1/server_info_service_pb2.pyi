@@ -64,9 +64,11 @@ class Limits(_message.Message):
     queued_passes_max: _builtins.int
     """Pending passes of a namespace, over which forced ones are refused."""
     waits_max: _builtins.int
-    """Calls that wait at a time; more are answered with what there is."""
+    """Calls that wait at a time; more are answered at once with what there is, and refused where they would wait for a
+    `min_version`.
+    """
     answer_bytes_max: _builtins.int
-    """Bytes of answers that are being made or that their callers have not taken yet."""
+    """Bytes of answers that are being made or that their callers have not taken yet; calls that read are refused past it."""
     def __init__(
         self,
         *,

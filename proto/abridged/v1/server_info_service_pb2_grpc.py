@@ -26,7 +26,9 @@ if _version_not_supported:
 
 
 class ServerInfoServiceStub:
-    """ServerInfoService tells what runs here.
+    """ServerInfoService tells what runs here. Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED
+    (TOO_MANY_REQUESTS: RetryInfo says when to come back) and, while the server stops, in UNAVAILABLE. None reads an
+    event or a conversation, so none ends in DATA_LOSS.
     """
 
     def __init__(self, channel):
@@ -48,7 +50,9 @@ class ServerInfoServiceStub:
 
 
 class ServerInfoServiceServicer:
-    """ServerInfoService tells what runs here.
+    """ServerInfoService tells what runs here. Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED
+    (TOO_MANY_REQUESTS: RetryInfo says when to come back) and, while the server stops, in UNAVAILABLE. None reads an
+    event or a conversation, so none ends in DATA_LOSS.
     """
 
     def GetServerInfo(self, request, context):
@@ -61,7 +65,8 @@ class ServerInfoServiceServicer:
     def WaitIdle(self, request, context):
         """WaitIdle returns when no pass is pending in the caller's namespace, or when `timeout` is over: for tests and for
         draining. Passes that wait after a failure are not pending. Without side effects, and never DEADLINE_EXCEEDED by
-        itself: it answers `idle` false a moment before the call's deadline. Errors: INVALID_ARGUMENT.
+        itself: it returns `idle` false a moment before the call's deadline, and at once where passes are pending and too
+        many calls wait already. Errors: INVALID_ARGUMENT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -89,7 +94,9 @@ def add_ServerInfoServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ServerInfoService:
-    """ServerInfoService tells what runs here.
+    """ServerInfoService tells what runs here. Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED
+    (TOO_MANY_REQUESTS: RetryInfo says when to come back) and, while the server stops, in UNAVAILABLE. None reads an
+    event or a conversation, so none ends in DATA_LOSS.
     """
 
     @staticmethod

@@ -27,7 +27,10 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ServerInfoServiceStub:
-    """ServerInfoService tells what runs here."""
+    """ServerInfoService tells what runs here. Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED
+    (TOO_MANY_REQUESTS: RetryInfo says when to come back) and, while the server stops, in UNAVAILABLE. None reads an
+    event or a conversation, so none ends in DATA_LOSS.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -38,12 +41,16 @@ class ServerInfoServiceStub:
     WaitIdle: _grpc.UnaryUnaryMultiCallable[_server_info_service_pb2.WaitIdleRequest, _server_info_service_pb2.WaitIdleResponse]
     """WaitIdle returns when no pass is pending in the caller's namespace, or when `timeout` is over: for tests and for
     draining. Passes that wait after a failure are not pending. Without side effects, and never DEADLINE_EXCEEDED by
-    itself: it answers `idle` false a moment before the call's deadline. Errors: INVALID_ARGUMENT.
+    itself: it returns `idle` false a moment before the call's deadline, and at once where passes are pending and too
+    many calls wait already. Errors: INVALID_ARGUMENT.
     """
 
 @_typing.type_check_only
 class ServerInfoServiceAsyncStub(ServerInfoServiceStub):
-    """ServerInfoService tells what runs here."""
+    """ServerInfoService tells what runs here. Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED
+    (TOO_MANY_REQUESTS: RetryInfo says when to come back) and, while the server stops, in UNAVAILABLE. None reads an
+    event or a conversation, so none ends in DATA_LOSS.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetServerInfo: _aio.UnaryUnaryMultiCallable[_server_info_service_pb2.GetServerInfoRequest, _server_info_service_pb2.GetServerInfoResponse]  # type: ignore[assignment]
@@ -51,11 +58,15 @@ class ServerInfoServiceAsyncStub(ServerInfoServiceStub):
     WaitIdle: _aio.UnaryUnaryMultiCallable[_server_info_service_pb2.WaitIdleRequest, _server_info_service_pb2.WaitIdleResponse]  # type: ignore[assignment]
     """WaitIdle returns when no pass is pending in the caller's namespace, or when `timeout` is over: for tests and for
     draining. Passes that wait after a failure are not pending. Without side effects, and never DEADLINE_EXCEEDED by
-    itself: it answers `idle` false a moment before the call's deadline. Errors: INVALID_ARGUMENT.
+    itself: it returns `idle` false a moment before the call's deadline, and at once where passes are pending and too
+    many calls wait already. Errors: INVALID_ARGUMENT.
     """
 
 class ServerInfoServiceServicer(metaclass=_abc_1.ABCMeta):
-    """ServerInfoService tells what runs here."""
+    """ServerInfoService tells what runs here. Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED
+    (TOO_MANY_REQUESTS: RetryInfo says when to come back) and, while the server stops, in UNAVAILABLE. None reads an
+    event or a conversation, so none ends in DATA_LOSS.
+    """
 
     @_abc_1.abstractmethod
     def GetServerInfo(
@@ -73,7 +84,8 @@ class ServerInfoServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_server_info_service_pb2.WaitIdleResponse, _abc.Awaitable[_server_info_service_pb2.WaitIdleResponse]]:
         """WaitIdle returns when no pass is pending in the caller's namespace, or when `timeout` is over: for tests and for
         draining. Passes that wait after a failure are not pending. Without side effects, and never DEADLINE_EXCEEDED by
-        itself: it answers `idle` false a moment before the call's deadline. Errors: INVALID_ARGUMENT.
+        itself: it returns `idle` false a moment before the call's deadline, and at once where passes are pending and too
+        many calls wait already. Errors: INVALID_ARGUMENT.
         """
 
 def add_ServerInfoServiceServicer_to_server(servicer: ServerInfoServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
