@@ -23,6 +23,10 @@ READING_MAX = 8
 """Requests of a namespace that are read at a time; others wait in the order of their coming, unread. A request that is
 not being read takes no more of the transport than the first 16 KiB of it."""
 
+STRANGERS_READING_MAX = 32
+"""The same for calls that need no credential. Nobody waits for another there: who comes when it is full takes the place
+of the one that has been sending for longest. A health check is small and comes whole."""
+
 REQUEST_S = 10.0
 """How long a call may wait to be read and its request may take to come."""
 
@@ -43,18 +47,35 @@ class Intake:
         self._bytes_max = bytes_max
         self._request_s = request_s
         self._reading: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(READING_MAX))
+        self._strangers: dict[asyncio.Timeout, None] = {}
         self._held: Counter[str] = Counter()
 
     async def read(self, _requests: Any, context: Any, namespace: str) -> Any:
         """The one request of a call. Raises InvalidRequest when there is none, TooManyRequests when it is late."""
         try:
-            async with asyncio.timeout(self._request_s), self._reading[namespace]:
-                request = await context.read()
+            if namespace:
+                async with asyncio.timeout(self._request_s), self._reading[namespace]:
+                    request = await context.read()
+            else:
+                request = await self._read_of_stranger(context)
         except TimeoutError as error:
             raise TooManyRequests("requests that are still being sent", retry_after_s=RETRY_S) from error
         if request is grpc.aio.EOF:
             raise InvalidRequest((("", "no request came"),))
         return request
+
+    async def _read_of_stranger(self, context: Any) -> Any:
+        async with asyncio.timeout(self._request_s) as limit:
+            if len(self._strangers) >= STRANGERS_READING_MAX:
+                longest = next(iter(self._strangers))
+                del self._strangers[longest]
+                if not longest.expired():
+                    longest.reschedule(0)
+            self._strangers[limit] = None
+            try:
+                return await context.read()
+            finally:
+                self._strangers.pop(limit, None)
 
     async def skip(self, _requests: Any, context: Any, namespace: str) -> None:
         """Let a request come that nobody needs: a client that is still sending when the call ends sees its own failure

@@ -10,7 +10,7 @@ import pytest
 
 from abridged.v1 import conversation_service_pb2 as api
 from service.api.errors import InvalidRequest, TooManyRequests
-from service.api.intake import READING_MAX, Intake
+from service.api.intake import READING_MAX, STRANGERS_READING_MAX, Intake
 
 REQUEST = api.GetConversationRequest(conversation_id="c" * 98)
 """Of a hundred bytes."""
@@ -66,6 +66,24 @@ async def test_a_request_that_does_not_come_is_waited_for_no_longer_than_may_be(
     late = _Call()
     late.come.set()
     assert await intake.read(None, late, "a") is REQUEST
+
+
+async def test_a_health_check_waits_for_nobody_who_holds_a_request_back():
+    """The one that has been sending for longest gives up its place."""
+    intake = Intake(bytes_max=1_000, request_bytes_max=1_000)
+    silent = [asyncio.create_task(intake.read(None, _Call(), "")) for _ in range(2 * STRANGERS_READING_MAX)]
+    await turns()
+    check = _Call()
+    check.come.set()
+
+    assert await intake.read(None, check, "") is REQUEST
+
+    await turns()
+    assert [task.done() for task in silent] == [n <= STRANGERS_READING_MAX for n in range(len(silent))]
+    with pytest.raises(TooManyRequests):
+        await silent[0]
+    for task in silent:
+        task.cancel()
 
 
 async def test_a_call_that_sends_nothing_is_refused():
