@@ -31,7 +31,7 @@ from service.bootstrap.descriptors import for_connections
 from service.settings import ServerSettings, Settings
 from service.version import VERSION
 
-__all__ = ["Running", "Sidecar", "assembled"]
+__all__ = ["Running", "Sidecar", "assembled", "servicers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def assembled(
         server=server,
         core=core,
         grpc=GrpcServer(
-            _servicers(settings, core, resources, quotas, stopping),
+            servicers(settings, core, resources, quotas, stopping),
             edge,
             stopping=stopping,
             connections=Connections(max(1, for_connections(CONNECTIONS_MAX) // len(server.listen))),
@@ -131,9 +131,10 @@ def assembled(
     )
 
 
-def _servicers(
+def servicers(
     settings: Settings, core: Core, resources: AsyncExitStack, quotas: Quotas, stopping: asyncio.Event
 ) -> Servicers:
+    """What is served of `core`. `resources` closes what they hold; `stopping` ends the streams."""
     wake_up = CommitWakeUp(core.log)
     resources.callback(wake_up.close)
     watching = Watching(core.log, core.executor, wake_up, core.board, stopping, core.now_us, time.monotonic, Timing())

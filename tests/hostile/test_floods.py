@@ -7,21 +7,21 @@ import json
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 import grpc
 import pytest
 
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import conversation_service_pb2_grpc
+from service.cli.bench_figures import percentile
 from tests.support.command import ROOT, served
 from tests.support.flood import ATTACKS
+from tests.support.process_memory import MEMORY_MAX_MIB, peak_mib
 from tests.support.sidecar import PATIENCE_S, said
 
 pytestmark = pytest.mark.hostile
 
 FLOOD_S = 6.0
-MEMORY_MAX_MB = 400
 
 ALONE = 100
 """Appends before the attack, which the ones beside it are compared with."""
@@ -53,13 +53,7 @@ class Appends:
 
 def p99_ms(seconds: list[float]) -> float:
     """So long take ninety-nine of a hundred at most, in milliseconds."""
-    return 1e3 * sorted(seconds)[len(seconds) * 99 // 100]
-
-
-def peak_mb(pid: int) -> int:
-    """The most memory that the process has had resident."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) // 1024
+    return 1e3 * percentile(seconds, 0.99)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -79,13 +73,13 @@ async def test_a_flood_takes_little_memory_and_refuses_nobody_else(tmp_path, cap
             while attack.returncode is None:
                 beside.append(await appends.one())
             answers = Counter(json.loads((await ended)[0]))
-        memory_mb = peak_mb(sidecar.process.pid)
+        memory_mib = peak_mib(sidecar.process.pid)
 
     with capsys.disabled():
         sys.stdout.write(
-            f"\n{name}: {memory_mb} MB at most; p99 of {len(beside)} appends {p99_ms(beside):.0f} ms, "
+            f"\n{name}: {memory_mib:.0f} MiB at most; p99 of {len(beside)} appends {p99_ms(beside):.0f} ms, "
             f"{p99_ms(beside) / p99_ms(alone):.1f} times that of {len(alone)} alone; answers: {dict(answers)}\n"
         )
     assert sum(answers.values()) > 0
     assert not {"INTERNAL", "UNKNOWN"} & set(answers)
-    assert memory_mb <= MEMORY_MAX_MB
+    assert memory_mib <= MEMORY_MAX_MIB

@@ -18,7 +18,9 @@ import pytest
 
 from abridged.v1 import conversation_pb2, conversation_service_pb2_grpc
 from abridged.v1 import conversation_service_pb2 as api
+from service.cli.bench_figures import percentile
 from tests.support.command import ROOT, ServedSidecar, fake_ollama, served
+from tests.support.process_memory import MEMORY_MAX_MIB, peak_mib
 from tests.support.sidecar import PATIENCE_S, duration, said
 
 pytestmark = [pytest.mark.hostile, pytest.mark.timeout(600)]
@@ -31,7 +33,6 @@ APPENDS = 500
 ROUNDS = 5
 SLOWER_AT_MOST = 2.0
 EMERGENCY_S = 10.0
-MEMORY_MAX_MB = 400
 TOKENS = json.dumps([{"token": t, "namespace": t, "scopes": ["append", "read"]} for t in ("greedy", "modest")])
 MODEST = [("authorization", "Bearer modest")]
 
@@ -80,14 +81,8 @@ def tenanted(folder: Path, ollama: str) -> Iterator[ServedSidecar]:
 async def p99s_ms(one: Modest, other: Modest) -> tuple[float, float]:
     """Of the appends of both, which take turns: what else the machine does, it does to both."""
     pairs = [(await one.append_s(), await other.append_s()) for _ in range(APPENDS)]
-    first, second = (1e3 * sorted(seconds)[APPENDS * 99 // 100] for seconds in zip(*pairs, strict=True))
+    first, second = (1e3 * percentile(seconds, 0.99) for seconds in zip(*pairs, strict=True))
     return first, second
-
-
-def peak_mb(pid: int) -> int:
-    """The most memory that the process has had resident."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) // 1024
 
 
 async def test_a_greedy_tenant_takes_nothing_from_another(tmp_path, capsys):
@@ -117,13 +112,13 @@ async def test_a_greedy_tenant_takes_nothing_from_another(tmp_path, capsys):
             finally:
                 greedy.kill()
                 await greedy.wait()
-        peak = peak_mb(shared.process.pid)
+        peak = peak_mib(shared.process.pid)
 
     alone_ms, beside_ms = (median(figures) for figures in zip(*rounds, strict=True))
-    figures = {"alone_p99_ms": alone_ms, "beside_p99_ms": beside_ms, "emergency_s": took_s, "peak_mb": peak}
+    figures = {"alone_p99_ms": alone_ms, "beside_p99_ms": beside_ms, "emergency_s": took_s, "peak_mib": peak}
     with capsys.disabled():
         sys.stdout.write(f"\n{json.dumps({k: round(v, 2) for k, v in figures.items()} | {'refused': refused})}\n")
     assert emergency.state == conversation_pb2.SUMMARIZATION_STATE_COMPLETED
     assert emergency.trigger == conversation_pb2.TRIGGER_EMERGENCY
     assert beside_ms <= SLOWER_AT_MOST * alone_ms
-    assert peak <= MEMORY_MAX_MB
+    assert peak <= MEMORY_MAX_MIB

@@ -14,9 +14,10 @@ from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
 from abridged.v1 import server_info_service_pb2 as info
 from service.api.edge import METHOD_SCOPES
+from service.api.quotas import ANSWER_BYTES_MIN
 from service.api.server import SERVICES
 from tests.support.refusal import refused
-from tests.support.sidecar import PATIENCE_S, Sidecar, said, sidecar
+from tests.support.sidecar import PATIENCE_S, Sidecar, duration, said, sidecar
 
 GRANTS = [
     {"token": "alpha-full", "namespace": "alpha", "scopes": ["append", "read"]},
@@ -194,3 +195,27 @@ async def test_watchers_of_health_take_no_place_of_a_subscriber(tmp_path):
             await one_more.read()
         probe.cancel()
         stream.cancel()
+
+
+async def test_methods_of_scope_append_answer_shortly_whatever_the_conversation_holds(tmp_path):
+    """Their answers have an eighth of the room of those that read, by their scope: a method that answers what a
+    conversation holds needs the scope read, or a room of its own."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(*(said(n, "x" * 20_000, tokens=100) for n in range(1, 15)))
+        answers = {
+            "AppendMessages": await chat.append(said(15, "x" * 20_000, tokens=100)),
+            "UpdateConversation": await chat.update(["context_length"], context_length=20_000),
+            "ReportUsage": await s.conversations.ReportUsage(
+                api.ReportUsageRequest(conversation_id=chat.id, message_version=15, prompt_tokens=1_500)
+            ),
+            "SummarizeConversation": await s.conversations.SummarizeConversation(
+                api.SummarizeConversationRequest(conversation_id=chat.id, wait=duration(PATIENCE_S))
+            ),
+        }
+        whole = await chat.context(view=api.CONTEXT_VIEW_ORIGINAL)
+
+    appending = {method.rpartition("/")[2] for method, scope in METHOD_SCOPES.items() if scope == "append"}
+    assert appending == set(answers)
+    assert max(answer.ByteSize() for answer in answers.values()) < ANSWER_BYTES_MIN
+    assert whole.ByteSize() > 15 * 20_000

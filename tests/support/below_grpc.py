@@ -7,9 +7,7 @@ product's own table.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import io
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -18,15 +16,12 @@ from typing import Any
 
 from google.rpc.status_pb2 import Status
 
-from eventlog.subscription import CommitWakeUp, Timing
 from observability.logs import LogSettings, configure_logs
 from service.api.auth import Authenticator, set_caller
-from service.api.conversation_servicer import ConversationServicer, RequestLimits
 from service.api.errors import internal_status, status_of
-from service.api.event_log_servicer import EventLogServicer
 from service.api.quotas import Limits, Quotas
-from service.api.watch import Watching
-from service.bootstrap.core import Core, new_id, open_core
+from service.bootstrap.core import Core, open_core
+from service.bootstrap.edge import servicers
 from service.config import load
 from tests.support.patience import PATIENCE_S
 
@@ -96,25 +91,10 @@ async def below_grpc(
         core = open_core(loaded, {}, resources, on_fatal=failed.append, now_us=now_us)
         core.reactor.start(core.table.attention())
         resources.push_async_callback(core.reactor.stop, grace_s=0.1)
-        wake_up = CommitWakeUp(core.log)
-        resources.callback(wake_up.close)
-        stopping = asyncio.Event()
-        watching = Watching(core.log, core.executor, wake_up, core.board, stopping, now_us, time.monotonic, Timing())
         server = loaded.server
-        conversations = ConversationServicer(
-            conversations=core.conversations,
-            reactor=core.reactor,
-            table=core.table,
-            changes=core.changes,
-            models=core.models,
-            policies=core.policies,
-            limits=RequestLimits(server.message_bytes_max, server.batch_messages_max, server.batch_bytes_max),
-            watching=watching,
-            quotas=Quotas(
-                Limits(server.concurrent_rpcs_max, server.streams_max, server.waits_max, server.answer_bytes_max),
-                shared=False,
-            ),
-            new_id=new_id,
-            token_key=hashlib.blake2b(core.log.log_id.encode(), digest_size=32).digest(),
+        quotas = Quotas(
+            Limits(server.concurrent_rpcs_max, server.streams_max, server.waits_max, server.answer_bytes_max),
+            shared=server.is_shared,
         )
-        yield BelowGrpc(_Stub(conversations), _Stub(EventLogServicer(watching, core.table)), core, failed)
+        served = servicers(loaded, core, resources, quotas, asyncio.Event())
+        yield BelowGrpc(_Stub(served.conversations), _Stub(served.event_log), core, failed)

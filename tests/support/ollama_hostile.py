@@ -9,7 +9,10 @@ from typing import Any
 
 from tests.support.ollama_behaviour import Behaviour
 
-__all__ = ["CHUNK_BYTES", "HOSTILE", "whole"]
+__all__ = ["ATTACK_PATH", "CHUNK_BYTES", "HOSTILE", "whole"]
+
+ATTACK_PATH = "/attack"
+"""Where a fake in another process says how often it was asked for an answer, and how much it pumped; no Ollama does."""
 
 PACKET_BYTES = 60_000
 CHUNK_BYTES = 6

@@ -21,7 +21,7 @@ from tests.support.ollama_answer import AnswerShape, OllamaAnswer
 from tests.support.ollama_behaviour import BEHAVIOURS, NORMAL, Behaviour, Refusal
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_checks import body_refusal, host_refusal, request_refusal
-from tests.support.ollama_hostile import HOSTILE
+from tests.support.ollama_hostile import ATTACK_PATH, HOSTILE
 from tests.support.ollama_http import HttpReply, HttpRequest, HttpServer
 from tests.support.ollama_inference import ask_of, kept_tokens, refusal_of, run_of
 from tests.support.ollama_manner import CRASH_TEXT, NEWEST, Manner
@@ -95,6 +95,7 @@ class FakeOllama:
             ("POST", "/api/chat"): self._infer,
             ("POST", "/api/generate"): self._infer,
             ("POST", "/api/embed"): self._embed,
+            ("GET", ATTACK_PATH): self._attack,
         }
 
     async def __aenter__(self) -> FakeOllama:
@@ -200,6 +201,9 @@ class FakeOllama:
 
     async def _version(self, _request: HttpRequest, reply: HttpReply) -> None:
         await reply.json(200, {"version": self.manner.version})
+
+    async def _attack(self, _request: HttpRequest, reply: HttpReply) -> None:
+        await reply.json(200, {"asked": self._inferences, "pumped_bytes": self.pumped})
 
     async def _tags(self, _request: HttpRequest, reply: HttpReply) -> None:
         await reply.json(200, {"models": [model.tag() for model in self.models]})

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, TextIO
 
 import pytest
@@ -94,14 +95,25 @@ def test_what_waits_for_a_reader_is_bounded_and_what_is_lost_is_counted(pipe: Pi
     assert 0 < len(kept) * 5_000 < 1.2 * WAITING_BYTES_MAX
 
 
-def test_a_reader_that_has_gone_costs_lines_alone(pipe: Pipe) -> None:
+def test_a_reader_that_has_gone_costs_lines_alone_and_a_new_one_hears_how_many(tmp_path: Path) -> None:
     """As a full disk does."""
-    log, undo = logger_to(pipe.stream)
-    pipe.leave()
+    fifo = tmp_path / "lines"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    with fifo.open("w", encoding="utf-8") as stream:
+        log, undo = logger_to(stream)
+        os.close(reader)
+        log.info("line_written")
+        logging.getLogger("library").error("lost too")
 
-    log.info("line_written")
-    logging.getLogger("library").error("lost too")
-    undo()
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        log.info("line_after")
+        undo()
+    with os.fdopen(reader, encoding="utf-8") as lines:
+        heard = [json.loads(line) for line in lines]
+
+    assert [line["event"] for line in heard] == ["line_after", "log.lines_lost"]
+    assert heard[1]["lines"] == 2
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), ValueError("closed file")])
