@@ -32,7 +32,7 @@ _STREAM_VERSION = (
     "WHERE s.namespace = ? AND s.name = ?"
 )
 _KNOWN_IDS = (
-    "SELECT e.event_id, e.position FROM streams AS s JOIN events AS e ON e.stream = s.id "
+    "SELECT e.event_id, e.position, e.stream = s.id FROM streams AS s JOIN events AS e ON e.stream = s.id "
     "WHERE s.namespace = ? AND s.name = ? ORDER BY e.event_id"
 )
 _LAST_KNOWN_ID = f"{_KNOWN_IDS} DESC LIMIT 1"
@@ -111,13 +111,16 @@ class SqliteReader:
 
     def known_ids(self, stream: StreamId) -> dict[bytes, int]:
         with self._snapshot() as cursor:
-            known = dict(cursor.execute(_KNOWN_IDS, stream).fetchall())
+            entries = cursor.execute(_KNOWN_IDS, stream).fetchall()
             last = cursor.execute(_LAST_KNOWN_ID, stream).fetchone()
             own_row = cursor.execute(_OWN_ROW, stream).fetchone()
+        known = {event_id: position for event_id, position, _ in entries}
         if known and own_row != stream:
             raise LogCorrupt("a stream is not in the table that its name was found for")
-        # Between both ends every look-up of an id goes over entries of this stream alone.
-        if last is not None and last[0] != next(reversed(known), None):
+        # A range takes in entries whose stream is a lesser one, where a look-up of an id would turn away. When all are
+        # of the stream, and both its ends are found, every look-up between them goes over entries of the stream alone.
+        ours = all(is_ours for _, _, is_ours in entries)
+        if not ours or last != (entries[-1] if entries else None):
             raise LogCorrupt("the index of event ids is not in order")
         return known
 

@@ -186,7 +186,7 @@ _END = (1 << 63) - 1
 
 _ROW = f"SELECT {_COLUMNS} FROM conversations WHERE namespace = ? AND id = ?"  # noqa: S608 - of constants
 _CHANGES = (
-    "SELECT id, position FROM conversations INDEXED BY conversations_by_change "
+    "SELECT namespace, id, position FROM conversations INDEXED BY conversations_by_change "
     "WHERE namespace = ? AND position < ? ORDER BY position DESC"
 )
 _STREAMS = "SELECT count(*) FROM streams WHERE namespace = ?"
@@ -200,8 +200,8 @@ _HEADS = "SELECT (SELECT max(position) FROM conversations), (SELECT max(position
 
 def _by_change(execute: _Execute, namespace: str, before: int) -> Iterator[Row]:
     """The rows of a namespace, newest change first, each as the index and the table have it."""
-    for name, position in execute(_CHANGES, (namespace, before)):
-        columns = execute(_ROW, (namespace, name)).fetchone()
+    for *key, position in execute(_CHANGES, (namespace, before)):
+        columns = execute(_ROW, key).fetchone()
         if columns is None or columns[2] != position:
             raise LogCorrupt("the read table and its index contradict each other")
         yield checked(columns)
@@ -209,7 +209,8 @@ def _by_change(execute: _Execute, namespace: str, before: int) -> Iterator[Row]:
 
 def _require_all(execute: _Execute, namespace: str) -> None:
     """Raise LogCorrupt unless every stream of the namespace has its row, in the order in which rows are listed."""
-    positions = [position for _, position in execute(_CHANGES, (namespace, _END))]
+    entries = execute(_CHANGES, (namespace, _END)).fetchall()
+    positions = [position for its_namespace, _, position in entries if its_namespace == namespace]
     (streams,) = execute(_STREAMS, (namespace,)).fetchone()
     numbers = all(isinstance(position, int) for position in positions)
     if len(positions) != streams or not numbers or any(newer <= older for newer, older in pairwise(positions)):

@@ -59,6 +59,13 @@ class _File:
         """The lowest bit of the byte so far before `what`, of a tree if one is named."""
         return Flip(self._bytes.index(what, self.root(tree) if tree else 0) - distance, 0)
 
+    def in_entry(self, event_id: bytes) -> Flip:
+        """The sign of the number before `event_id` where that is not in its row."""
+        at = self._bytes.index(event_id)
+        if self._bytes[at + len(event_id) :].startswith(b"default"):
+            at = self._bytes.index(event_id, at + 1)
+        return Flip(at - 1, 7)
+
     def free_page(self) -> int:
         """Where the first page of the list of free ones begins; 0 when there is none."""
         page = int.from_bytes(self._bytes[32:36], "big")
@@ -94,6 +101,7 @@ def _places(file: _File, conversation: str) -> dict[str, Flip]:
         "events: last child of the root": Flip(file.root("events") + _RIGHT_CHILD, 1),
         "index of versions: cells": Flip(file.root("sqlite_autoindex_events_1") + _CELLS, 5),
         "index of ids: cells": Flip(file.root("sqlite_autoindex_events_2") + _CELLS, 0),
+        "index of ids: the stream of an entry": file.in_entry(event_id),
         "index of ids: last child": Flip(file.root("sqlite_autoindex_events_2") + _RIGHT_CHILD, 0),
         "streams: a name": file.found(text, begin=file.root("streams")),
         "streams: cells": Flip(file.root("streams") + _CELLS, 1),
