@@ -69,8 +69,6 @@ class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer)
             patience_s = min(patience_s, wire.seconds(request.timeout))
         with self._quotas.waiting(namespace) as has_room, suppress(TimeoutError):
             if has_room:
-                # In this task: another would let a pass begin between its end and the answer.
-                async with asyncio.timeout(patience_s):
-                    await self._backlog.idle(namespace)
+                await asyncio.wait_for(self._backlog.idle(namespace), patience_s)
         pending = self._backlog.of_namespace(namespace)
         return _pb.WaitIdleResponse(idle=pending == 0, pending=pending)
