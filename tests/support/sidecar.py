@@ -138,7 +138,9 @@ class Sidecar:
     async def idle(self) -> None:
         """Return when no pass is pending."""
         request = server_info_service_pb2.WaitIdleRequest(timeout=Duration(seconds=int(PATIENCE_S)))
-        assert (await self.info.WaitIdle(request, metadata=self.metadata)).idle
+        # A pass may begin between the moment at which none is pending and the answer.
+        while not (await self.info.WaitIdle(request, metadata=self.metadata)).idle:
+            continue
 
     async def http(self, path: str) -> str:
         """What the HTTP port answers, head and body."""
