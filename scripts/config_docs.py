@@ -13,15 +13,15 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from service.config import Setting, known_settings
-from service.settings import Settings
+from service.config.settings import Settings
+from service.config.sources import Setting, known_settings
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 
 _HEAD = """\
 # Configuration
 
-Made from the settings table in `service/settings.py` by `make config-docs`; a check fails when it differs.
+Made from the settings table in `service/config/settings.py` by `make config-docs`; a check fails when it differs.
 
 A value comes from the first of these that has it:
 

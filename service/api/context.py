@@ -10,7 +10,7 @@ from abridged.v1 import conversation_pb2, conversation_service_pb2
 from eventlog.event import StreamId
 from service.api.wire import context_messages, usage_of
 from service.codec.enums import HELD_BY, OMISSIONS, SUMMARY_ROLES
-from service.conversations import Conversations
+from service.conversations.conversations import Conversations
 from service.domain.conversation import Conversation
 from service.domain.errors import TooLarge, WindowTooLarge
 from service.domain.policy import Policy, SummaryRole

@@ -18,18 +18,18 @@ from service.api.errors import TooManyRequests, WaitTooShort
 from service.api.fitting import fitting
 from service.api.quotas import Quotas
 from service.api.watch import Watching, watch
-from service.changes import Changes
-from service.chat_models import ChatModels
 from service.codec.values import record_to_proto
-from service.conversations import AppendRequest, Conversations
+from service.conversations.changes import Changes
+from service.conversations.chat_models import ChatModels
+from service.conversations.conversations import AppendRequest, Conversations
+from service.conversations.policies import Policies
+from service.conversations.table import ConversationTable, ListQuery
 from service.domain.conversation import Conversation, EndedPass, lineage, record_named
 from service.domain.decide import ChangeSettings, EndWait, ReportUsage, RequestPass
 from service.domain.errors import PassNotFound, SummaryNotFound, WaitedPassFailed
 from service.domain.events import SummarizationRequested
 from service.domain.policy import Policy
 from service.domain.triggers import held_by, may_stand_in
-from service.policies import Policies
-from service.projections import ConversationTable, ListQuery
 from service.summarizer.reactor import Reactor
 
 __all__ = ["ConversationServicer", "RequestLimits"]

@@ -34,8 +34,8 @@ from service.api.watch import Watching, until_stopped
 from service.api.wire import event_bytes, event_to_proto, page_size
 from service.codec.events import EVENT_TYPES
 from service.codec.values import timestamp
+from service.conversations.table import ConversationTable
 from service.domain.errors import ConversationNotFound
-from service.projections import ConversationTable
 from service.summarizer.progress import Progress
 
 __all__ = ["EventLogServicer"]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from eventlog.errors import EventLogError
 from observability.facts import ConversationsCounted, HeldBy, LogMeasured
 from observability.metrics import Metrics
-from service.projections import ConversationTable
+from service.conversations.table import ConversationTable
 
 __all__ = ["LOOK_S", "Look"]
 

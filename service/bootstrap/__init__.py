@@ -20,11 +20,11 @@ from service.api.readiness import model_check
 from service.bootstrap.core import open_core
 from service.bootstrap.descriptors import take_all as take_all_descriptors
 from service.bootstrap.edge import Running, assembled
+from service.config.settings import Settings, TelemetrySettings
 from service.event_loop import loop_factory
 from service.models.model import ModelMissing, SummaryModel
-from service.models.ollama_address import parse_address
-from service.models.ollama_inventory import inventory_of, missing_remedy
-from service.settings import Settings, TelemetrySettings
+from service.models.ollama.address import parse_address
+from service.models.ollama.inventory import inventory_of, missing_remedy
 
 __all__ = ["Running", "logging_as_set", "run", "serve", "settle_memory", "volume_free_bytes"]
 

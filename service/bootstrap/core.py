@@ -18,20 +18,25 @@ from eventlog.errors import LogGone
 from eventlog.event import StreamId
 from eventlog.log import EventLog
 from eventlog.memory import MemoryEventLog
-from eventlog.sqlite import SqliteEventLog
+from eventlog.sqlite.log import SqliteEventLog
 from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from observability.tracing import Tracing, TracingSettings, current_traceparent, open_tracing
 from service.api.edge import METHOD_SCOPES
 from service.api.wire import conversation_view
-from service.changes import Changes
-from service.chat_models import ChatModels
+from service.bootstrap.providers import Providers, host_labels
 from service.codec.events import EVENT_TYPES
-from service.commit_report import CommitReport
-from service.context_lengths import ContextLengths
-from service.conversation_log import ConversationLog, OnChanged
-from service.conversations import Conversations, OnLoaded
-from service.counting import Counting
+from service.config.prompt_file import prompt_template
+from service.config.settings import Settings
+from service.conversations.changes import Changes
+from service.conversations.chat_models import ChatModels
+from service.conversations.context_lengths import ContextLengths
+from service.conversations.conversation_log import ConversationLog, OnChanged
+from service.conversations.conversations import Conversations, OnLoaded
+from service.conversations.counting import Counting
+from service.conversations.policies import Policies
+from service.conversations.sql_table import SqlConversationTable
+from service.conversations.table import ConversationTable, MemoryConversationTable
 from service.domain.conversation import Conversation
 from service.domain.decide import ChangeSettings
 from service.domain.events import Event
@@ -39,18 +44,13 @@ from service.domain.tokens import TokenCounter
 from service.domain.triggers import HeldBy, held_by
 from service.models.model import SummaryModel
 from service.models.retry import RetryPolicy
-from service.policies import Policies
-from service.projections import ConversationTable, MemoryConversationTable
-from service.prompt_file import prompt_template
-from service.providers import Providers, host_labels
-from service.settings import Settings
-from service.sql_conversation_table import SqlConversationTable
 from service.summarizer.ask import AskerSettings
 from service.summarizer.pass_maker import PassMaker
 from service.summarizer.progress import ProgressBoard
 from service.summarizer.reactor import Reactor, ReactorLimits
-from service.summarizer.report import Telemetry, TracedModel
 from service.summarizer.surroundings import Surroundings
+from service.telemetry.commits import CommitReport
+from service.telemetry.passes import Telemetry, TracedModel
 from service.tokenizers.choice import counter_named
 from service.version import VERSION
 

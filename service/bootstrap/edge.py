@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from eventlog.sqlite_file import size_bytes
+from eventlog.sqlite.file import size_bytes
 from eventlog.subscription import CommitWakeUp, Timing
 from observability.facts import LogMeasured
 from service.api.auth import Authenticator, Grant
@@ -28,7 +28,7 @@ from service.api.validation import Validation
 from service.api.watch import Watching
 from service.bootstrap.core import Core, new_id
 from service.bootstrap.descriptors import for_connections
-from service.settings import ServerSettings, Settings
+from service.config.settings import ServerSettings, Settings
 from service.version import VERSION
 
 __all__ = ["Running", "Sidecar", "assembled", "servicers"]

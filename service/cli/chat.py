@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 
 import click
 
+from service.bootstrap.providers import ollama_settings
 from service.cli.failures import CommandFailed, Misconfigured, of_sidecar_error
 from service.cli.figures import pass_line, record_line, usage_line
 from service.cli.options import Invocation, sidecar_options
@@ -19,14 +20,13 @@ from service.cli.plain_json import word
 from service.cli.sidecar import client_for, configuration
 from service.cli.terminal import is_interactive, say, say_text
 from service.client import ConversationSettings, SidecarClient, SidecarError
+from service.config.settings import OllamaSettings as OllamaGroup
+from service.config.settings import Settings
 from service.domain.message import Message, Role
 from service.models.model import ModelError, ModelMissing
-from service.models.ollama_address import AddressError, parse_address
-from service.models.ollama_chat import ChatAnswer, OllamaChat
-from service.models.ollama_host import open_hosts
-from service.providers import ollama_settings
-from service.settings import OllamaSettings as OllamaGroup
-from service.settings import Settings
+from service.models.ollama.address import AddressError, parse_address
+from service.models.ollama.chat import ChatAnswer, OllamaChat
+from service.models.ollama.host import open_hosts
 
 __all__ = ["chat"]
 

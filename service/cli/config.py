@@ -12,7 +12,7 @@ from service.cli.plain_json import json_text
 from service.cli.prerequisites import check_prerequisites
 from service.cli.sidecar import configuration
 from service.cli.terminal import say, say_text
-from service.config import environment
+from service.config.sources import environment
 from service.version import VERSION
 
 __all__ = ["config"]

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from service.bootstrap.providers import ollama_settings
 from service.cli.chat_file import Fault, FileChat, read_chats
 from service.cli.options import Invocation, settings_options
 from service.cli.prerequisites import check_prerequisites
@@ -22,14 +23,13 @@ from service.cli.sidecar import configuration, run
 from service.cli.speed import advice, longest_prompt, speed_line
 from service.cli.startup import explained
 from service.cli.terminal import is_interactive, program_name, say, say_text
-from service.config import environment
+from service.config.settings import Settings
+from service.config.sources import environment
 from service.models.extractive import EXTRACTIVE_MODEL
 from service.models.model import ModelError
-from service.models.ollama_address import parse_address
-from service.models.ollama_inventory import inventory_of, missing_remedy
-from service.models.ollama_speed import ModelSpeed, speed_of
-from service.providers import ollama_settings
-from service.settings import Settings
+from service.models.ollama.address import parse_address
+from service.models.ollama.inventory import inventory_of, missing_remedy
+from service.models.ollama.speed import ModelSpeed, speed_of
 
 __all__ = ["demo"]
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import click
 
 from eventlog.errors import LogUnsafe
-from eventlog.sqlite_file import MOUNTINFO, refuse_network_file_system, wal_reset_warning
+from eventlog.sqlite.file import MOUNTINFO, refuse_network_file_system, wal_reset_warning
+from service.bootstrap.providers import ollama_settings
 from service.cli.failures import CommandFailed
 from service.cli.http_port import HttpPortError, get, reachable
 from service.cli.options import Invocation, sidecar_options
@@ -23,13 +24,12 @@ from service.cli.sidecar import client_for, configuration, failure_at
 from service.cli.speed import advice, longest_prompt, speed_line
 from service.cli.terminal import say
 from service.client import GetServerInfoResponse, Patience, SidecarError
-from service.config import Configuration
+from service.config.settings import ClientSettings, LogSettings, Settings, is_local_address
+from service.config.sources import Configuration
 from service.models.model import ModelError
-from service.models.ollama_address import AddressError, OllamaAddress, parse_address
-from service.models.ollama_inventory import HostInventory, ModelEntry, inventory_of, missing_remedy
-from service.models.ollama_speed import speed_of
-from service.providers import ollama_settings
-from service.settings import ClientSettings, LogSettings, Settings, is_local_address
+from service.models.ollama.address import AddressError, OllamaAddress, parse_address
+from service.models.ollama.inventory import HostInventory, ModelEntry, inventory_of, missing_remedy
+from service.models.ollama.speed import speed_of
 
 __all__ = ["doctor"]
 

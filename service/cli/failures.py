@@ -15,7 +15,7 @@ import click
 
 from service.cli.terminal import one_line
 from service.client import SidecarError
-from service.config import ConfigError
+from service.config.sources import ConfigError
 
 __all__ = ["CommandFailed", "Misconfigured", "of_config_error", "of_sidecar_error"]
 

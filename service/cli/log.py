@@ -34,9 +34,9 @@ def verify(invocation: Invocation, file: Path | None) -> None:
     """
     path = file or configuration(invocation).settings.log.path
     # What reads a log is loaded by this command alone.
-    from eventlog.verification import LogVerification
-    from service.sql_conversation_table import SqlConversationTable
-    from service.verification import damages
+    from eventlog.sqlite.verification import LogVerification
+    from service.conversations.sql_table import SqlConversationTable
+    from service.conversations.verification import damages
 
     found = 0
     try:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from service.bootstrap import Running, logging_as_set, serve
-from service.settings import Settings
+from service.config.settings import Settings
 
 __all__ = ["own_sidecar"]
 

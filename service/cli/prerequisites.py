@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 
 from service.cli.failures import of_config_error
-from service.config import ConfigError, Configuration, Problem
+from service.config.prompt_file import prompt_template
+from service.config.settings import Settings
+from service.config.sources import ConfigError, Configuration, Problem
 from service.domain.errors import InvalidPolicy
-from service.models.ollama_address import AddressError, parse_address
+from service.models.ollama.address import AddressError, parse_address
 from service.models.scripted import ScriptError, load_script
-from service.prompt_file import prompt_template
-from service.settings import Settings
 from service.tokenizers.choice import counter_named
 from service.tokenizers.errors import TokenizerMissing
 

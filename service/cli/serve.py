@@ -8,7 +8,7 @@ from service.cli.options import Invocation, settings_options
 from service.cli.prerequisites import check_prerequisites
 from service.cli.sidecar import configuration
 from service.cli.startup import explained
-from service.config import environment
+from service.config.sources import environment
 
 __all__ = ["serve"]
 

@@ -11,8 +11,8 @@ from service.cli.failures import CommandFailed, Misconfigured, of_config_error, 
 from service.cli.http_port import HttpPortError, get
 from service.cli.options import Invocation
 from service.client import Patience, SidecarClient, SidecarError
-from service.config import ConfigError, Configuration, environment, load
-from service.settings import ClientSettings
+from service.config.settings import ClientSettings
+from service.config.sources import ConfigError, Configuration, environment, load
 
 __all__ = ["call", "client_for", "configuration", "failure_at", "run"]
 

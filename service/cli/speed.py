@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
+from service.config.settings import Settings
 from service.domain.policy import SUMMARY_TOKENS_MAX
-from service.models.ollama_speed import ModelSpeed
-from service.settings import Settings
+from service.models.ollama.speed import ModelSpeed
 
 __all__ = ["advice", "longest_prompt", "speed_line"]
 

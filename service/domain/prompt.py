@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from service.domain.attachments import described
-from service.domain.chat_markup import strip_marks
+from service.domain.checks.chat_markup import strip_marks
 from service.domain.envelope import unwrap_envelope
 from service.domain.errors import InvalidPolicy
 from service.domain.message import Message, Role

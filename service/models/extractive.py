@@ -11,8 +11,8 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from service.domain.extract import Extract, extract
 from service.domain.tokens import TokenCounter
+from service.extraction.extract import Extract, extract
 from service.models.model import Completion, CompletionRequest, ModelDescription, ModelUnavailable, OnProgress
 from service.tokenizers.estimated import EstimatingCounter
 

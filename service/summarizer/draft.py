@@ -21,7 +21,7 @@ from service.domain.record import (
     ActionItem,
     RecordContext,
 )
-from service.domain.sentences import up_to_last_end
+from service.extraction.sentences import up_to_last_end
 
 __all__ = ["SCHEMA", "Draft", "InvalidDraft", "parsed", "schema_for", "without_cut_ends"]
 

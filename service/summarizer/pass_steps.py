@@ -15,14 +15,14 @@ import structlog
 
 from eventlog.errors import EventLogError, LogFull, LogUnavailable, WrongExpectedVersion
 from eventlog.event import StreamId
-from service.conversations import Conversations
+from service.conversations.conversations import Conversations
 from service.domain.conversation import Conversation
 from service.domain.decide import CompletePass, FailPass, ReleasePass, StartPass
 from service.domain.errors import DomainError
 from service.domain.events import Event, PassPlan, SummarizationStarted
 from service.summarizer.ask import PassFailed
-from service.summarizer.report import output_hash
 from service.summarizer.summary_pass import PassResult
+from service.telemetry.passes import output_hash
 
 __all__ = ["TRANSIENT", "CommitPauses", "PassSteps"]
 

@@ -15,7 +15,8 @@ import structlog
 from eventlog.event import StreamId
 from observability.facts import PassEnded, PassOutcome, SkipReason
 from observability.tracing import Span
-from service.conversations import Conversations
+from service.conversations.conversations import Conversations
+from service.conversations.table import Attention
 from service.domain.conversation import Conversation, partitioned, record_named
 from service.domain.errors import PassSuperseded, TooManyPasses
 from service.domain.events import (
@@ -31,7 +32,6 @@ from service.domain.events import (
 )
 from service.domain.message import Role
 from service.domain.policy import Fallback
-from service.projections import Attention
 from service.summarizer.ask import PassFailed
 from service.summarizer.backlog import Backlog
 from service.summarizer.line import PassLine
@@ -39,9 +39,9 @@ from service.summarizer.origin import origin
 from service.summarizer.pass_maker import PassMaker
 from service.summarizer.pass_steps import TRANSIENT, CommitPauses, PassSteps
 from service.summarizer.progress import Progress, Stage
-from service.summarizer.report import PassReport, Telemetry
 from service.summarizer.revival import Revival
 from service.summarizer.summary_pass import PassInput, PassResult
+from service.telemetry.passes import PassReport, Telemetry
 
 __all__ = ["Reactor", "ReactorLimits"]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from eventlog.event import StreamId
-from service.conversations import Conversations
+from service.conversations.conversations import Conversations
 from service.domain.conversation import Conversation, next_remake
 from service.domain.decide import EndWait, RemakeFallback
 from service.domain.events import Trigger

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from service.domain.chat_markup import strip_chat_markup
-from service.domain.checks import check_record
-from service.domain.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
-from service.domain.comparison import Compared, compared, record_texts
-from service.domain.grounding import ground_of
-from service.domain.identifiers import Identifier, IdentifierKind, numerals
+from service.domain.checks.chat_markup import strip_chat_markup
+from service.domain.checks.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
+from service.domain.checks.comparison import Compared, compared, record_texts
+from service.domain.checks.draft import check_record
+from service.domain.checks.grounding import ground_of
+from service.domain.checks.identifiers import Identifier, IdentifierKind, numerals
+from service.domain.checks.required import Named, required_identifiers
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
 from service.domain.record import RecordQuality, SummaryRecord
 from service.domain.render import summary_text
-from service.domain.required import Named, required_identifiers
 from service.summarizer.draft import Draft, DraftItem
 
 __all__ = ["Source", "Vetted", "vetted"]

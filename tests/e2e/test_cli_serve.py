@@ -11,7 +11,7 @@ import sqlite3
 
 import pytest
 
-from eventlog.sqlite_file import wal_reset_warning
+from eventlog.sqlite.file import wal_reset_warning
 from tests.support.command import PATIENCE_S, abridged, abridged_process, fake_ollama, served
 
 NOBODY = "127.0.0.1:9"

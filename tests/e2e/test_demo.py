@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from service.settings import Settings
+from service.config.settings import Settings
 from tests.support.command import PATIENCE_S, Ran, abridged, abridged_process, fake_ollama, on_terminal
 
 

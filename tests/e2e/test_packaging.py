@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from service.config import load
+from service.config.sources import load
 from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]

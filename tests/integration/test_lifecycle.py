@@ -19,7 +19,7 @@ from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import conversation_service_pb2_grpc
 from eventlog.errors import LogFailed
 from eventlog.log import APPEND_BYTES_MAX
-from eventlog.sqlite_writer import WAL_BYTES_MAX
+from eventlog.sqlite.writer import WAL_BYTES_MAX
 from service.api.listeners import AddressTaken
 from service.api.readiness import FREE_BYTES_MIN
 from service.api.server import Connections
@@ -36,7 +36,7 @@ HTTP2_WITHOUT_A_CALL = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0\0\0\
 LOADED_BEFORE_READY = """
 import asyncio, sys
 from service.bootstrap import serve
-from service.config import load
+from service.config.sources import load
 
 stop = asyncio.Event()
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from service.cli.main import main
-from service.conversation_row import Row, sealed
+from service.conversations.row import Row, sealed
 from tests.support.flipped_bits import FILE, Flip, built_log, flipped
 from tests.support.log_places import places_of
 from tests.support.sidecar import said, sidecar

@@ -15,13 +15,13 @@ from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import summary_pb2
 from eventlog.event import NewEvent, StreamId
 from eventlog.log import ANY, Append
-from eventlog.sqlite import SqliteEventLog
+from eventlog.sqlite.log import SqliteEventLog
 from service.api.wire import conversation_view
 from service.codec.events import decode, encode
+from service.conversations.sql_table import SqlConversationTable
+from service.conversations.table import Projected
 from service.domain.conversation import fold
 from service.domain.events import SummarizationStarted
-from service.projections import Projected
-from service.sql_conversation_table import SqlConversationTable
 from service.summarizer.revival import PROBE_FIRST_S
 from tests.support.answers import gated, hanging, record, saying
 from tests.support.ollama_server import FakeOllama

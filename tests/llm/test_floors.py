@@ -20,12 +20,12 @@ from typing import Final
 
 import pytest
 
-from service.domain.claims import texts_of
-from service.domain.extract import extract
+from service.domain.checks.claims import texts_of
 from service.domain.message import Message, Role
 from service.domain.prompt import CHAIN_TEMPLATE
 from service.domain.record import MessageRange, Provenance, SummaryRecord
 from service.domain.words import word_keys
+from service.extraction.extract import extract
 from service.summarizer.draft import Draft, DraftItem
 from service.summarizer.vetting import Source, vetted
 from service.tokenizers.estimated import EstimatingCounter

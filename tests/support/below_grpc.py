@@ -22,7 +22,7 @@ from service.api.errors import internal_status, status_of
 from service.api.quotas import Limits, Quotas
 from service.bootstrap.core import Core, open_core
 from service.bootstrap.edge import servicers
-from service.config import load
+from service.config.sources import load
 from tests.support.patience import PATIENCE_S
 
 __all__ = ["BelowGrpc", "RefusedCall", "below_grpc"]

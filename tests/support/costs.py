@@ -18,9 +18,11 @@ from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from observability.tracing import SilentTracing
 from service.codec.values import canonical, message_to_proto
-from service.conversation_log import ConversationLog
-from service.conversations import AppendRequest, Conversations
-from service.counting import Counting
+from service.conversations.conversation_log import ConversationLog
+from service.conversations.conversations import AppendRequest, Conversations
+from service.conversations.counting import Counting
+from service.conversations.policies import Policies
+from service.conversations.table import MemoryConversationTable
 from service.domain.conversation import Conversation
 from service.domain.events import Event, Settings, SummarizationCompleted
 from service.domain.policy import Policy
@@ -30,14 +32,12 @@ from service.models.breaker import BreakerPolicy, CircuitBreaker
 from service.models.extractive import ExtractiveModel
 from service.models.model import Completion, CompletionRequest, ModelDescription, ModelUnavailable, OnProgress
 from service.models.retry import RetryPolicy
-from service.policies import Policies
-from service.projections import MemoryConversationTable
 from service.summarizer.ask import AskerSettings
 from service.summarizer.pass_maker import PassMaker
 from service.summarizer.progress import ProgressBoard
 from service.summarizer.reactor import Reactor, ReactorLimits
-from service.summarizer.report import Telemetry
 from service.summarizer.surroundings import Surroundings
+from service.telemetry.passes import Telemetry
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.shared_data import loaded
 

@@ -10,13 +10,13 @@ from typing import Any
 from abridged.v1 import conversation_pb2, event_log_service_pb2, event_pb2
 from eventlog.chain import verify_stream
 from eventlog.event import StreamId
-from eventlog.sqlite import SqliteEventLog
+from eventlog.sqlite.log import SqliteEventLog
 from service.api.wire import conversation_view, event_to_proto
 from service.codec.events import decode
+from service.conversations.sql_table import SqlConversationTable
+from service.conversations.table import ListQuery
 from service.domain.conversation import fold
 from service.domain.events import Event
-from service.projections import ListQuery
-from service.sql_conversation_table import SqlConversationTable
 from tests.support.crash_audit import Fact, PassFact, PassStep
 from tests.support.crash_process import CALL_S, until_answered
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from eventlog.event import NewEvent, StreamId
 from eventlog.log import ANY, Append, AppendHook, AppendResult, EventLog, ExpectedVersion, RequestKey
 from eventlog.memory import MemoryEventLog
-from eventlog.sqlite import SqliteEventLog
+from eventlog.sqlite.log import SqliteEventLog
 
 __all__ = [
     "BACKENDS",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from service.domain.extract import Extract, extract
 from service.domain.message import Message
 from service.domain.record import MessageRange, Provenance, SummaryRecord
+from service.extraction.extract import Extract, extract
 from service.tokenizers.estimated import EstimatingCounter
 
 __all__ = ["extract_of", "record_of"]

@@ -11,11 +11,11 @@ from typing import Any
 
 from service.domain.message import Message, Role
 from service.models.model import CompletionRequest, Material
-from service.models.ollama import OllamaModel
-from service.models.ollama_address import parse_address
-from service.models.ollama_description import DescriptionCache
-from service.models.ollama_host import OnBreaker, open_hosts
-from service.models.ollama_settings import OllamaSettings
+from service.models.ollama.address import parse_address
+from service.models.ollama.description import DescriptionCache
+from service.models.ollama.host import OnBreaker, open_hosts
+from service.models.ollama.provider import OllamaModel
+from service.models.ollama.settings import OllamaSettings
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_responder import count_tokens
 from tests.support.ollama_server import FakeOllama

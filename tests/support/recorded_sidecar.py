@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from abridged.v1 import conversation_pb2, conversation_service_pb2, message_pb2
 from abridged.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from eventlog.errors import EventLogError
-from eventlog.sqlite import SqliteEventLog
+from eventlog.sqlite.log import SqliteEventLog
 from tests.support.crash_audit import Audit, Ledger, SentMessage
 from tests.support.crash_facts import stored_facts
 from tests.support.crash_process import CALL_S, SidecarProcess

@@ -32,7 +32,7 @@ from abridged.v1 import (
 )
 from observability.logs import LogSettings, configure_logs
 from service.bootstrap import Running, serve, volume_free_bytes
-from service.config import load
+from service.config.sources import load
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S
 

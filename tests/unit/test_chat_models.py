@@ -6,8 +6,8 @@ import asyncio
 
 from eventlog.errors import LogUnavailable
 from eventlog.event import StreamId
-from service.chat_models import FACTORS_MAX, ChatModels
-from service.context_lengths import ASK_AGAIN_S, ASKING_MAX, MODELS_REMEMBERED_MAX, ContextLengths
+from service.conversations.chat_models import FACTORS_MAX, ChatModels
+from service.conversations.context_lengths import ASK_AGAIN_S, ASKING_MAX, MODELS_REMEMBERED_MAX, ContextLengths
 from service.domain.events import ContextLengthSource, Settings
 
 KEY = StreamId("default", "c1")

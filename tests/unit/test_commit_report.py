@@ -11,12 +11,12 @@ import pytest
 
 from eventlog.event import RecordedEvent
 from eventlog.log import Append, Committed
-from eventlog.sqlite import SqliteEventLog
+from eventlog.sqlite.log import SqliteEventLog
 from observability.facts import BatchCommitted
 from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from observability.tracing import SilentTracing
-from service.commit_report import CommitReport
+from service.telemetry.commits import CommitReport
 from tests.support.event_logs import A, Clock, append, event
 
 POISON = "poison"

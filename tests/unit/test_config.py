@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from service.config import ConfigError, Configuration, Origin, known_settings, load
+from service.config.settings import Settings, is_local_address
+from service.config.sources import ConfigError, Configuration, Origin, known_settings, load
 from service.domain.policy import Policy
-from service.settings import Settings, is_local_address
 
 
 def problems_of(environ=None, *, flags=None, config_path=None) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventlog.event import StreamId
-from service.conversation_cache import ConversationCache
+from service.conversations.cache import ConversationCache
 from service.domain.conversation import Conversation, evolve
 from service.domain.events import MessageAppended
 from service.domain.message import Attachment, Message, Role, ToolCall

@@ -15,17 +15,17 @@ from eventlog.log import Append
 from eventlog.memory import MemoryEventLog
 from service.codec.events import encode
 from service.codec.values import canonical, message_to_proto
-from service.conversation_log import ConversationLog
-from service.conversations import ATTEMPTS_MAX, AppendRequest, Conversations
-from service.counting import Counting
+from service.conversations.conversation_log import ConversationLog
+from service.conversations.conversations import ATTEMPTS_MAX, AppendRequest, Conversations
+from service.conversations.counting import Counting
+from service.conversations.policies import Policies
+from service.conversations.table import MemoryConversationTable, Projected
 from service.domain.errors import TooLarge
 from service.domain.events import MessageAppended, Settings
 from service.domain.message import Message, Role
 from service.domain.policy import CLIENT_FIELDS, Policy
 from service.domain.record import MessageRange
 from service.domain.tokens import TokenSource
-from service.policies import Policies
-from service.projections import MemoryConversationTable, Projected
 from service.tokenizers.estimated import EstimatingCounter
 
 KEY = StreamId("default", "c1")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
+from service.conversations.policies import Policies
 from service.domain.errors import InvalidPolicy
 from service.domain.events import Settings
 from service.domain.policy import CLIENT_FIELDS, Policy
-from service.policies import Policies
 
 LOWER = Policy(trigger_token_ratio=0.75, reset_token_ratio=0.6)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from service.config import load
+from service.config.sources import load
 from service.domain.policy import DepthLimit, Fallback
 
 PRESETS = Path(__file__).parents[2] / "presets"

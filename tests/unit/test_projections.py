@@ -11,10 +11,10 @@ from sqlalchemy import Connection, create_engine, event, insert, text
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import Committed
 from eventlog.schema import streams
+from service.conversations.sql_table import SqlConversationTable
+from service.conversations.table import ListQuery, MemoryConversationTable, Projected, Standing
 from service.domain.conversation import Conversation
 from service.domain.events import ConversationOpened, Settings
-from service.projections import ListQuery, MemoryConversationTable, Projected, Standing
-from service.sql_conversation_table import SqlConversationTable
 
 
 class _Namespace(str):  # noqa: SLOT000 - it carries the table

@@ -8,9 +8,9 @@ import pytest
 
 from observability.labels import MetricLabels
 from observability.metrics import Metrics
+from service.bootstrap.providers import Providers
+from service.config.settings import PROVIDERS, OllamaSettings
 from service.domain.tokens import TokenCounter
-from service.providers import Providers
-from service.settings import PROVIDERS, OllamaSettings
 from service.tokenizers.choice import counter_named
 
 COUNTER: TokenCounter = counter_named("estimate")

@@ -15,9 +15,11 @@ from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from observability.tracing import SilentTracing
 from service.codec.values import canonical, message_to_proto
-from service.conversation_log import ConversationLog
-from service.conversations import AppendRequest, Conversations
-from service.counting import Counting
+from service.conversations.conversation_log import ConversationLog
+from service.conversations.conversations import AppendRequest, Conversations
+from service.conversations.counting import Counting
+from service.conversations.policies import Policies
+from service.conversations.table import Attention, MemoryConversationTable
 from service.domain.conversation import Conversation
 from service.domain.events import (
     Event,
@@ -33,15 +35,13 @@ from service.domain.prompt import CHAIN_TEMPLATE
 from service.models.extractive import ExtractiveModel
 from service.models.retry import RetryPolicy
 from service.models.scripted import ScriptedModel
-from service.policies import Policies
-from service.projections import Attention, MemoryConversationTable
 from service.summarizer.ask import AskerSettings
 from service.summarizer.pass_maker import PassMaker
 from service.summarizer.pass_steps import CommitPauses
 from service.summarizer.progress import ProgressBoard
 from service.summarizer.reactor import Reactor, ReactorLimits
-from service.summarizer.report import Telemetry
 from service.summarizer.surroundings import Surroundings
+from service.telemetry.passes import Telemetry
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.chats import pending_in
 from tests.support.patience import PATIENCE_S

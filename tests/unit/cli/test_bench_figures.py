@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.cli.bench_figures import FIGURES, Target, as_plain, percentile, table_rows
+from service.bench.figures import FIGURES, Target, as_plain, percentile, table_rows
 
 
 def test_a_percentile_is_the_value_that_so_many_do_not_exceed():

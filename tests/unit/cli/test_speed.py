@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from service.cli.speed import advice, longest_prompt, speed_line
-from service.models.ollama_speed import ModelSpeed
-from service.settings import Settings
+from service.config.settings import Settings
+from service.models.ollama.speed import ModelSpeed
 
 SPEED = ModelSpeed(read=20.0, written=8.0)
 

@@ -23,7 +23,7 @@ from service.cli.plain_json import as_json, as_plain, json_text, word
 from service.cli.terminal import excerpt, printable, program_name, say, say_text
 from service.cli.watch import fact_line, json_line
 from service.client import SidecarError
-from service.config import ConfigError, Origin, Problem
+from service.config.sources import ConfigError, Origin, Problem
 
 CODES = (
     *range(9),

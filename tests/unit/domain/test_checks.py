@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.checks import (
+from service.domain.checks.claims import evidence_of
+from service.domain.checks.draft import (
     Problem,
     ProblemCode,
     check_record,
@@ -15,7 +16,6 @@ from service.domain.checks import (
     is_refusal,
     unsupported_identifiers,
 )
-from service.domain.claims import evidence_of
 
 SOURCE = "The customer moved booking ZFA04Y to May 20 and paid $85 with card 4932."
 EVIDENCE = evidence_of([SOURCE])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.claims import LOOKUPS_MAX, evidence_of, survival, texts_of, unsupported
+from service.domain.checks.claims import LOOKUPS_MAX, evidence_of, survival, texts_of, unsupported
 from service.domain.message import Message, Role, ToolCall
 
 SOURCE = (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.chat_markup import leftover_markup
+from service.domain.checks.chat_markup import leftover_markup
 from service.domain.errors import InvalidPolicy
 from service.domain.message import Attachment, Message, Role, ToolCall
 from service.domain.policy import Policy, ToolOutput

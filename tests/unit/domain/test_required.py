@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from service.domain.identifiers import numerals
-from service.domain.required import REQUIRED_CHARS_MAX, REQUIRED_MAX, Named, required_identifiers
+from service.domain.checks.identifiers import numerals
+from service.domain.checks.required import REQUIRED_CHARS_MAX, REQUIRED_MAX, Named, required_identifiers
 
 
 def spoken(*texts: str) -> list[Named]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.secrets import MASK, contains_secret, mask_secrets
+from service.domain.checks.secrets import MASK, contains_secret, mask_secrets
 from tests.support.growth import grows_linearly
 
 # Built from parts, so that no scanner takes this file for a leak.

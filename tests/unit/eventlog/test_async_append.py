@@ -10,7 +10,7 @@ from eventlog.async_append import AsyncAppender
 from eventlog.errors import WrongExpectedVersion
 from eventlog.log import NO_STREAM
 from eventlog.memory import MemoryEventLog
-from eventlog.sqlite import SqliteEventLog
+from eventlog.sqlite.log import SqliteEventLog
 from tests.support.event_logs import A, Clock, append, event
 from tests.support.patience import PATIENCE_S
 

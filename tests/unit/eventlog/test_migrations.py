@@ -13,8 +13,8 @@ from sqlalchemy import text
 
 from eventlog.migrations import config, upgrade
 from eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE
-from eventlog.sqlite import SqliteEventLog
-from eventlog.sqlite_engine import migrate, writer_engine
+from eventlog.sqlite.engine import migrate, writer_engine
+from eventlog.sqlite.log import SqliteEventLog
 from tests.support.event_logs import Clock
 
 _SQL_OF_TABLES = "SELECT type, name, sql FROM sqlite_schema ORDER BY name"
@@ -95,7 +95,7 @@ def test_a_file_that_is_new_or_at_the_newest_revision_is_opened_without_alembic(
     if is_there:
         SqliteEventLog.open(path, clock_us=Clock()).close()
     program = (
-        "import sys; from pathlib import Path; from eventlog.sqlite import SqliteEventLog;"
+        "import sys; from pathlib import Path; from eventlog.sqlite.log import SqliteEventLog;"
         f"SqliteEventLog.open(Path({str(path)!r}), clock_us=lambda: 1).close();"
         "sys.exit('alembic' in sys.modules)"
     )

@@ -26,10 +26,10 @@ from eventlog.errors import (
 )
 from eventlog.event import StreamId
 from eventlog.log import EventFilter
-from eventlog.sql import select_stream, select_window
-from eventlog.sqlite import SqliteEventLog
-from eventlog.sqlite_engine import READERS_MAX, reader_engine, writer_engine
-from eventlog.sqlite_writer import STREAMS_KEPT_MAX, WAL_BYTES_MAX
+from eventlog.sqlite.engine import READERS_MAX, reader_engine, writer_engine
+from eventlog.sqlite.log import SqliteEventLog
+from eventlog.sqlite.sql import select_stream, select_window
+from eventlog.sqlite.writer import STREAMS_KEPT_MAX, WAL_BYTES_MAX
 from tests.support.event_logs import A, B, Clock, append, event
 from tests.support.patience import PATIENCE_S
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import LogCorrupt
-from eventlog.sqlite import SqliteEventLog
-from eventlog.wal import fitting_frames
+from eventlog.sqlite.log import SqliteEventLog
+from eventlog.sqlite.wal import fitting_frames
 from tests.support.event_logs import Clock, append, event
 
 HEADER_BYTES = 32

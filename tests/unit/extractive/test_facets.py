@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from service.domain.dates import Day, day_of, fullest_forms
-from service.domain.extract import Extract
 from service.domain.message import Message, Role
 from service.domain.record import ActionItem, RecordContext
+from service.extraction.dates import Day, day_of, fullest_forms
+from service.extraction.extract import Extract
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.extracts import extract_of, record_of
 from tests.unit.extractive.corpora import said

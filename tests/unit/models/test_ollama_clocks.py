@@ -11,17 +11,17 @@ from dataclasses import replace
 
 import pytest
 
+from service.config.settings import Settings
 from service.models.breaker import BreakerState
 from service.models.deadline import DeadlineOver
 from service.models.model import AnswerLooped, Completion, ModelUnavailable, SummaryModel
-from service.models.ollama import OllamaModel
-from service.models.ollama_address import parse_address
-from service.models.ollama_description import DescriptionCache
-from service.models.ollama_errors import FirstByteLate, QueueFull
-from service.models.ollama_host import STREAM_S_MAX, OllamaHost, Place, open_hosts
-from service.models.ollama_settings import OllamaSettings
+from service.models.ollama.address import parse_address
+from service.models.ollama.description import DescriptionCache
+from service.models.ollama.errors import FirstByteLate, QueueFull
+from service.models.ollama.host import STREAM_S_MAX, OllamaHost, Place, open_hosts
+from service.models.ollama.provider import OllamaModel
+from service.models.ollama.settings import OllamaSettings
 from service.models.retry import RetryPolicy, complete_with_retry
-from service.settings import Settings
 from tests.support.ollama_behaviour import BEHAVIOURS, Behaviour
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_model import PATIENT, QUICK, model_over, record_request

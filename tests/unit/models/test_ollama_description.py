@@ -7,7 +7,7 @@ import json
 import pytest
 
 from service.models.model import ModelDescription
-from service.models.ollama_description import (
+from service.models.ollama.description import (
     DESCRIPTIONS_MAX,
     DescriptionCache,
     Residence,

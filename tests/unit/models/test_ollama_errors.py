@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from service.models.model import AnswerLooped, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
-from service.models.ollama_errors import (
+from service.models.ollama.errors import (
     HostRefused,
     classify_status,
     classify_stream_error,

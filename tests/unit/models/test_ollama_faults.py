@@ -18,8 +18,8 @@ from service.models.model import (
     PromptTruncated,
     SummaryModel,
 )
-from service.models.ollama_errors import FirstByteLate, HostRefused, HostUnreachable
-from service.models.ollama_settings import OllamaSettings
+from service.models.ollama.errors import FirstByteLate, HostRefused, HostUnreachable
+from service.models.ollama.settings import OllamaSettings
 from tests.support.ollama_behaviour import BEHAVIOURS, Behaviour, json_error
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_manner import MANNERS

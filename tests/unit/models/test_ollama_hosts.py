@@ -14,7 +14,7 @@ import pytest
 from service.models.breaker import BreakerPolicy, BreakerState
 from service.models.deadline import DeadlineOver
 from service.models.model import Completion, ModelMissing, ModelRefused, ModelUnavailable, SummaryModel
-from service.models.ollama_errors import CircuitOpen, HostRefused, QueueFull
+from service.models.ollama.errors import CircuitOpen, HostRefused, QueueFull
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_model import PATIENT, QUICK, model_over, record_request

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from service.models.model import ModelUnavailable
-from service.models.ollama_address import parse_address
-from service.models.ollama_inventory import HostInventory, ModelEntry, inventory_of, missing_remedy
-from service.models.ollama_settings import OllamaSettings
-from service.models.ollama_speed import ModelSpeed, speed_of
+from service.models.ollama.address import parse_address
+from service.models.ollama.inventory import HostInventory, ModelEntry, inventory_of, missing_remedy
+from service.models.ollama.settings import OllamaSettings
+from service.models.ollama.speed import ModelSpeed, speed_of
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_model import PATIENT, QUICK, model_over, record_request

@@ -70,7 +70,8 @@ def test_a_pipe_that_nobody_reads_holds_nobody_up_and_gets_its_lines_later(pipe:
 
     log.info("line_written", number=100)
     undo()
-    assert [line["number"] for line in pipe.read()] == list(range(101))
+    # Another test's event loop may still have something to say, and says it here.
+    assert [line["number"] for line in pipe.read() if line["event"] == "line_written"] == list(range(101))
     pipe.leave()
 
 

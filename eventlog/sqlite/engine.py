@@ -1,0 +1,189 @@
+"""Connections to a log's file and the settings that its promises rest on; each is read back after it is set."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text
+from sqlalchemy.pool import QueuePool, StaticPool
+
+from eventlog.chain import KEY_BYTES, LogIdentity
+from eventlog.errors import LogCorrupt, LogUnsafe
+from eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE, REVISIONS, log
+from eventlog.sqlite.writer import BUSY_WAIT_MS, CHECKPOINT_PAGES
+
+__all__ = [
+    "READERS_MAX",
+    "identity_of",
+    "migrate",
+    "reader_engine",
+    "recovered_frames",
+    "require_schema",
+    "stored_identity",
+    "writer_engine",
+]
+
+READERS_MAX = 4
+READER_WAIT_S = 10.0
+STATEMENTS_KEPT = 256
+CACHE_KIB_WRITER = 16_384
+CACHE_KIB_READER = 2_048
+
+_SETTINGS: dict[str, int | str] = {
+    "mmap_size": 0,  # an I/O error in mapped memory is a signal, which ends the process without a word
+    "busy_timeout": BUSY_WAIT_MS,
+    "foreign_keys": 1,
+}
+_WRITER_SETTINGS: dict[str, int | str] = {
+    "journal_mode": "wal",
+    "synchronous": 2,
+    **_SETTINGS,
+    "fullfsync": 1,  # both matter on macOS alone, where a plain fsync leaves data in the drive's cache
+    "checkpoint_fullfsync": 1,
+    "wal_autocheckpoint": CHECKPOINT_PAGES,
+    "cache_size": -CACHE_KIB_WRITER,
+}
+_READER_SETTINGS: dict[str, int | str] = _SETTINGS | {
+    "query_only": 1,
+    "wal_autocheckpoint": 0,
+    "cache_size": -CACHE_KIB_READER,
+}
+
+
+_ANY_READ = "SELECT count(*) FROM sqlite_schema"
+_STORED_REVISION = f"SELECT version_num FROM {REVISION_TABLE}"  # noqa: S608 - of constants
+
+
+def writer_engine(path: Path) -> Engine:
+    """An engine of exactly one connection; its transactions start with BEGIN IMMEDIATE."""
+
+    def connect() -> sqlite3.Connection:
+        return _connected(str(path), _WRITER_SETTINGS, uri=False)
+
+    engine = create_engine("sqlite+pysqlite://", creator=connect, poolclass=StaticPool)
+    event.listen(engine, "begin", _begin_immediate)
+    return engine
+
+
+def reader_engine(path: Path) -> Engine:
+    """An engine of a few connections that can only read, and so never checkpoint either.
+
+    All are opened here, the write-ahead log with the file: later another file may lie in its place.
+    """
+    address = f"file:{quote(str(path))}?mode=ro"
+
+    def connect() -> sqlite3.Connection:
+        connection = _connected(address, _READER_SETTINGS, uri=True)
+        connection.execute(_ANY_READ).fetchall()
+        return connection
+
+    engine = create_engine(
+        "sqlite+pysqlite://",
+        creator=connect,
+        poolclass=QueuePool,
+        pool_size=READERS_MAX,
+        max_overflow=0,
+        pool_timeout=READER_WAIT_S,
+    )
+    event.listen(engine, "begin", _begin_snapshot)
+    with ExitStack() as opened:
+        for _ in range(READERS_MAX):
+            opened.enter_context(engine.connect())
+    return engine
+
+
+def recovered_frames(connection: Connection) -> int:
+    """How many frames of the write-ahead log are whole, as SQLite found when it opened the file."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    (_, frames, _) = driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return max(0, int(frames))
+
+
+def migrate(connection: Connection) -> None:
+    """Bring the file to the newest schema; what is there already costs one look at its revision.
+
+    An empty file is made at once: loading the migrations takes a third of the processor time of a start.
+    """
+    tables = inspect(connection).get_table_names()
+    if not tables:
+        METADATA.create_all(connection)
+        REVISIONS.create(connection)
+        connection.execute(insert(REVISIONS).values(version_num=HEAD_REVISION))
+        return
+    stored = connection.execute(text(_STORED_REVISION)).scalar() if REVISION_TABLE in tables else None
+    if stored == HEAD_REVISION:
+        require_schema(connection)
+        return
+    if stored is not None and stored > HEAD_REVISION:
+        raise LogUnsafe(f"the file was written by a newer version (schema {stored}, known is {HEAD_REVISION})")
+    from eventlog.migrations import upgrade  # alembic takes half a second to import and is seldom needed
+
+    upgrade(connection)
+
+
+def stored_identity(connection: Connection) -> LogIdentity | None:
+    """Who the log is, by its file; None when that has not been written yet."""
+    rows = connection.execute(select(log.c.log_id, log.c.key)).all()
+    if len(rows) > 1:
+        raise LogCorrupt("the file says that it is several logs")
+    return LogIdentity(rows[0].log_id, rows[0].key) if rows else None
+
+
+def require_schema(connection: Connection) -> None:
+    """Raise LogCorrupt when the tables are not those of the newest schema: their own description may be damaged."""
+    for table in METADATA.tables.values():
+        rows = connection.exec_driver_sql(f"PRAGMA table_info({table.name})").all()
+        primary = [column.name for column in table.primary_key]
+        expected = [
+            (
+                column.name,
+                column.type.compile(connection.dialect),
+                int(not column.nullable),
+                primary.index(column.name) + 1 if column.primary_key else 0,
+            )
+            for column in table.columns
+        ]
+        if [(row.name, row.type, row.notnull, row.pk) for row in rows] != expected:
+            raise LogCorrupt(f"the table {table.name} is not as it was made")
+
+
+def identity_of(
+    connection: Connection, *, clock_us: Callable[[], int], random_bytes: Callable[[int], bytes]
+) -> LogIdentity:
+    """Who the log is; a new file gets its id and secret here."""
+    stored = stored_identity(connection)
+    if stored is not None:
+        return stored
+    identity = LogIdentity(uuid.UUID(bytes=random_bytes(16), version=4).hex, random_bytes(KEY_BYTES))
+    connection.execute(insert(log).values(log_id=identity.log_id, key=identity.key, created_us=clock_us()))
+    return identity
+
+
+def _connected(address: str, settings: dict[str, int | str], *, uri: bool) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        address, uri=uri, isolation_level=None, check_same_thread=False, cached_statements=STATEMENTS_KEPT
+    )
+    try:
+        for name, value in settings.items():
+            connection.execute(f"PRAGMA {name} = {value}").fetchall()
+            stands = connection.execute(f"PRAGMA {name}").fetchone()
+            if stands is None or stands[0] != value:
+                raise LogUnsafe(f"SQLite did not accept {name} = {value}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _begin_immediate(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _begin_snapshot(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")

@@ -1,0 +1,286 @@
+"""A log in one SQLite file, owned by one process. Acknowledged means flushed: write-ahead log, synchronous = FULL.
+
+One connection, in the writer's thread, writes and checkpoints; a few read-only connections answer pages.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from eventlog.admission import check_size
+from eventlog.chain import LogIdentity
+from eventlog.errors import (
+    EventLogError,
+    EventTooLarge,
+    LogClosed,
+    LogCorrupt,
+    LogFailed,
+    LogForked,
+    LogFull,
+    LogGone,
+    LogUnavailable,
+)
+from eventlog.event import RecordedEvent, SealedEvent, StreamId
+from eventlog.group_commit import GroupCommit
+from eventlog.log import (
+    EVERYTHING,
+    PAGE_EVENTS_MAX,
+    Append,
+    AppendHook,
+    AppendResult,
+    EventFilter,
+    Mailbox,
+    Outcome,
+    Page,
+)
+from eventlog.mailbox import submit
+from eventlog.sqlite.engine import identity_of, migrate, reader_engine, recovered_frames, writer_engine
+from eventlog.sqlite.errors import DATABASE_ERRORS, translating
+from eventlog.sqlite.file import (
+    MOUNTINFO,
+    NO_ROOM,
+    FileLock,
+    StartupWarning,
+    create_private,
+    flush_recovered,
+    refuse_network_file_system,
+    wal_of,
+    wal_reset_warning,
+)
+from eventlog.sqlite.reader import SqliteReader
+from eventlog.sqlite.wal import require_whole
+from eventlog.sqlite.writer import SqliteWriter
+
+__all__ = ["SqliteEventLog"]
+
+_LOGGER = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class SqliteEventLog:
+    """An EventLog in a file. Made by `open`; `warnings` says what an operator should know about it."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        reader: SqliteReader,
+        *,
+        path: Path,
+        identity: LogIdentity,
+        hook: AppendHook | None,
+        clock_us: Callable[[], int],
+        random_bytes: Callable[[int], bytes],
+        on_fatal: Callable[[Exception], None] | None,
+        warnings: tuple[StartupWarning, ...],
+        resources: ExitStack,
+    ) -> None:
+        self.warnings = warnings
+        self._identity = identity
+        self._reader = reader
+        self._resources = resources
+        self._on_fatal = on_fatal
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._listeners: tuple[Callable[[int], None], ...] = ()
+        self._writer = SqliteWriter(
+            connection,
+            path=path,
+            identity=identity,
+            hook=hook,
+            clock_us=clock_us,
+            random_bytes=random_bytes,
+            fatal=self._fail,
+        )
+        self._head = self._told = self._writer.head
+        self._group_commit = GroupCommit(self._commit, after=self._committed, idle=self._idle, failed=self._fail)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        clock_us: Callable[[], int],
+        hook: AppendHook | None = None,
+        prepare: Callable[[Connection], None] | None = None,
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+        on_fatal: Callable[[Exception], None] | None = None,
+        allow_network_file_system: bool = False,
+    ) -> Self:
+        """Open the log, or make it.
+
+        `prepare` runs once in the opening transaction: the hook's owner makes its own tables there. `on_fatal` hears,
+        in the writer's thread, of an error after which every append is refused: the process should stop and start
+        again, except for LogGone, which a start would not mend.
+
+        Raises LogLocked, LogUnsafe, LogCorrupt, LogGone, LogFull or LogUnavailable.
+        """
+        path = path.resolve()
+        with ExitStack() as resources, _opening(path):
+            if not allow_network_file_system and MOUNTINFO.exists():
+                refuse_network_file_system(path, MOUNTINFO.read_text(errors="surrogateescape"))
+            resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
+            create_private(path)
+            flush_recovered(path)
+            writer = writer_engine(path)
+            resources.callback(writer.dispose)
+            connection = resources.enter_context(writer.connect())
+            require_whole(wal_of(path), recovered=recovered_frames(connection))
+            with connection.begin():
+                migrate(connection)
+                identity = identity_of(connection, clock_us=clock_us, random_bytes=random_bytes)
+                if prepare is not None:
+                    prepare(connection)
+            reader = SqliteReader(reader_engine(path))
+            resources.callback(reader.close)
+            reader.check_identity(identity)
+            warning = wal_reset_warning(sqlite3.sqlite_version_info)
+            return cls(
+                connection,
+                reader,
+                path=path,
+                identity=identity,
+                hook=hook,
+                clock_us=clock_us,
+                random_bytes=random_bytes,
+                on_fatal=on_fatal,
+                warnings=() if warning is None else (warning,),
+                resources=resources.pop_all(),
+            )
+
+    @property
+    def log_id(self) -> str:
+        return self._identity.log_id
+
+    def secret(self, purpose: str) -> bytes:
+        return self._identity.secret(purpose)
+
+    def submit(self, append: Append) -> Future[AppendResult]:
+        return submit(self, append)
+
+    def post(self, append: Append, ticket: Any, mailbox: Mailbox) -> None:
+        refusal: EventLogError
+        if os.getpid() != self._process:
+            refusal = LogForked("the log was opened before the fork")
+        else:
+            try:
+                size = check_size(append)
+            except EventTooLarge as error:
+                refusal = error
+            else:
+                self._group_commit.post(append, size, ticket, mailbox)
+                return
+        mailbox.deliver([(ticket, refusal)])
+
+    def read_stream(
+        self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, backward: bool = False
+    ) -> list[RecordedEvent]:
+        return self._reading().read_stream(stream, after=after, limit=limit, backward=backward)
+
+    def read_all(self, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, backward: bool = False) -> list[RecordedEvent]:
+        return self._reading().read_all(after=after, limit=limit, backward=backward, head=self._head)
+
+    def scan(
+        self,
+        *,
+        after: int = 0,
+        limit: int = PAGE_EVENTS_MAX,
+        matching: EventFilter = EVERYTHING,
+        backward: bool = False,
+    ) -> Page:
+        return self._reading().scan(after=after, limit=limit, matching=matching, head=self._head, backward=backward)
+
+    def known_ids(self, stream: StreamId) -> dict[bytes, int]:
+        return self._reading().known_ids(stream)
+
+    def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
+        return self._reading().read_sealed(stream, after=after, limit=limit)
+
+    def stream_version(self, stream: StreamId) -> int:
+        return self._reading().stream_version(stream)
+
+    def read(self, query: Callable[[Connection], T]) -> T:
+        """Run `query` in one short read-only snapshot: how the hook's owner reads its tables."""
+        return self._reading().read(query)
+
+    def head(self) -> int:
+        self._reading()
+        return self._head
+
+    def head_of(self, namespace: str) -> int:
+        self._reading()
+        return self._reader.head_of(namespace)
+
+    def on_commit(self, listener: Callable[[int], None]) -> Callable[[], None]:
+        with self._lock:
+            self._listeners = (*self._listeners, listener)
+
+        def stop() -> None:
+            with self._lock:
+                self._listeners = tuple(known for known in self._listeners if known is not listener)
+
+        return stop
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed or os.getpid() != self._process:
+                return
+            self._closed = True
+        self._group_commit.close()
+        self._writer.checkpoint()
+        self._resources.close()
+
+    def _reading(self) -> SqliteReader:
+        if os.getpid() != self._process:
+            raise LogForked("the log was opened before the fork")
+        if self._closed:
+            raise LogClosed("the log is closed")
+        return self._reader
+
+    def _commit(self, appends: Sequence[Append]) -> Sequence[Outcome]:
+        outcomes = self._writer.commit(appends)
+        self._head = self._writer.head
+        return outcomes
+
+    def _committed(self) -> None:
+        if self._told != self._head:
+            self._told = self._head
+            for listener in self._listeners:
+                listener(self._head)
+        self._writer.bound_wal()
+
+    def _idle(self) -> None:
+        self._writer.checkpoint()
+
+    def _fail(self, error: Exception) -> None:
+        _LOGGER.critical("the event log has stopped", exc_info=error)
+        gone = isinstance(error, LogGone)
+        self._group_commit.refuse(lambda: LogGone(str(error)) if gone else LogFailed("the event log has stopped"))
+        if self._on_fatal is not None:
+            self._on_fatal(error)
+
+
+@contextmanager
+def _opening(path: Path) -> Iterator[None]:
+    """Translate what opening a file can raise."""
+    try:
+        with translating():
+            yield
+    except DATABASE_ERRORS as error:
+        raise LogCorrupt(f"cannot read {path}: {error.orig if isinstance(error, DBAPIError) else error}") from error
+    except OSError as error:
+        kind = LogFull if error.errno in NO_ROOM else LogUnavailable
+        raise kind(f"cannot open {path}: {error.strerror}") from error

@@ -1,0 +1,223 @@
+"""Pages of a log's file. Each is read in a snapshot of its own, so that none outlives its page or delays a checkpoint.
+
+What a damaged index or page hides is not left out: pages have neither gaps nor a hidden end, as far as the page itself
+can tell; else they raise LogCorrupt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import islice
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine
+
+from eventlog.chain import LogIdentity, envelope, genesis, link
+from eventlog.errors import LogCorrupt
+from eventlog.event import RecordedEvent, SealedEvent, StreamId
+from eventlog.log import PAGE_BYTES_MAX, SCAN_EVENTS_MAX, EventFilter, Page
+from eventlog.paging import up_to_bytes
+from eventlog.sqlite.errors import translating
+from eventlog.sqlite.sql import PAYLOAD, Row, recorded, sealed, select_stream, select_window
+
+__all__ = ["SqliteReader"]
+
+_STREAM_FORWARD = select_stream("e.version > ?", "e.version")
+_STREAM_BACKWARD = select_stream("e.version < ?", "e.version DESC")
+_WINDOWS = {backward: select_window(backward=backward, of_namespace=False) for backward in (False, True)}
+_OF_NAMESPACE = {backward: select_window(backward=backward, of_namespace=True) for backward in (False, True)}
+_STREAM_VERSION = (
+    "SELECT coalesce(max(e.version), 0) FROM streams AS s JOIN events AS e ON e.stream = s.id "
+    "WHERE s.namespace = ? AND s.name = ?"
+)
+_KNOWN_IDS = (
+    "SELECT e.event_id, e.position, e.stream = s.id FROM streams AS s JOIN events AS e ON e.stream = s.id "
+    "WHERE s.namespace = ? AND s.name = ? ORDER BY e.event_id"
+)
+_LAST_KNOWN_ID = f"{_KNOWN_IDS} DESC LIMIT 1"
+_OWN_ROW = (
+    "SELECT t.namespace, t.name FROM streams AS s CROSS JOIN streams AS t NOT INDEXED ON t.id = s.id "
+    "WHERE s.namespace = ? AND s.name = ?"
+)
+"""The index of names leads to a stream's number, and the table says whose number that is."""
+
+_EVENTS_BETWEEN = "SELECT count(*) FROM events NOT INDEXED WHERE position > ? AND position <= ?"
+_LAST_EVENT = "SELECT position, namespace FROM events NOT INDEXED ORDER BY position DESC LIMIT 1"
+_NAMESPACE_HEAD = "SELECT coalesce(max(position), 0) FROM events WHERE namespace = ?"
+_END = (1 << 63) - 1
+
+IDENTITY_STREAMS = 8
+"""Streams whose first events are asked whether the log is the one that it says."""
+
+_FIRST_STREAMS = "SELECT s.namespace, s.name FROM streams AS s ORDER BY s.id LIMIT ?"
+
+T = TypeVar("T")
+
+
+class SqliteReader:
+    """Reads through a pool of connections that cannot write; safe in any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def read_stream(self, stream: StreamId, *, after: int, limit: int, backward: bool) -> list[RecordedEvent]:
+        if not backward:
+            events, _ = self._page(_STREAM_FORWARD, (*stream, after, limit), recorded)
+            _require_gapless((event.version for event in events), after=after)
+            return events
+        events, whole = self._page(_STREAM_BACKWARD, (*stream, after or _END, limit), recorded)
+        versions = [event.version for event in events]
+        if versions:
+            # Whether it begins at the stream's end, only its reader can know; it ends at the first event or at a limit.
+            first = 0 if whole and len(versions) < limit else versions[-1] - 1
+            _require_gapless(reversed(versions), after=first)
+        return events
+
+    def read_all(self, *, after: int, limit: int, backward: bool, head: int) -> list[RecordedEvent]:
+        """`head` was committed before this call."""
+        start, end = _window(after, min(limit, SCAN_EVENTS_MAX), head, backward)
+        events, whole = self._page(_WINDOWS[backward], (start, end, end - start), recorded)
+        if not whole:
+            start, end = (events[-1].position - 1, end) if backward else (start, events[-1].position)
+        _require_gapless(sorted(event.position for event in events), after=start, up_to=end)
+        return events
+
+    def scan(self, *, after: int, limit: int, matching: EventFilter, head: int, backward: bool) -> Page:
+        """`head` was committed before this call, so that up to there nothing may be missing.
+
+        An event is looked at whole before a filter passes it over: a column by which it does not match may be damaged.
+        """
+        start, end = _window(after, SCAN_EVENTS_MAX, head, backward)
+        if start == end:
+            return Page((), end + 1 if backward else after, head if backward else max(head, after))
+        namespace = matching.stream.namespace if matching.stream is not None else matching.namespace
+        rows_max = SCAN_EVENTS_MAX if matching.stream is not None or matching.types else limit
+        if namespace is None:
+            looked_at, whole = self._page(_WINDOWS[backward], (start, end, rows_max), recorded)
+        else:
+            looked_at, whole = self._page(_OF_NAMESPACE[backward], (start, end, namespace, rows_max), recorded)
+        found = list(islice((place for place, event in enumerate(looked_at) if matching.accepts(event)), limit))
+        if len(found) == limit:
+            looked_at = looked_at[: found[-1] + 1]
+        if looked_at and (len(found) == limit or len(looked_at) == rows_max or not whole):
+            last = looked_at[-1].position
+            start, end = (last - 1, end) if backward else (start, last)
+        self._require_all_between(start, end)
+        return Page(tuple(looked_at[place] for place in found), start + 1 if backward else end, head)
+
+    def read_sealed(self, stream: StreamId, *, after: int, limit: int) -> list[SealedEvent]:
+        return self._page(_STREAM_FORWARD, (*stream, after, limit), sealed)[0]
+
+    def known_ids(self, stream: StreamId) -> dict[bytes, int]:
+        with self._snapshot() as cursor:
+            entries = cursor.execute(_KNOWN_IDS, stream).fetchall()
+            last = cursor.execute(_LAST_KNOWN_ID, stream).fetchone()
+            own_row = cursor.execute(_OWN_ROW, stream).fetchone()
+        known = {event_id: position for event_id, position, _ in entries}
+        if known and own_row != stream:
+            raise LogCorrupt("a stream is not in the table that its name was found for")
+        # A range takes in entries whose stream is a lesser one, where a look-up of an id would turn away. When all are
+        # of the stream, and both its ends are found, every look-up between them goes over entries of the stream alone.
+        ours = all(is_ours for _, _, is_ours in entries)
+        if not ours or last != (entries[-1] if entries else None):
+            raise LogCorrupt("the index of event ids is not in order")
+        return known
+
+    def stream_version(self, stream: StreamId) -> int:
+        with self._cursor() as cursor:
+            version: int = cursor.execute(_STREAM_VERSION, stream).fetchone()[0]
+            return version
+
+    def head_of(self, namespace: str) -> int:
+        with self._cursor() as cursor:
+            # By its place first, since an index may have lost the end.
+            last = cursor.execute(_LAST_EVENT).fetchone()
+            if last is not None and last[1] == namespace:
+                return int(last[0])
+            head: int = cursor.execute(_NAMESPACE_HEAD, (namespace,)).fetchone()[0]
+            return head
+
+    def read(self, query: Callable[[Connection], T]) -> T:
+        """Run `query` in one short snapshot."""
+        with translating(), self._engine.begin() as connection:
+            return query(connection)
+
+    def check_identity(self, identity: LogIdentity) -> None:
+        """Raise LogCorrupt when no stream begins as one of this log does: its id is not what was written.
+
+        The first events of a few streams are asked, so that the log does not stand or fall with one of them.
+        """
+        with self._cursor() as cursor:
+            streams = [StreamId(*row) for row in cursor.execute(_FIRST_STREAMS, (IDENTITY_STREAMS,))]
+        if streams and not any(self._begins(stream, identity.log_id) for stream in streams):
+            raise LogCorrupt("no stream begins as one of this log: the log's id is damaged, or the streams are")
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def _begins(self, stream: StreamId, log_id: str) -> bool:
+        try:
+            first = self.read_sealed(stream, after=0, limit=1)
+            return any(link(genesis(log_id, stream), envelope(s.event), s.commitment) == s.chain for s in first)
+        except (LogCorrupt, AttributeError):  # a name that is no text
+            return False
+
+    def _require_all_between(self, start: int, end: int) -> None:
+        with self._cursor() as cursor:
+            (there,) = cursor.execute(_EVENTS_BETWEEN, (start, end)).fetchone()
+        if there != end - start:
+            raise LogCorrupt(f"{end - start - there} of the positions from {start + 1} to {end} cannot be read")
+
+    def _page(self, statement: str, parameters: Sequence[Any], read: Callable[[Row], T]) -> tuple[list[T], bool]:
+        """What `read` makes of the rows up to PAGE_BYTES_MAX of payload; and whether bytes did not cut the page.
+
+        Rows behind the page are never read, and checked is when the snapshot has ended: hashing takes longer.
+        """
+        with self._cursor() as cursor:
+            rows, whole = up_to_bytes(cursor.execute(statement, parameters), _payload_bytes, bytes_max=PAGE_BYTES_MAX)
+        return [read(row) for row in rows], whole
+
+    @contextmanager
+    def _cursor(self) -> Iterator[Any]:
+        with (
+            translating(),
+            closing(self._engine.raw_connection()) as pooled,
+            closing(pooled.cursor()) as cursor,
+        ):
+            yield cursor
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[Any]:
+        """For several statements about one state of the log."""
+        with self._cursor() as cursor:
+            cursor.execute("BEGIN")
+            try:
+                yield cursor
+            finally:
+                cursor.execute("ROLLBACK")
+
+
+def _window(after: int, size: int, head: int, backward: bool) -> tuple[int, int]:
+    """The window (start, end] of so many positions behind `after`, or before it (0: from the head), up to the head."""
+    if backward:
+        end = min(after - 1, head) if after else head
+        return max(0, end - size), end
+    return after, max(after, min(after + size, head))
+
+
+def _require_gapless(numbers: Iterable[int], *, after: int, up_to: int = 0) -> None:
+    last = after
+    for number in numbers:
+        if number != last + 1:
+            break
+        last = number
+    else:
+        if last >= up_to:
+            return
+    raise LogCorrupt(f"what has the number {last + 1} is missing")
+
+
+def _payload_bytes(row: Row) -> int:
+    payload = row[PAYLOAD]
+    return len(payload) if isinstance(payload, bytes) else 0

@@ -1,0 +1,118 @@
+"""A whole log checked against itself, for an operator: every damaged stream by its first damage, instead of the first
+refusal of all.
+
+The file is read and never written. Its lock is held meanwhile, so that no process owns it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from eventlog.chain import LogIdentity, Verified, content_hash, genesis, verify_chain
+from eventlog.errors import LogCorrupt
+from eventlog.event import SealedEvent, StreamId
+from eventlog.log import PAGE_EVENTS_MAX
+from eventlog.sqlite.engine import reader_engine, require_schema, stored_identity
+from eventlog.sqlite.errors import DATABASE_ERRORS
+from eventlog.sqlite.file import FileLock, wal_of
+from eventlog.sqlite.reader import SqliteReader
+from eventlog.sqlite.wal import fitting_frames, require_whole
+
+__all__ = ["LogVerification"]
+
+FINDINGS_MAX = 100
+"""Findings of SQLite's own check that are named: a file with more is beyond repair."""
+
+_INTEGRITY = f"PRAGMA integrity_check({FINDINGS_MAX})"
+_POSITIONS = "SELECT count(*), coalesce(max(position), 0) FROM events NOT INDEXED"
+_ENDS = "SELECT stream, count(*) FROM events NOT INDEXED GROUP BY stream"
+_NUMBERS = "SELECT id, namespace, name FROM streams NOT INDEXED"
+
+
+class LogVerification:
+    """Checks of one file. Made by `opened`; `reader` reads it as a running log would."""
+
+    def __init__(self, path: Path, reader: SqliteReader, identity: LogIdentity) -> None:
+        self.reader = reader
+        self._wal = wal_of(path)
+        self._identity = identity
+
+    @classmethod
+    @contextmanager
+    def opened(cls, path: Path) -> Iterator[LogVerification]:
+        """The checks of the log in `path`; raise LogLocked when a process owns it, LogCorrupt when it is no log."""
+        path = path.resolve(strict=True)
+        with ExitStack() as resources:
+            resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
+            try:
+                reader = SqliteReader(reader_engine(path))
+                resources.callback(reader.close)
+                reader.read(require_schema)
+                identity = reader.read(stored_identity)
+                if identity is None:
+                    raise LogCorrupt("the file does not say which log it is")
+                yield cls(path, reader, identity)
+            except DATABASE_ERRORS as error:
+                raise LogCorrupt(f"its tables are not those of a log: {error}") from error
+
+    @property
+    def log_id(self) -> str:
+        """The log's own id."""
+        return self._identity.log_id
+
+    def event_count(self) -> int:
+        """How many events there are, whatever they say."""
+        return int(self._asked(_POSITIONS)[0][0])
+
+    def structure(self) -> Iterator[str]:
+        """What is wrong with the file, its write-ahead log, its indexes, and its positions."""
+        try:
+            require_whole(self._wal, recovered=fitting_frames(self._wal))
+        except LogCorrupt as error:
+            yield str(error)
+        for (message,) in self._asked(_INTEGRITY):
+            if message != "ok":
+                yield from (line for line in str(message).splitlines() if not line.startswith("***"))
+        for number, *names in self._asked(_NUMBERS):
+            if not all(isinstance(name, str) for name in names):
+                yield f"stream {number} has no name"
+        ((count, last),) = self._asked(_POSITIONS)
+        if count != last:
+            yield f"{count} events have positions up to {last}"
+        if count:
+            try:
+                self.reader.check_identity(self._identity)
+            except LogCorrupt as error:
+                yield str(error)
+
+    def streams(self) -> dict[StreamId, int]:
+        """Every stream that has a name, with the number of events that the table holds of it."""
+        counts: dict[Any, int] = dict(self._asked(_ENDS))
+        return {
+            StreamId(namespace, name): counts.get(number, 0)
+            for number, namespace, name in self._asked(_NUMBERS)
+            if isinstance(namespace, str) and isinstance(name, str)
+        }
+
+    def events(self, stream: StreamId) -> Iterator[SealedEvent]:
+        """The stream's events in order; raise LogCorrupt at the first that does not follow from those before it."""
+        verified = Verified(0, genesis(self.log_id, stream))
+        while page := self.reader.read_sealed(stream, after=verified.version, limit=PAGE_EVENTS_MAX):
+            for sealed in page:
+                verified = verify_chain((sealed,), after=verified)
+                yield sealed
+
+    def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
+        """Whether repeats of the event with this content would be known as repeats."""
+        return content_hash(self._identity.key, sealed.event.type, content) == sealed.content_hash
+
+    def _asked(self, query: str) -> list[Any]:
+        def read(connection: Connection) -> list[Any]:
+            return [tuple(row) for row in connection.exec_driver_sql(query)]
+
+        return self.reader.read(read)

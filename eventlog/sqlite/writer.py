@@ -1,0 +1,280 @@
+"""The one connection that writes and checkpoints. It is used by one thread at a time.
+
+A group of appends is one transaction, BEGIN IMMEDIATE to COMMIT, and COMMIT returns when the log is flushed. What the
+writer keeps in memory between groups (head, newest events of recent streams) changes only after that.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from sqlalchemy import Connection, Table
+from sqlalchemy.exc import DBAPIError
+
+from eventlog.admission import Admitted, KnownEvent, KnownRequest, StreamState, admit
+from eventlog.chain import LogIdentity, genesis
+from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogGone
+from eventlog.event import StreamId
+from eventlog.log import Append, AppendHook, AppendResult, Outcome
+from eventlog.schema import events, requests, streams
+from eventlog.sqlite.errors import DATABASE_ERRORS, translated
+from eventlog.sqlite.file import OpenFiles, has_room, wal_of
+from eventlog.sqlite.sql import (
+    event_row,
+    insert_into,
+    runs,
+    select_known_events,
+    select_known_requests,
+    select_streams,
+)
+
+__all__ = ["CHECKPOINT_PAGES", "STREAMS_KEPT_MAX", "WAL_BYTES_MAX", "SqliteWriter"]
+
+CHECKPOINT_PAGES = 2_000
+"""SQLite copies the write-ahead log back into the file at the first commit past this many pages (PASSIVE)."""
+
+WAL_BYTES_MAX = 48 << 20
+"""Past this size the writer waits for readers to move on and cuts the write-ahead log to nothing."""
+
+WAL_LOOK_BYTES = 1 << 18
+"""Payload to write between two looks at its size: each look is a system call, and far fewer than commits do."""
+
+TRUNCATE_AGAIN_BYTES = 8 << 20
+"""Payload to write before the next attempt when a reader was in the way: an attempt may wait CHECKPOINT_WAIT_MS."""
+
+CHECKPOINT_WAIT_MS = 100
+BUSY_WAIT_MS = 5_000
+
+STREAMS_KEPT_MAX = 10_000
+"""Streams whose newest event is remembered; another one costs a look-up."""
+
+_LAST_POSITION = "SELECT coalesce(max(position), 0) FROM events"
+_LAST_STREAM = "SELECT coalesce(max(id), 0) FROM streams"
+_CHECKPOINT = "PRAGMA wal_checkpoint(TRUNCATE)"
+_BUSY_TIMEOUT = "PRAGMA busy_timeout = {}"
+
+
+class _Tip(NamedTuple):
+    """A stream's number and its newest event; version 0 when the stream is new in this group."""
+
+    number: int
+    version: int
+    chain: bytes
+
+
+_States = dict[StreamId, StreamState]
+_Judged = tuple[_States, Admitted]
+_Judge = Callable[[Sequence[Append], dict[StreamId, _Tip]], _Judged]
+"""Decides on a group of appends; answers the streams' states behind it, too."""
+
+
+class _HookRefused(Exception):
+    """The hook raised something of its own: not the database's fault and not the log's."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class SqliteWriter:
+    """Commits groups of appends. `fatal` hears once of an error after which nothing may be acknowledged any more."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        path: Path,
+        identity: LogIdentity,
+        hook: AppendHook | None,
+        clock_us: Callable[[], int],
+        random_bytes: Callable[[int], bytes],
+        fatal: Callable[[EventLogError], None],
+    ) -> None:
+        self._connection = connection
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        self._driver = driver
+        self._wal = wal_of(path)
+        self._files = OpenFiles(path, self._wal)
+        self._has_room = partial(has_room, path)
+        self._identity = identity
+        self._hook = hook
+        self._clock_us = clock_us
+        self._random_bytes = random_bytes
+        self._fatal = fatal
+        self._failed: EventLogError | None = None
+        self._payload_bytes = 0
+        self._next_look = 0
+        self._tips: dict[StreamId, _Tip] = {}
+        self._last_stream: int = driver.execute(_LAST_STREAM).fetchone()[0]
+        self.head: int = driver.execute(_LAST_POSITION).fetchone()[0]
+
+    def commit(self, appends: Sequence[Append]) -> Sequence[Outcome]:
+        """Write what can be admitted of the group and flush it; one outcome for each append, in order."""
+        if self._failed is not None:
+            refusal = LogGone if isinstance(self._failed, LogGone) else LogFailed
+            return [refusal(str(self._failed)) for _ in appends]
+        try:
+            try:
+                return self._transaction(appends, self._taken_for_new)
+            except sqlite3.IntegrityError:  # an id or a key that was taken for new is on disk
+                return self._transaction(appends, self._looked_up)
+        except _HookRefused as refused:
+            if len(appends) == 1:
+                return [refused.reason]
+            return [outcome for append in appends for outcome in self.commit([append])]
+        except LogGone as gone:
+            self._stop(gone)
+            return [LogGone(str(gone)) for _ in appends]
+        except sqlite3.IntegrityError as error:
+            # A look-up and a constraint give two answers to one question: one of them is damaged.
+            if len(appends) == 1:
+                return [LogCorrupt(f"the log's indexes contradict each other: {error}")]
+            return [outcome for append in appends for outcome in self.commit([append])]
+        except DATABASE_ERRORS as error:
+            return [self._translated(error) for _ in appends]
+
+    def checkpoint(self) -> bool:
+        """Copy the write-ahead log into the file and cut it to nothing; false when a reader was in the way."""
+        if self._failed is not None:
+            return False
+        try:
+            self._driver.execute(_BUSY_TIMEOUT.format(CHECKPOINT_WAIT_MS))
+            busy: int = self._driver.execute(_CHECKPOINT).fetchone()[0]
+            self._driver.execute(_BUSY_TIMEOUT.format(BUSY_WAIT_MS))
+        except sqlite3.Error as error:
+            self._translated(error)
+            return False
+        return busy == 0
+
+    def bound_wal(self) -> None:
+        """Keep the write-ahead log under its limit; when a reader is in the way, try again some payload later."""
+        if self._failed is not None or self._payload_bytes < self._next_look:
+            return
+        self._next_look = self._payload_bytes + WAL_LOOK_BYTES
+        if self._wal.stat().st_size >= WAL_BYTES_MAX and not self.checkpoint():
+            self._next_look = self._payload_bytes + TRUNCATE_AGAIN_BYTES
+
+    def _transaction(self, appends: Sequence[Append], judge: _Judge) -> Sequence[Outcome]:
+        with self._connection.begin():
+            tips = self._find(appends)
+            states, admitted = judge(appends, tips)
+            self._write(admitted, tips)
+            if self._hook is not None and admitted.committed:
+                self._call_hook(self._hook, admitted)
+        self._files.check()
+        self._remember(states, tips)
+        self.head += len(admitted.events)
+        self._payload_bytes += sum(len(sealed.event.payload) for sealed in admitted.events)
+        return admitted.outcomes
+
+    def _taken_for_new(self, appends: Sequence[Append], tips: dict[StreamId, _Tip]) -> _Judged:
+        """Nearly all ids and keys are new: what is not breaks a constraint when it is written, and nothing stays.
+
+        A refusal is never given without having looked, since a known id outranks a wrong version.
+        """
+        states = _unasked(tips)
+        admitted = self._admitted(appends, states)
+        if all(isinstance(outcome, AppendResult) for outcome in admitted.outcomes):
+            return states, admitted
+        return self._looked_up(appends, tips)
+
+    def _looked_up(self, appends: Sequence[Append], tips: dict[StreamId, _Tip]) -> _Judged:
+        states = self._states(appends, tips)
+        return states, self._admitted(appends, states)
+
+    def _admitted(self, appends: Sequence[Append], states: _States) -> Admitted:
+        return admit(
+            appends,
+            states,
+            head=self.head,
+            time_us=self._clock_us(),
+            identity=self._identity,
+            random_bytes=self._random_bytes,
+        )
+
+    def _call_hook(self, hook: AppendHook, admitted: Admitted) -> None:
+        try:
+            hook(self._connection, admitted.committed)
+        except DATABASE_ERRORS:
+            raise
+        except Exception as error:  # whatever the hook raises is the outcome of its appends, not of their neighbours
+            raise _HookRefused(error) from error
+
+    def _find(self, appends: Sequence[Append]) -> dict[StreamId, _Tip]:
+        """Number and newest event of each stream of the group; new streams get the numbers after the last."""
+        tips = {append.stream: self._tips.get(append.stream) for append in appends}
+        asked = [(stream.namespace, stream.name) for stream, tip in tips.items() if tip is None]
+        for size, parameters in runs(asked):
+            for namespace, name, *tip in self._driver.execute(select_streams(size), parameters):
+                tips[StreamId(namespace, name)] = _Tip(*tip)
+        number = self._last_stream
+        found: dict[StreamId, _Tip] = {}
+        for stream, known in tips.items():
+            if known is None:
+                number += 1
+                known = _Tip(number, 0, genesis(self._identity.log_id, stream))
+            found[stream] = known
+        return found
+
+    def _states(self, appends: Sequence[Append], tips: dict[StreamId, _Tip]) -> _States:
+        """The streams with what they know of the group's event ids and request keys."""
+        states = _unasked(tips)
+        by_number = {tip.number: states[stream] for stream, tip in tips.items()}
+        old = [append for append in appends if tips[append.stream].version]
+        ids = {(tips[append.stream].number, event.event_id): None for append in old for event in append.events}
+        for size, parameters in runs(list(ids)):
+            rows = self._driver.execute(select_known_events(size), parameters)
+            for number, event_id, position, version, digest in rows:
+                by_number[number].events[event_id] = KnownEvent(position, version, digest)
+        keys = {(tips[append.stream].number, append.request.key): None for append in old if append.request is not None}
+        for size, parameters in runs(list(keys)):
+            rows = self._driver.execute(select_known_requests(size), parameters)
+            for number, key, digest, first, last, last_version in rows:
+                by_number[number].requests[key] = KnownRequest(digest, first, last, last_version)
+        return states
+
+    def _write(self, admitted: Admitted, tips: dict[StreamId, _Tip]) -> None:
+        written = {sealed.event.stream for sealed in admitted.events if sealed.event.version == 1}
+        self._insert(streams, [(tips[stream].number, stream.namespace, stream.name) for stream in written])
+        self._insert(events, [event_row(sealed, tips[sealed.event.stream].number) for sealed in admitted.events])
+        self._insert(requests, [(tips[stream].number, key, *first) for stream, key, first in admitted.requests])
+
+    def _insert(self, table: Table, rows: Sequence[tuple[object, ...]]) -> None:
+        for size, parameters in runs(rows):
+            self._driver.execute(insert_into(table, size), parameters)
+
+    def _remember(self, states: _States, tips: dict[StreamId, _Tip]) -> None:
+        for stream, state in states.items():
+            if state.version == 0:
+                continue
+            number = tips[stream].number
+            self._last_stream = max(self._last_stream, number)
+            self._tips.pop(stream, None)
+            self._tips[stream] = _Tip(number, state.version, state.chain)
+        while len(self._tips) > STREAMS_KEPT_MAX:
+            del self._tips[next(iter(self._tips))]
+
+    def _translated(self, error: sqlite3.Error | DBAPIError) -> Exception:
+        """The outcome for an error of the database; the first one that leaves the disk in doubt stops the log."""
+        outcome = translated(error, has_room=self._has_room)
+        if outcome is None:
+            return error
+        outcome.__cause__ = error
+        if isinstance(outcome, LogFailed | LogCorrupt):
+            self._stop(outcome)
+        return outcome
+
+    def _stop(self, error: EventLogError) -> None:
+        if self._failed is None:
+            self._failed = error
+            self._fatal(error)
+
+
+def _unasked(tips: dict[StreamId, _Tip]) -> _States:
+    """The streams as if they knew none of the group's event ids and request keys."""
+    return {stream: StreamState(tip.version, tip.chain) for stream, tip in tips.items()}

@@ -1,0 +1,89 @@
+"""`abridged bench`: what this machine gives, beside what it gives without us."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import sqlite3
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+
+from service.bench.figures import as_plain, table_rows
+from service.version import VERSION
+
+__all__ = ["bench"]
+
+NAMES = ("disk", "sqlite", "echo", "append", "batch", "context", "fold", "start", "hang")
+"""Those of service.bench.rounds, which is loaded only to measure; a test compares them."""
+
+HEADINGS = ("figure", "what", "median", "spread", "ratio", "target", "")
+DISTURBED_LOAD = 0.5
+"""Load average before the run, for each processor, from which the figures say more about the machine's other work."""
+
+
+@click.command(short_help="Measure, beside bare gRPC and bare SQLite.")
+@click.option(
+    "--seconds", type=click.FloatRange(0.2, 60), default=2.0, show_default=True, help="Of each measurement in a round."
+)
+@click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write every round there.")
+@click.option("--only", "only", type=click.Choice(NAMES), multiple=True, help="One measurement; repeatable.")
+def bench(*, seconds: float, json_path: Path | None, only: Sequence[str]) -> None:
+    """Measure a sidecar of its own in a temporary folder, in rounds, beside bare gRPC and bare SQLite.
+
+    Everything runs on this machine and ends with the command; a whole run takes three minutes.
+    """
+    # What measures loads gRPC and the log, which nobody needs for --help.
+    from service.bench.rounds import ROUNDS, Bench, measured
+    from service.event_loop import loop_factory
+
+    machine = _machine()
+    if machine["load"] > DISTURBED_LOAD * machine["processors"]:
+        click.echo(
+            f"the machine is busy (load {machine['load']:.1f}): ratios still tell, absolute figures do not", err=True
+        )
+    with TemporaryDirectory(prefix="abridged-bench-") as folder, asyncio.Runner(loop_factory=loop_factory()) as runner:
+        rounds = runner.run(measured(Bench(Path(folder), seconds), only or NAMES, rounds=ROUNDS, progress=_progress))
+    if json_path is not None:
+        document = {"machine": machine, "seconds": seconds, "figures": as_plain(rounds)}
+        json_path.write_text(json.dumps(document, indent=2) + "\n")
+    _show(rounds)
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "processors": len(os.sched_getaffinity(0)),
+        "load": os.getloadavg()[0],
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "abridged": VERSION,
+    }
+
+
+def _progress(what: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\r\033[K{what}", nl=False, err=True)
+
+
+def _show(rounds: Mapping[str, Sequence[float]]) -> None:
+    rows = table_rows(rounds)
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+
+        click.echo("\r\033[K", nl=False, err=True)
+        table = Table(*HEADINGS)
+        for row in rows:
+            table.add_row(*row)
+        Console().print(table)
+        return
+    click.echo("\t".join(HEADINGS).rstrip())
+    for row in rows:
+        click.echo("\t".join(row).rstrip())

@@ -1,0 +1,56 @@
+"""Load that is bounded in time and clients: every client waits for its answer before it asks again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from service.bench.figures import percentile
+
+__all__ = ["CALLS_MAX", "Load", "closed_loop"]
+
+CALLS_MAX = 200_000
+"""Calls of one client at most, however fast they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What came of it."""
+
+    seconds: float
+    latencies_s: tuple[float, ...]
+
+    @property
+    def rate(self) -> float:
+        """Calls a second."""
+        return len(self.latencies_s) / self.seconds
+
+    @property
+    def p50_ms(self) -> float:
+        """The median latency."""
+        return percentile(self.latencies_s, 0.5) * 1e3
+
+    @property
+    def p99_ms(self) -> float:
+        """What one call of a hundred exceeds."""
+        return percentile(self.latencies_s, 0.99) * 1e3
+
+
+async def closed_loop(call: Callable[[int, int], Awaitable[object]], *, clients: int, seconds: float) -> Load:
+    """Let `clients` call `call(client, number)` one after another for `seconds`; raises what a call raises."""
+    latencies: list[float] = []
+    began = time.perf_counter()
+    end = began + seconds
+
+    async def client(place: int) -> None:
+        for number in range(CALLS_MAX):
+            asked = time.perf_counter()
+            if asked >= end:
+                return
+            await call(place, number)
+            latencies.append(time.perf_counter() - asked)
+
+    await asyncio.gather(*(client(place) for place in range(clients)))
+    return Load(time.perf_counter() - began, tuple(latencies))

@@ -1,0 +1,260 @@
+"""What is measured, in which order: rounds in which every measurement has its turn, so that a slow minute of the
+machine falls on all of them alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.bench.figures import FIGURES, percentile
+from service.bench.load import CALLS_MAX, Load, closed_loop
+from service.bench.processes import echo_child, sidecar_child
+from service.bench.rpc import CONTENT, Echo, SidecarCalls, echo_answers, until_serving
+from service.bench.storage import BATCH_ROWS, BareSqlite, FoldLog, flush_percentiles_ms
+from service.bootstrap import settle_memory
+
+__all__ = ["NAMES", "ROUNDS", "Bench", "measured"]
+
+ROUNDS = 5
+CLIENTS = 64
+BATCH_CLIENTS = 8
+CONTEXT_EVENTS = 10_000
+HANG_CLIENTS = 4
+SLICE_S = 0.25
+"""Turns of the quiet and the hanging sidecar: short, because their latencies are compared with one another."""
+
+_EXTRACTIVE = {"summarizer.models": "extractive:"}
+
+Values = Mapping[str, float]
+Call = Callable[[int, int], Awaitable[object]]
+Measure = Callable[[], Awaitable[Values]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where files lie, and how long a measurement takes in each round."""
+
+    folder: Path
+    seconds: float
+
+    def path(self, name: str) -> Path:
+        """A file of this name."""
+        return self.folder / name
+
+
+async def measured(
+    bench: Bench, names: Collection[str], *, rounds: int, progress: Callable[[str], None]
+) -> dict[str, list[float]]:
+    """Values of each figure, one a round, for the measurements `names` and the references that they need."""
+    found: dict[str, list[float]] = {}
+    wanted = _with_references(names)
+    async with AsyncExitStack() as resources:
+        measures: list[tuple[str, Measure]] = []
+        for name in wanted:
+            progress(f"preparing {name}")
+            measures.append((name, await resources.enter_async_context(_MEASUREMENTS[name](bench))))
+        for number in range(rounds):
+            for name, measure in measures:
+                progress(f"round {number + 1} of {rounds}: {name}")
+                for figure, value in (await measure()).items():
+                    found.setdefault(figure, []).append(value)
+    return found
+
+
+def _with_references(names: Collection[str]) -> list[str]:
+    chosen = set(names)
+    references = {f.reference.partition(".")[0] for f in FIGURES if f.name.partition(".")[0] in chosen}
+    return [name for name in _MEASUREMENTS if name in chosen | references]
+
+
+@asynccontextmanager
+async def _disk(bench: Bench) -> AsyncIterator[Measure]:
+    async def measure() -> Values:
+        p50, p99 = flush_percentiles_ms(bench.path("flush"))
+        return {"disk.fdatasync_p50": p50, "disk.fdatasync_p99": p99}
+
+    yield measure
+
+
+@asynccontextmanager
+async def _sqlite(bench: Bench) -> AsyncIterator[Measure]:
+    with (
+        BareSqlite.open(bench.path("bare.db"), CONTENT.encode()) as bare,
+        FoldLog.seeded(bench.path("read.db"), CONTENT) as log,
+    ):
+
+        async def measure() -> Values:
+            return {
+                "sqlite.single": bare.rows_per_s(bench.seconds / 2, rows=1),
+                "sqlite.batch": bare.rows_per_s(bench.seconds / 2, rows=BATCH_ROWS),
+                "sqlite.read": log.rows_per_s(),
+            }
+
+        yield measure
+
+
+@asynccontextmanager
+async def _echo(bench: Bench) -> AsyncIterator[Measure]:
+    with echo_child(bench.folder, "echo") as child:
+        async with Echo.connected(child.address) as echo:
+
+            async def measure() -> Values:
+                many = await closed_loop(echo.one(), clients=CLIENTS, seconds=bench.seconds)
+                one = await closed_loop(echo.one(), clients=1, seconds=bench.seconds / 2)
+                with echo_child(bench.folder, "echo-idle") as idle:
+                    ready = await until_serving(idle.address, echo_answers)
+                    memory = idle.resident_mib()
+                return {**_rates("echo", many, one), "echo.ready": ready, "echo.memory": memory}
+
+            yield measure
+
+
+@asynccontextmanager
+async def _append(bench: Bench) -> AsyncIterator[Measure]:
+    with sidecar_child(bench.folder, "append", _EXTRACTIVE) as child:
+        async with SidecarCalls.connected(child.address) as calls:
+
+            async def measure() -> Values:
+                many = await closed_loop(calls.appends(), clients=CLIENTS, seconds=bench.seconds)
+                one = await closed_loop(calls.appends(), clients=1, seconds=bench.seconds / 2)
+                return _rates("append", many, one)
+
+            yield measure
+
+
+@asynccontextmanager
+async def _batch(bench: Bench) -> AsyncIterator[Measure]:
+    with sidecar_child(bench.folder, "batch", _EXTRACTIVE) as child:
+        async with SidecarCalls.connected(child.address) as calls:
+
+            async def measure() -> Values:
+                append = calls.appends(messages=BATCH_ROWS)
+                load = await closed_loop(append, clients=BATCH_CLIENTS, seconds=bench.seconds)
+                return {"batch.rate": load.rate * BATCH_ROWS}
+
+            yield measure
+
+
+@asynccontextmanager
+async def _context(bench: Bench) -> AsyncIterator[Measure]:
+    with sidecar_child(bench.folder, "context", _EXTRACTIVE) as child:
+        async with SidecarCalls.connected(child.address) as calls:
+            await calls.grown("compacted", events=CONTEXT_EVENTS, compacted=True)
+            await calls.grown("whole", events=CONTEXT_EVENTS, compacted=False)
+
+            async def measure() -> Values:
+                compacted = await closed_loop(calls.contexts("compacted"), clients=1, seconds=bench.seconds)
+                whole = await closed_loop(calls.contexts("whole"), clients=1, seconds=bench.seconds)
+                return {
+                    "context.p50": compacted.p50_ms,
+                    "context.p99": compacted.p99_ms,
+                    "context.whole_p50": whole.p50_ms,
+                    "context.whole_p99": whole.p99_ms,
+                }
+
+            yield measure
+
+
+@asynccontextmanager
+async def _fold(bench: Bench) -> AsyncIterator[Measure]:
+    # It runs in this process, and should find its memory as it would in a sidecar.
+    settle_memory()
+    with FoldLog.seeded(bench.path("fold.db"), CONTENT) as log:
+
+        async def measure() -> Values:
+            return {"fold.rate": await log.events_per_s()}
+
+        yield measure
+
+
+@asynccontextmanager
+async def _start(bench: Bench) -> AsyncIterator[Measure]:
+    async def measure() -> Values:
+        with sidecar_child(bench.folder, "start", _EXTRACTIVE) as child:
+            ready = await until_serving(child.address)
+            # What the start leaves behind is given back a moment later.
+            await asyncio.sleep(1.0)
+            return {"start.ready": ready, "start.memory": child.resident_mib()}
+
+    yield measure
+
+
+@asynccontextmanager
+async def _hang(bench: Bench) -> AsyncIterator[Measure]:
+    """Two sidecars in turns: one idle, one with a pass that waits for an Ollama which takes calls and never answers.
+
+    Both are new in each round, since the sidecar gives up on such an Ollama after a while.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings = {
+            "summarizer.models": "ollama:silent",
+            "summarizer.deadline_s": "3600",
+            "ollama.hosts": f"127.0.0.1:{silent.getsockname()[1]}",
+            "ollama.first_byte_timeout_s": "3600",
+        }
+
+        async def measure() -> Values:
+            async with AsyncExitStack() as resources:
+                quiet, hanging = [
+                    await resources.enter_async_context(
+                        SidecarCalls.connected(
+                            resources.enter_context(sidecar_child(bench.folder, name, settings)).address
+                        )
+                    )
+                    for name in ("quiet", "hang")
+                ]
+                await hanging.pass_begun("stuck")
+                latencies = await _in_turns({"quiet": quiet.appends(), "hang": hanging.appends()}, bench.seconds)
+                assert await hanging.has_pending_pass("stuck"), "the pass hangs all the while"
+            return {
+                f"{name}.p{share}": percentile(found, share / 100) * 1e3
+                for name, found in latencies.items()
+                for share in (50, 99)
+            }
+
+        yield measure
+
+
+async def _in_turns(calls: Mapping[str, Call], seconds: float) -> dict[str, list[float]]:
+    """Latencies of each, taken in short turns, so that what disturbs the machine disturbs all alike."""
+    latencies: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(max(1, round(seconds / SLICE_S))):
+        for name, call in calls.items():
+            load = await closed_loop(_numbered(call, turn), clients=HANG_CLIENTS, seconds=SLICE_S)
+            latencies[name].extend(load.latencies_s)
+    return latencies
+
+
+def _numbered(call: Call, turn: int) -> Call:
+    """The same call with numbers that no other turn uses."""
+    return lambda client, number: call(client, turn * CALLS_MAX + number)
+
+
+def _rates(name: str, many: Load, one: Load) -> Values:
+    return {
+        f"{name}.rate": many.rate,
+        f"{name}.p50": many.p50_ms,
+        f"{name}.p99": many.p99_ms,
+        f"{name}.one_p50": one.p50_ms,
+        f"{name}.one_p99": one.p99_ms,
+    }
+
+
+_MEASUREMENTS = {
+    "disk": _disk,
+    "sqlite": _sqlite,
+    "echo": _echo,
+    "append": _append,
+    "batch": _batch,
+    "context": _context,
+    "fold": _fold,
+    "start": _start,
+    "hang": _hang,
+}
+
+NAMES = tuple(_MEASUREMENTS)

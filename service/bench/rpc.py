@@ -1,0 +1,181 @@
+"""The calls that are measured, over real channels: the echo's, and a sidecar's appends and contexts.
+
+Both get the same message from the same number of clients over the same number of channels, so that what differs is
+what the sidecar does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from abridged.v1 import conversation_pb2, conversation_service_pb2, message_pb2
+from abridged.v1.conversation_service_pb2_grpc import ConversationServiceStub
+from service.bench.echo import echo_call
+
+__all__ = ["CONTENT", "Echo", "SidecarCalls", "echo_answers", "until_serving"]
+
+CHANNELS = 4
+START_MAX_S = 20.0
+CALL_MAX_S = 30.0
+UNLIMITED_TOKENS = 100_000_000
+BATCH_MESSAGES = 100
+WINDOW_TOKENS = 8_192
+
+CONTENT = (
+    "We moved billing-api 2.14.1 to db-07.example.com because src/app/migrate.py failed twice with error E1043 in the "
+    "night; the owner of OPS-2212 agreed to wait for the next window on Thursday, and asked that nobody restarts the "
+    "import before the backup has been checked. Everything else stays as it is."
+)
+"""270 characters: a message as people and models write them."""
+
+_OPTIONS = (
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", 10),
+    ("grpc.min_reconnect_backoff_ms", 10),
+    ("grpc.max_reconnect_backoff_ms", 20),
+    ("grpc.max_receive_message_length", -1),
+)
+
+_runs = itertools.count()
+
+
+class Echo:
+    """Clients of the echo."""
+
+    def __init__(self, channels: list[grpc.aio.Channel]) -> None:
+        self._calls = [echo_call(channel) for channel in channels]
+
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, address: str) -> AsyncIterator[Echo]:
+        """Open the channels and wait for the first answer."""
+        async with _channels(address) as channels:
+            echo = cls(channels)
+            await echo._calls[0](_request("echo", 0, 0, 1), timeout=START_MAX_S, wait_for_ready=True)
+            yield echo
+
+    def one(self) -> Callable[[int, int], Awaitable[Any]]:
+        """A call of client and number."""
+        return lambda client, number: self._calls[client % CHANNELS](
+            _request("echo", client, number, 1), timeout=CALL_MAX_S
+        )
+
+
+class SidecarCalls:
+    """Clients of a sidecar."""
+
+    def __init__(self, channels: list[grpc.aio.Channel]) -> None:
+        self._stubs = [ConversationServiceStub(channel) for channel in channels]
+
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, address: str) -> AsyncIterator[SidecarCalls]:
+        """Open the channels and wait until the sidecar serves."""
+        async with _channels(address) as channels:
+            await _serving(channels[0])
+            yield cls(channels)
+
+    def appends(self, *, messages: int = 1) -> Callable[[int, int], Awaitable[Any]]:
+        """An append of client and number, each client to a new conversation of its own that never fills."""
+        run = f"run{next(_runs)}"
+
+        def call(client: int, number: int) -> Awaitable[Any]:
+            request = _request(run, client, number, messages)
+            if number == 0:
+                request.settings.context_length = UNLIMITED_TOKENS
+            return self._stubs[client % CHANNELS].AppendMessages(request, timeout=CALL_MAX_S)
+
+        return call
+
+    def contexts(self, conversation: str) -> Callable[[int, int], Awaitable[Any]]:
+        """A GetContext of a conversation."""
+        request = conversation_service_pb2.GetContextRequest(conversation_id=conversation)
+        return lambda client, _: self._stubs[client % CHANNELS].GetContext(request, timeout=CALL_MAX_S)
+
+    async def grown(self, conversation: str, *, events: int, compacted: bool) -> None:
+        """Make a conversation of so many events; compacted, the passes keep up with it as they would in its life."""
+        settings = conversation_pb2.ConversationSettings(
+            context_length=WINDOW_TOKENS if compacted else UNLIMITED_TOKENS
+        )
+        wait = Duration(seconds=int(CALL_MAX_S)) if compacted else None
+        for number in itertools.count():
+            request = _request(conversation, None, number, BATCH_MESSAGES)
+            request.settings.CopyFrom(settings)
+            if wait is not None:
+                request.wait.CopyFrom(wait)
+            await self._stubs[0].AppendMessages(request, timeout=2 * CALL_MAX_S)
+            asked = conversation_service_pb2.GetConversationRequest(conversation_id=conversation)
+            found = await self._stubs[0].GetConversation(asked, timeout=CALL_MAX_S)
+            if found.conversation.event_version >= events:
+                return
+
+    async def pass_begun(self, conversation: str) -> None:
+        """Force a pass and leave it pending."""
+        request = _request(conversation, None, 0, BATCH_MESSAGES)
+        request.settings.context_length = UNLIMITED_TOKENS
+        await self._stubs[0].AppendMessages(request, timeout=CALL_MAX_S)
+        forced = conversation_service_pb2.SummarizeConversationRequest(conversation_id=conversation)
+        await self._stubs[0].SummarizeConversation(forced, timeout=CALL_MAX_S)
+
+    async def has_pending_pass(self, conversation: str) -> bool:
+        """Whether it is still pending."""
+        asked = conversation_service_pb2.GetConversationRequest(conversation_id=conversation)
+        found = await self._stubs[0].GetConversation(asked, timeout=CALL_MAX_S)
+        return bool(found.conversation.pending_summarization_id)
+
+
+async def until_serving(address: str, call: Callable[[grpc.aio.Channel], Awaitable[Any]] | None = None) -> float:
+    """Seconds until the process at `address` serves."""
+    began = time.perf_counter()
+    async with grpc.aio.insecure_channel(address, options=_OPTIONS) as channel:
+        await (call or _serving)(channel)
+    return time.perf_counter() - began
+
+
+async def echo_answers(channel: grpc.aio.Channel) -> None:
+    """Wait for the echo's first answer."""
+    await echo_call(channel)(_request("echo", 0, 0, 1), timeout=START_MAX_S, wait_for_ready=True)
+
+
+async def _serving(channel: grpc.aio.Channel) -> None:
+    check = health_pb2_grpc.HealthStub(channel).Check
+    async with asyncio.timeout(START_MAX_S):
+        answer = await check(health_pb2.HealthCheckRequest(), wait_for_ready=True)
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING, "health is set before anything can ask"
+
+
+@asynccontextmanager
+async def _channels(address: str) -> AsyncIterator[list[grpc.aio.Channel]]:
+    channels = [grpc.aio.insecure_channel(address, options=_OPTIONS) for _ in range(CHANNELS)]
+    try:
+        yield channels
+    finally:
+        for channel in channels:
+            await channel.close()
+
+
+def _request(
+    run: str, client: int | None, number: int, messages: int
+) -> conversation_service_pb2.AppendMessagesRequest:
+    return conversation_service_pb2.AppendMessagesRequest(
+        conversation_id=run if client is None else f"{run}-{client}",
+        messages=[
+            message_pb2.Message(
+                id=f"m{number}.{place}",
+                role=message_pb2.ROLE_USER if place % 2 else message_pb2.ROLE_ASSISTANT,
+                content=CONTENT,
+            )
+            for place in range(messages)
+        ],
+    )

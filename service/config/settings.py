@@ -1,0 +1,447 @@
+"""Everything that can be set, once: name, type, range, default and help. `docs/configuration.md` is made from it.
+
+The models are frozen and say nothing of where a value comes from (`service.config.sources` does). Ranges of single
+fields are checked here; whether policy fields fit together is the domain's to say.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic_core import PydanticCustomError
+
+from service.domain.policy import CLIENT_FIELDS, DepthLimit, Fallback, Policy, SummaryRole, ToolOutput, validated
+
+__all__ = [
+    "PROVIDERS",
+    "ClientSettings",
+    "LogSettings",
+    "OllamaSettings",
+    "PolicySettings",
+    "ServerSettings",
+    "Settings",
+    "SummarizerSettings",
+    "TelemetrySettings",
+    "TokenGrant",
+    "TokenSettings",
+    "is_local_address",
+]
+
+_P = Policy()
+PROVIDERS = ("ollama", "extractive", "scripted")
+"""How models are reached; `service.bootstrap.providers` makes each of them."""
+
+_UNIX_PREFIX = "unix:"
+
+
+def is_local_address(address: str) -> bool:
+    """Whether only this machine can reach `address` (`unix:/path` or `host:port`)."""
+    if address.startswith(_UNIX_PREFIX):
+        return True
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen_address(value: str) -> str:
+    if value.startswith(_UNIX_PREFIX):
+        if not value.removeprefix(_UNIX_PREFIX).startswith("/"):
+            raise PydanticCustomError("listen", "a unix socket is 'unix:/absolute/path'")
+        return value
+    host, colon, port = value.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise PydanticCustomError("listen", "an address is 'host:port' or 'unix:/absolute/path'")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise PydanticCustomError("listen", "an IPv6 host stands in brackets, '[::1]:7420'")
+    return value
+
+
+def _http_address(value: str) -> str:
+    if value.startswith(_UNIX_PREFIX):
+        raise PydanticCustomError("listen", "the HTTP port is 'host:port', or empty for none")
+    return _listen_address(value) if value else value
+
+
+def _provider_model(value: str) -> str:
+    provider, _, model = value.partition(":")
+    if provider not in PROVIDERS:
+        raise PydanticCustomError(
+            "model",
+            "a model is 'provider:model' with provider {providers}; did you mean 'ollama:{value}'?",
+            {"providers": ", ".join(PROVIDERS), "value": value},
+        )
+    if provider == "ollama" and not model:
+        raise PydanticCustomError("model", "a model of Ollama needs its name, 'ollama:qwen2.5:3b'")
+    return value
+
+
+def _none_if_empty(value: Any) -> Any:
+    return value or None
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+ListenAddress = Annotated[str, AfterValidator(_listen_address)]
+HttpAddress = Annotated[str, AfterValidator(_http_address)]
+ProviderModel = Annotated[str, AfterValidator(_provider_model)]
+Secret = Annotated[SecretStr | None, BeforeValidator(_none_if_empty)]
+Scope = Literal["append", "read", "read-all", "admin"]
+Ratio = Annotated[float, Field(gt=0, le=2)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0, le=10_000_000)]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class _Group(BaseModel):
+    # Values and secrets stay out of messages: an error is printed and logged.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
+
+
+class TokenGrant(_Group):
+    """A bearer token and what it may do. Give the token itself or the file that holds it."""
+
+    token: Secret = None
+    token_file: Path | None = None
+    namespace: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] = "default"
+    scopes: tuple[Scope, ...] = ("append", "read")
+
+    @model_validator(mode="after")
+    def _has_a_token(self) -> Self:
+        if self.token is None:
+            raise PydanticCustomError("token", "give token or token_file", {"field": "token"})
+        return self
+
+
+class ServerSettings(_Group):
+    """Where the sidecar listens and how much it takes."""
+
+    listen: Annotated[tuple[ListenAddress, ...], Field(min_length=1)] = Field(
+        default=("127.0.0.1:7420",),
+        description="gRPC addresses, `host:port` or `unix:/path`. Beyond loopback a token is required.",
+    )
+    http_listen: HttpAddress = Field(
+        default="127.0.0.1:7421",
+        description="Address of `/livez /readyz /startupz /metrics`, which hold no text; empty for none.",
+    )
+    tokens: tuple[TokenGrant, ...] = Field(
+        default=(),
+        description="Tables of `token` or `token_file`, `namespace` and `scopes` (append, read, read-all, admin). "
+        "With none, everybody who can connect works in namespace `default`.",
+    )
+    concurrent_rpcs_max: int = Field(
+        default=1_000,
+        ge=1,
+        le=100_000,
+        description="Unary calls that work at once; more are refused. Where tokens know several namespaces, none gets "
+        "more than is left free of this, `waits_max`, `streams_max` and `answer_bytes_max`: a single busy namespace "
+        "gets half.",
+    )
+    waits_max: int = Field(
+        default=1_000,
+        ge=1,
+        le=100_000,
+        description="Calls that wait at once, for a pass as a rule; more are answered with what there is, and refused "
+        "where they would wait for a `min_version`.",
+    )
+    streams_max: int = Field(default=256, ge=1, le=100_000, description="Open streams at once; more are refused.")
+    answer_bytes_max: int = Field(
+        default=33_554_432,
+        ge=4_194_304,
+        le=8_589_934_592,
+        description="Bytes of answers that are being made or that their callers have not taken yet; past it calls "
+        "that read are refused. They take about three times as much memory.",
+    )
+    message_bytes_max: int = Field(default=262_144, ge=1_024, le=1_000_000, description="Largest message, in bytes.")
+    batch_messages_max: int = Field(default=512, ge=1, le=512, description="Most messages of one append.")
+    batch_bytes_max: int = Field(default=1_048_576, ge=1_024, le=3_145_728, description="Largest append, in bytes.")
+    shutdown_grace_s: Seconds = Field(
+        default=4.0, description="After SIGTERM, how long calls and a running pass may take to finish, in seconds."
+    )
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether tokens know more than one namespace."""
+        return len({grant.namespace for grant in self.tokens}) > 1
+
+    @model_validator(mode="after")
+    def _open_addresses_need_a_token(self) -> Self:
+        open_addresses = [address for address in self.listen if not is_local_address(address)]
+        if open_addresses and not self.tokens:
+            raise PydanticCustomError(
+                "open_listen",
+                "'{address}' can be reached from other machines; set server.tokens, or listen on loopback",
+                {"address": open_addresses[0], "field": "listen"},
+            )
+        return self
+
+
+class LogSettings(_Group):
+    """The event log."""
+
+    backend: Literal["sqlite", "memory"] = Field(default="sqlite", description="`memory` forgets everything at exit.")
+    path: Path = Field(
+        default=Path("abridged.db"), description="The log's file. It holds message text and is made 0600."
+    )
+
+
+class PolicySettings(_Group):
+    """When a conversation is summarized, and how (profile CHAIN)."""
+
+    enabled: bool = Field(default=_P.enabled, description="Off stops new passes at once; appends and reads go on.")
+    trigger_token_ratio: Share = Field(default=_P.trigger_token_ratio, description="Ratio that triggers a pass.")
+    reset_token_ratio: Share = Field(default=_P.reset_token_ratio, description="Ratio that arms the trigger again.")
+    emergency_token_ratio: Ratio = Field(
+        default=_P.emergency_token_ratio, description="Ratio that ignores min_messages, cooldown and hysteresis."
+    )
+    min_messages: Count = Field(
+        default=_P.min_messages, description="Messages of the conversation before its first pass."
+    )
+    preserve_recent: Count = Field(
+        default=_P.preserve_recent,
+        ge=2,
+        description="Newest messages kept, at most; the user's newest, pending calls and the last two stay anyway.",
+    )
+    tail_token_ratio: Share = Field(
+        default=_P.tail_token_ratio, description="Share of the budget that the kept messages may take."
+    )
+    cooldown_messages: Count = Field(default=_P.cooldown_messages, description="Messages between passes, at least.")
+    rearm_messages: Count = Field(
+        default=_P.rearm_messages, description="Messages that arm the trigger when the ratio stays above the reset."
+    )
+    min_range_tokens: Count = Field(
+        default=_P.min_range_tokens, ge=1, description="Tokens worth a pass; fewer are left alone."
+    )
+    min_gain: Share = Field(default=_P.min_gain, description="Share that a summary must save to be committed.")
+    max_summary_chain_depth: Count = Field(
+        default=_P.max_summary_chain_depth, ge=1, description="Records that may build on one another."
+    )
+    on_depth_limit: Annotated[DepthLimit, BeforeValidator(_lower)] = Field(
+        default=_P.on_depth_limit, description="At that depth: stop, or begin a new chain, from originals if need be."
+    )
+    rebase_calls_max: Count = Field(
+        default=_P.rebase_calls_max, ge=1, description="Model calls of a rebase that reads more than one call holds."
+    )
+    rewrites_max: Count = Field(
+        default=_P.rewrites_max, ge=1, description="Records that a text may go through before originals are read again."
+    )
+    pass_calls_max: Count = Field(
+        default=_P.pass_calls_max, ge=1, description="Model calls of one pass, repairs and retries included."
+    )
+    force_refresh_after_messages: Count = Field(
+        default=_P.force_refresh_after_messages, description="A pass at least every so many messages; 0 for never."
+    )
+    max_summary_tokens: Count = Field(
+        default=_P.max_summary_tokens, description="Size of a summary; 0 for an eighth of the budget, at most 1,024."
+    )
+    max_input_tokens: Count = Field(
+        default=_P.max_input_tokens, ge=1_000, description="Source of one model call; more is split and merged."
+    )
+    repair_attempts: Annotated[int, Field(ge=0, le=5)] = Field(
+        default=_P.repair_attempts, description="Times that a model is told what was wrong with its answer."
+    )
+    min_shared_words: Count = Field(
+        default=_P.min_shared_words, description="Words of its source that a draft has; a short source asks for fewer."
+    )
+    min_grounded_share: Share = Field(
+        default=_P.min_grounded_share, description="Share of a draft's words that were said; 0 for no floor."
+    )
+    min_coverage: Share = Field(
+        default=_P.min_coverage, description="Share of the source's parts that a draft tells of; 0 for no floor."
+    )
+    min_identifier_survival: Share = Field(
+        default=_P.min_identifier_survival, description="Share of the required identifiers that a draft keeps."
+    )
+    min_carried_share: Share = Field(
+        default=_P.min_carried_share, description="Share of earlier decisions and open points told; 0 for no floor."
+    )
+    min_remake_share: Share = Field(
+        default=_P.min_remake_share, description="Share of what a fallback record keeps that its remake must keep."
+    )
+    max_repetition: Share = Field(
+        default=_P.max_repetition, description="Share of a draft that may repeat itself; 0 for no ceiling."
+    )
+    fallback: Annotated[Fallback, BeforeValidator(_lower)] = Field(
+        default=_P.fallback, description="When the extractive summarizer makes the record that a model could not."
+    )
+    tool_output: Annotated[ToolOutput, BeforeValidator(_lower)] = Field(
+        default=_P.tool_output,
+        description="Tool results in prompts; `capped` caps those of a source that one call cannot hold.",
+    )
+    tool_output_tokens_max: Count = Field(
+        default=_P.tool_output_tokens_max, ge=16, description="Tokens of a capped tool result."
+    )
+    summary_role: Annotated[SummaryRole, BeforeValidator(_lower)] = Field(
+        default=_P.summary_role, description="Role of the summary in the context."
+    )
+
+
+class SummarizerSettings(_Group):
+    """How passes ask models."""
+
+    models: Annotated[tuple[ProviderModel, ...], Field(min_length=1, max_length=16)] = Field(
+        default=("ollama:qwen2.5:3b",),
+        description="`ollama:NAME`, `extractive:default` (asks no model) or `scripted:FILE`, in order of preference; "
+        "the next one serves when a model is missing, not when its host is away (`policy.fallback` is for that).",
+    )
+    prompt_file: Path | None = Field(
+        default=None,
+        description="A prompt of your own: system text, a line `--- user ---`, user text, with the placeholders "
+        "`{{meta}} {{previous}} {{transcript}} {{summary_tokens_max}}`. A bad one is refused at start.",
+    )
+    temperature: float = Field(default=0.2, ge=0, le=2, description="Sampling temperature.")
+    seed: int = Field(
+        default=7, ge=0, le=2_147_483_647, description="First seed; a repair or a redone range takes others."
+    )
+    repeat_penalty: float = Field(
+        default=1.1,
+        ge=1,
+        le=2,
+        description="How much less likely Ollama makes the words that were just written; 1 for not at all. Small "
+        "models loop without it.",
+    )
+    deadline_s: Seconds = Field(
+        default=600.0,
+        description="All questions of one pass to a model, in seconds; the wait for a place at a host does not count, "
+        "nor does an answer that has begun and keeps coming.",
+    )
+    retries: int = Field(default=1, ge=0, le=10, description="Retries of a transport error.")
+    backoff_base_ms: int = Field(
+        default=250, ge=1, le=60_000, description="First pause before a retry, in milliseconds."
+    )
+    concurrent_passes: int = Field(default=2, ge=1, le=64, description="Passes that run at once.")
+    queue_max: int = Field(
+        default=256, ge=1, le=100_000, description="Pending passes of a namespace; past it forced ones are refused."
+    )
+
+
+class OllamaSettings(_Group):
+    """How Ollama is reached."""
+
+    hosts: Annotated[tuple[str, ...], Field(min_length=1, max_length=32)] = Field(
+        default=("127.0.0.1:11434",),
+        description="Hosts, written as Ollama's own clients read them; what is no host or port is refused.",
+    )
+    allow_insecure_hosts: bool = Field(
+        default=False, description="Allow plain HTTP to hosts beyond loopback and private networks."
+    )
+    api_key: Secret = Field(default=None, description="Bearer token for hosts that ask for one.")
+    api_key_file: Path | None = Field(default=None, description="File that holds it.")
+    connect_timeout_s: Seconds = Field(default=5.0, description="To connect, in seconds.")
+    first_byte_timeout_s: Seconds = Field(
+        default=300.0,
+        description="To the first byte: queue, load and prefill, in seconds; without a GPU prefill takes minutes.",
+    )
+    stall_timeout_s: Seconds = Field(default=30.0, description="Between two chunks, in seconds.")
+    num_ctx: int = Field(
+        default=16_384,
+        ge=1_024,
+        le=1_048_576,
+        description="Context of every call, at most the model's; one constant, since a change reloads the model. With "
+        "twice the context of your conversations most passes are one call; less takes less memory and more calls.",
+    )
+    concurrency: int = Field(default=1, ge=1, le=64, description="Calls at once to a host.")
+    queue_max: int = Field(default=16, ge=1, le=10_000, description="Calls that may wait for a host.")
+    cache_dir: Path | None = Field(
+        default=None,
+        description="Folder of model descriptions, asked for once a digest; by default `<log.path>.models`.",
+    )
+
+
+class TokenSettings(_Group):
+    """How tokens are counted where the caller does not say."""
+
+    counter: Literal["estimate", "bpe"] = Field(
+        default="estimate",
+        description="`estimate` by script class, or the embedded `bpe` (package extra `bpe`): OpenAI's o200k, exact "
+        "for its models (gpt-4o, gpt-4.1, gpt-5, o1, o3, o4, gpt-oss) and an estimate for all others.",
+    )
+    default_context_length: int = Field(
+        default=8_192, ge=512, le=16_777_216, description="When nobody knows the model's."
+    )
+    context_lengths: Mapping[str, Annotated[int, Field(ge=512, le=16_777_216)]] = Field(
+        default={}, description="Table of a glob on the model's name to its context length."
+    )
+
+    @property
+    def counter_name(self) -> str:
+        """The counter as events name it, with its vocabulary."""
+        return "bpe:o200k" if self.counter == "bpe" else self.counter
+
+
+class TelemetrySettings(_Group):
+    """Logs. Traces and their exporter are set by the standard `OTEL_*` variables."""
+
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = Field(
+        default="info", description="Least severe level that is written."
+    )
+    log_format: Literal["auto", "json", "console"] = Field(
+        default="auto", description="`auto`: console on a terminal, else JSON."
+    )
+    log_content: bool = Field(
+        default=False,
+        description="Write the first 200 characters of a bad model output to the debug log. It is user text.",
+    )
+
+
+class ClientSettings(_Group):
+    """How our own commands reach a sidecar."""
+
+    address: ListenAddress = Field(default="127.0.0.1:7420", description="The sidecar's gRPC address.")
+    token: Secret = Field(default=None, description="Token to present.")
+    token_file: Path | None = Field(default=None, description="File that holds it.")
+    deadline_s: Seconds = Field(default=30.0, description="Longest wait for a unary call, in seconds.")
+
+
+class Settings(_Group):
+    """All settings. Components get their own group, never the whole."""
+
+    policy_by_model: Mapping[str, PolicySettings] = Field(
+        default={},
+        description="Table of a glob on `provider:model` to the policy fields that differ; the first match decides.",
+    )
+    client_policy_fields: tuple[str, ...] = Field(
+        default=tuple(sorted(CLIENT_FIELDS)), description="Policy fields that a client may set for its conversation."
+    )
+    server: ServerSettings = ServerSettings()
+    log: LogSettings = LogSettings()
+    policy: PolicySettings = PolicySettings()
+    summarizer: SummarizerSettings = SummarizerSettings()
+    ollama: OllamaSettings = OllamaSettings()
+    tokens: TokenSettings = TokenSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    client: ClientSettings = ClientSettings()
+
+    @model_validator(mode="after")
+    def _client_fields_exist(self) -> Self:
+        unknown = [name for name in self.client_policy_fields if name not in PolicySettings.model_fields]
+        if unknown:
+            raise PydanticCustomError(
+                "policy_field", "'{name}' is no policy field", {"name": unknown[0], "field": "client_policy_fields"}
+            )
+        return self
+
+    def policy_for(self, model: str) -> Policy:
+        """The server's policy for conversations with `model` (`provider:model`): the first matching glob decides."""
+        matching = (pattern for pattern in self.policy_by_model if fnmatch.fnmatchcase(model, pattern))
+        return self.policy_of(next(matching, None))
+
+    def policy_of(self, pattern: str | None) -> Policy:
+        """The policy of one row of `policy_by_model`, or the default for None.
+
+        Raises InvalidPolicy when its fields do not fit together; `service.config.sources` has asked for every row at
+        start.
+        """
+        changes = self.policy_by_model[pattern].model_dump(exclude_unset=True) if pattern is not None else {}
+        return validated(replace(Policy(**self.policy.model_dump()), **changes))

@@ -1,0 +1,378 @@
+"""Where settings come from: flag over environment over TOML file over default, each value with its origin.
+
+This is the only module that reads the environment, and it hands it out once (`environment`). Whatever is wrong is
+reported together, each line naming field and origin, and never a value: one of them may be a secret.
+
+    ConfigError   one or more Problems
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_origin
+
+from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+
+from service.config.nearest_name import PREFIX, did_you_mean
+from service.config.settings import PolicySettings, Settings, TokenGrant
+from service.domain.errors import InvalidPolicy
+
+__all__ = [
+    "CONFIG_VARIABLE",
+    "ConfigError",
+    "Configuration",
+    "Origin",
+    "Problem",
+    "Setting",
+    "environment",
+    "known_settings",
+    "load",
+]
+
+CONFIG_VARIABLE = "ABRIDGED_CONFIG"
+STANDARD_VARIABLES = {
+    "OLLAMA_HOST": "ollama.hosts",
+    "OLLAMA_API_KEY": "ollama.api_key",
+    "SUMMARY_MODEL": "summarizer.models",
+    "LLM_MODEL": "summarizer.models",
+}
+"""Variables that other programs set too, most telling first; ours comes before them."""
+
+TOKENS = "server.tokens"
+REDACTED = "(secret)"
+SECRET_FILE_BYTES_MAX = 16_384
+
+# Kubernetes puts these into every container of a namespace that has a Service whose name begins with `abridged`. The
+# shortest of them, NAME_PORT, is one by its value alone: a port of ours that somebody misspelt is a number.
+_SERVICE_LINK = re.compile(
+    r"ABRIDGED_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)=.*"
+    r"|ABRIDGED_(\w+_)?PORT=(tcp|udp|sctp)://.*",
+    re.ASCII | re.DOTALL,
+)
+
+# An IPv6 address opens with a bracket too.
+_JSON_LIST = re.compile(r'\s*\[\s*["{\]]')
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value comes from; `kind` is flag, environment, file or default, `detail` says which one."""
+
+    kind: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.detail}".rstrip()
+
+
+DEFAULT = Origin("default")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong. `field` is empty when it is not about one field."""
+
+    field: str
+    origin: Origin
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message} ({self.origin})" if self.field else f"{self.message} ({self.origin})"
+
+
+class ConfigError(Exception):
+    """The settings cannot be used. `problems` has all that was found, in the order of the settings table."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table: dotted name, its field, its environment variable."""
+
+    name: str
+    field: FieldInfo
+    variable: str
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Settings that hold together, and the origin of each by its dotted name."""
+
+    settings: Settings
+    origins: Mapping[str, Origin]
+
+    def shown(self) -> list[tuple[str, str, Origin]]:
+        """Name, value as JSON with secrets redacted, and origin of every setting, in the order of the table."""
+        return [(s.name, _shown(_value_at(self.settings, s.name)), self.origins[s.name]) for s in known_settings()]
+
+
+def environment() -> Mapping[str, str]:
+    """The environment of this process. Everything else takes a mapping."""
+    return os.environ
+
+
+def known_settings() -> tuple[Setting, ...]:
+    """Every setting in the order of the table."""
+    return tuple(_settings_of(Settings, ""))
+
+
+def load(
+    environ: Mapping[str, str], *, flags: Mapping[str, Any] | None = None, config_path: Path | None = None
+) -> Configuration:
+    """Settings from all sources; raises ConfigError with everything that is wrong.
+
+    `flags` maps dotted names to values, text or already typed. `config_path` is the file of `--config`; without it
+    `ABRIDGED_CONFIG` names one, and without that there is none.
+    """
+    named = config_path or (Path(environ[CONFIG_VARIABLE]) if environ.get(CONFIG_VARIABLE) else None)
+    loading = _Loading()
+    loading.take_file(named)
+    loading.take_environment(environ)
+    loading.take_flags(flags or {})
+    loading.read_secret_files()
+    return loading.finish()
+
+
+class _Loading:
+    """Values and problems as they are gathered; a later source replaces the whole value of an earlier one."""
+
+    def __init__(self) -> None:
+        self._known = {setting.name: setting for setting in known_settings()}
+        self._groups = {name.partition(".")[0] for name in self._known if "." in name}
+        self._values: dict[str, Any] = {}
+        self._origins: dict[str, Origin] = {}
+        self._problems: list[Problem] = []
+
+    def take_file(self, path: Path | None) -> None:
+        if path is None:
+            return
+        origin = Origin("file", str(path))
+        try:
+            document = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            self._refuse("", origin, f"cannot be read: {error.strerror}")
+            return
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            self._refuse("", origin, f"is no TOML: {error}")
+            return
+        for key, value in document.items():
+            if key in self._groups and isinstance(value, dict):
+                for inner, inner_value in value.items():
+                    self._take(f"{key}.{inner}", inner_value, origin)
+            else:
+                self._take(key, value, origin)
+
+    def take_environment(self, environ: Mapping[str, str]) -> None:
+        for variable, name in reversed(STANDARD_VARIABLES.items()):
+            if environ.get(variable):
+                self._take(name, _standard_value(variable, environ[variable]), Origin("environment", variable))
+        by_variable = {setting.variable: setting for setting in self._known.values()}
+        for variable, text in sorted(environ.items()):
+            if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
+                continue
+            origin = Origin("environment", variable)
+            if setting := by_variable.get(variable):
+                self._take_text(setting, text, origin)
+            elif not _SERVICE_LINK.fullmatch(f"{variable}={text}"):
+                self._refuse("", origin, f"there is no setting {variable}{did_you_mean(variable, by_variable)}")
+
+    def take_flags(self, flags: Mapping[str, Any]) -> None:
+        for name, value in flags.items():
+            origin = Origin("flag", name)
+            if isinstance(value, str) and name in self._known:
+                self._take_text(self._known[name], value, origin)
+            else:
+                self._take(name, value, origin)
+
+    def read_secret_files(self) -> None:
+        """Fill each secret from the file that is named in its place; the path stays visible, the secret redacted."""
+        for name in [name for name in self._values if name.removesuffix("_file") in self._known.keys() - {name}]:
+            secret = name.removesuffix("_file")
+            if secret in self._values:
+                self._refuse(name, self._origins[name], f"give either it or {secret}")
+            elif (text := self._secret_in(name, self._values[name])) is not None:
+                self._values[secret] = text
+                self._origins[secret] = self._origins[name]
+        grants = self._values.get(TOKENS)
+        if isinstance(grants, list):
+            self._values[TOKENS] = [self._with_token(index, grant) for index, grant in enumerate(grants)]
+
+    def _with_token(self, index: int, grant: Any) -> Any:
+        if not isinstance(grant, dict) or "token_file" not in grant:
+            return grant
+        name = f"server.tokens[{index}].token_file"
+        if "token" in grant:
+            self._refuse(name, self._origin_of(name), "give either it or token")
+            return grant
+        text = self._secret_in(name, grant["token_file"])
+        # What could not be read has been refused by name; a stand-in keeps it from being refused twice.
+        return {**grant, "token": text if text is not None else REDACTED}
+
+    def finish(self) -> Configuration:
+        nested: dict[str, Any] = {}
+        for name, value in self._values.items():
+            group, dot, field = name.partition(".")
+            if dot:
+                nested.setdefault(group, {})[field] = value
+            else:
+                nested[name] = value
+        try:
+            settings = Settings.model_validate(nested)
+        except ValidationError as error:
+            self._refuse_invalid(error)
+        else:
+            self._check_policies(settings)
+        if self._problems:
+            order = list(self._known)
+            raise ConfigError(tuple(sorted(self._problems, key=lambda p: _place(order, p.field))))
+        return Configuration(settings, {name: self._origins.get(name, DEFAULT) for name in self._known})
+
+    def _refuse_invalid(self, error: ValidationError) -> None:
+        found = error.errors(include_url=False)
+        for details in found:
+            loc = details["loc"]
+            # A list whose items are refused counts as too short as well, which says nothing new.
+            if details["type"] == "too_short" and any(d["loc"][: len(loc)] == loc and d["loc"] != loc for d in found):
+                continue
+            field = _field_name(loc, details.get("ctx", {}))
+            self._refuse(field, self._origin_of(field), _message(details["type"], details["msg"], field))
+
+    def _check_policies(self, settings: Settings) -> None:
+        """Whether the fields of a policy fit together is the domain's rule; here it gets its field and origin."""
+        for pattern in (None, *settings.policy_by_model):
+            try:
+                settings.policy_of(pattern)
+            except InvalidPolicy as error:
+                field = f"policy.{error.field}" if pattern is None else f"policy_by_model.{pattern}.{error.field}"
+                self._refuse(field, self._origin_of(field), error.reason + self._compared(settings, pattern, error))
+                if pattern is None:
+                    return
+
+    def _compared(self, settings: Settings, pattern: str | None, error: InvalidPolicy) -> str:
+        """The values that do not fit together, where the rule is about more than one field. They are no secrets."""
+        others = [name for name in PolicySettings.model_fields if name in error.reason and name != error.field]
+        if not others:
+            return ""
+        shown = []
+        for name in (error.field, *others):
+            is_of_row = pattern is not None and name in settings.policy_by_model[pattern].model_fields_set
+            group = settings.policy_by_model[pattern] if pattern is not None and is_of_row else settings.policy
+            origin = self._origin_of(f"policy_by_model.{pattern}.{name}" if is_of_row else f"policy.{name}")
+            shown.append(f"{name} is {getattr(group, name)} ({origin})")
+        return f"; {', '.join(shown)}: change one of them"
+
+    def _take(self, name: str, value: Any, origin: Origin) -> None:
+        if name not in self._known:
+            self._refuse(name, origin, f"there is no such setting{did_you_mean(name, (*self._known, *self._groups))}")
+            return
+        self._values[name] = value
+        self._origins[name] = origin
+        # A secret and the file that holds it are one setting in two spellings: the later source replaces both.
+        twin = name.removesuffix("_file") if name.endswith("_file") else f"{name}_file"
+        if twin in self._values and self._origins[twin].kind != origin.kind:
+            del self._values[twin], self._origins[twin]
+
+    def _take_text(self, setting: Setting, text: str, origin: Origin) -> None:
+        try:
+            self._take(setting.name, _from_text(setting.field, text), origin)
+        except json.JSONDecodeError:
+            self._refuse(setting.name, origin, "is no JSON")
+
+    def _secret_in(self, field: str, path: Any) -> str | None:
+        origin = self._origin_of(field)
+        try:
+            with Path(path).open("rb") as file:
+                text = file.read(SECRET_FILE_BYTES_MAX + 1).decode().strip()
+        except OSError as error:
+            self._refuse(field, origin, f"the file cannot be read: {error.strerror}")
+            return None
+        except (UnicodeDecodeError, TypeError):
+            self._refuse(field, origin, "names no text file")
+            return None
+        if not text or len(text) > SECRET_FILE_BYTES_MAX:
+            self._refuse(field, origin, "the file is empty or too large for a secret")
+            return None
+        return text
+
+    def _origin_of(self, field: str) -> Origin:
+        known = [name for name in self._origins if field == name or field.startswith((f"{name}.", f"{name}["))]
+        return self._origins[max(known, key=len)] if known else DEFAULT
+
+    def _refuse(self, field: str, origin: Origin, message: str) -> None:
+        self._problems.append(Problem(field, origin, message))
+
+
+def _settings_of(model: type[BaseModel], group: str) -> Iterator[Setting]:
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if not group and isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from _settings_of(kind, name)
+        else:
+            dotted = f"{group}.{name}" if group else name
+            yield Setting(dotted, field, PREFIX + dotted.replace(".", "__").upper())
+
+
+def _from_text(field: FieldInfo, text: str) -> Any:
+    """Lists of plain values may be written with commas; lists and tables also as JSON."""
+    if get_origin(field.annotation) is tuple and not _JSON_LIST.match(text):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if get_origin(field.annotation) in (tuple, Mapping):
+        return json.loads(text)
+    return text
+
+
+def _standard_value(variable: str, text: str) -> Any:
+    if STANDARD_VARIABLES[variable] == "summarizer.models":
+        return [f"ollama:{text}"]
+    return [text] if variable == "OLLAMA_HOST" else text
+
+
+def _message(kind: str, message: str, field: str) -> str:
+    if kind == "tuple_type":
+        return f"must be a list of {'tables' if field == TOKENS else 'text'}"
+    if kind != "extra_forbidden":
+        return message
+    inner = (*PolicySettings.model_fields, *TokenGrant.model_fields)
+    return f"there is no such setting{did_you_mean(field.rpartition('.')[2], inner)}"
+
+
+def _field_name(loc: tuple[int | str, ...], ctx: Mapping[str, Any]) -> str:
+    """`server.tokens[0].scopes` from pydantic's path; a rule over a whole group names its field in the context."""
+    name = ""
+    for part in (*loc, *([ctx["field"]] if "field" in ctx else [])):
+        name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else part
+    return name
+
+
+def _place(order: list[str], field: str) -> int:
+    matches = [index for index, name in enumerate(order) if field == name or field.startswith((f"{name}.", f"{name}["))]
+    return matches[-1] if matches else -1
+
+
+def _value_at(settings: Settings, name: str) -> Any:
+    value: Any = settings
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, default=_plain, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, SecretStr):
+        return REDACTED
+    if isinstance(value, BaseModel):
+        return {name: getattr(value, name) for name in value.model_fields_set}
+    return str(value)

@@ -1,0 +1,280 @@
+"""Conversations in the event log: their events' ids, their commit with the read table's row, their fold.
+
+One stream a conversation. Everything here is about bytes and ids; what the events mean is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from eventlog.async_append import AsyncAppender
+from eventlog.errors import LogCorrupt, LogUnavailable
+from eventlog.event import NewEvent, RecordedEvent, StreamId
+from eventlog.log import Append, AppendResult, EventLog, ExpectedVersion, RequestKey, exactly
+from service.codec.events import decode, encode, sent_content
+from service.conversations.row import Row
+from service.conversations.table import ConversationTable, Projected
+from service.domain.conversation import Conversation, covers, fold
+from service.domain.errors import TooLarge
+from service.domain.events import (
+    ConversationOpened,
+    Event,
+    MessageAppended,
+    SummarizationCompleted,
+    SummarizationRequested,
+)
+from service.domain.message import Message
+from service.domain.record import MessageRange
+
+__all__ = ["ConversationLog", "OnChanged", "SentMessages"]
+
+PAGE_EVENTS = 500
+
+FOLDS_MAX = 5
+
+_NOWHERE = ExpectedVersion("exact", -1)
+"""No stream is ever there: an append that expects it writes nothing, and yet says which of its events are known."""
+
+
+OnChanged = Callable[[StreamId, Conversation, Sequence[Event]], None]
+"""Told of a commit, on the event loop, with the state behind it."""
+
+
+class SentMessages(NamedTuple):
+    """What a client sent, as its idempotency is judged: content by message id, and the request's own key."""
+
+    contents: Mapping[str, bytes]
+    request: RequestKey | None = None
+
+
+class ConversationLog:
+    """Reads and writes conversations' streams. Lives on one event loop; reads run in threads."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        *,
+        table: ConversationTable | None,
+        new_id: Callable[[], str],
+        traceparent: Callable[[], str],
+    ) -> None:
+        """`table` says where streams end; without one they end where no more can be read."""
+        self._log = log
+        self._table = table
+        self._appender = AsyncAppender(log)
+        self._new_id = new_id
+        self._traceparent = traceparent
+
+    async def fold(self, key: StreamId) -> Conversation:
+        """The conversation as its stream tells it; not open when there is no stream.
+
+        Raises LogCorrupt when the stream is not the one that was written: its events, its end, or the index of its ids.
+        """
+        return await asyncio.to_thread(self._fold, key)
+
+    async def commit(
+        self, key: StreamId, state: Conversation, events: Sequence[Event], sent: SentMessages, *, on_disk: OnChanged
+    ) -> tuple[Conversation, AppendResult]:
+        """Write events that were decided on `state`; answers the state behind them, once they are on disk.
+
+        `on_disk` gets that state on the event loop, with the events, before anybody else and also when the caller has
+        gone in the meantime.
+        Raises EventLogError; then nothing was written.
+        """
+        projected = Projected(state, events)
+        new = [self._new_event(key, event, sent) for event in events]
+
+        def told(_result: AppendResult) -> None:
+            if projected.after is not None:  # None when all of it was known, and nothing was written
+                on_disk(key, projected.after, events)
+
+        append = Append(key, new, exactly(state.event_version), sent.request, projected)
+        result = await self._appender.append(append, on_disk=told)
+        return projected.after or state, result
+
+    async def known(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> AppendResult:
+        """What of `messages` is on disk, without writing anything: raises what appending them again would raise.
+
+        WrongExpectedVersion says that none of them is.
+        """
+        events = [
+            NewEvent(self.message_event_id(key, m.id), MessageAppended.__name__, b"", content=sent.contents[m.id])
+            for m in messages
+        ]
+        return await self._appender.append(Append(key, events, expected=_NOWHERE, request=sent.request))
+
+    async def require_other(
+        self, key: StreamId, messages: Sequence[Message], sent: SentMessages, versions: Mapping[bytes, int]
+    ) -> None:
+        """Raise LogCorrupt unless the events at these versions, by id, are of other contents than what was sent.
+
+        The log judges by hashes; when one says that a message was changed which was not, the hash is damaged.
+        """
+        contents = {self.message_event_id(key, m.id): sent.contents[m.id] for m in messages}
+        for event_id, version in versions.items():
+            (stored,) = await asyncio.to_thread(self._log.read_stream, key, after=version - 1, limit=1) or (None,)
+            if stored is None or stored.event_id != event_id or sent_content(stored.payload) == contents[event_id]:
+                raise LogCorrupt("a stored content hash, or its index, is not what was written")
+
+    async def numbers_of(self, key: StreamId, known: Mapping[bytes, int]) -> dict[str, int]:
+        """Numbers, by id, of the messages among the events that are known to have these versions."""
+        return await asyncio.to_thread(self._numbers_of, key, known)
+
+    async def originals(
+        self,
+        key: StreamId,
+        *,
+        head: int,
+        limit: int,
+        within: Sequence[MessageRange] | None = None,
+        bytes_max: int | None = None,
+        on_read: Callable[[int], None] = lambda _: None,
+    ) -> tuple[MessageAppended, ...]:
+        """Messages as they were appended, the oldest `limit` of them; `within` ascending ranges, or all.
+
+        The stream has `head` events at least. Nothing is read before the ranges but what they begin behind, and nothing
+        after them. Raises TooLarge, having read no further, when they are stored in more than `bytes_max` bytes.
+        `on_read` hears in a thread of the bytes of each message, and ends the reading by raising.
+        """
+        return await asyncio.to_thread(self._originals, key, head, limit, within, bytes_max, on_read)
+
+    async def requested_by(self, key: StreamId, pass_id: str) -> str:
+        """The traceparent of the call that triggered a pass, from its event; empty when it had none."""
+        return await asyncio.to_thread(self._requested_by, key, self._event_id(key, f"requested/{pass_id}"))
+
+    def message_event_id(self, key: StreamId, message_id: str) -> bytes:
+        """The id of a message's event: the same whenever the same message is sent again."""
+        return self._event_id(key, f"message/{message_id}")
+
+    def _numbers_of(self, key: StreamId, known: Mapping[bytes, int]) -> dict[str, int]:
+        numbers: dict[str, int] = {}
+        missing = dict(known)
+        reached = 0
+        for version in sorted(known.values()):
+            if version <= reached:
+                continue
+            page = self._log.read_stream(key, after=version - 1, limit=PAGE_EVENTS)
+            reached = page[-1].version if page else version
+            for recorded in page:
+                if missing.pop(recorded.event_id, None) is None:
+                    continue
+                event = decode(recorded.type, recorded.schema_version, recorded.payload)
+                if isinstance(event, MessageAppended):
+                    numbers[event.message.id] = event.number
+        if missing:
+            raise LogCorrupt("known events are not where they are known to be")
+        return numbers
+
+    def _requested_by(self, key: StreamId, event_id: bytes) -> str:
+        before = 0
+        while page := self._log.read_stream(key, after=before, limit=PAGE_EVENTS, backward=True):
+            for recorded in page:
+                if recorded.event_id == event_id:
+                    return recorded.trace_context
+            before = page[-1].version
+        return ""
+
+    def _originals(
+        self,
+        key: StreamId,
+        head: int,
+        limit: int,
+        within: Sequence[MessageRange] | None,
+        bytes_max: int | None,
+        on_read: Callable[[int], None],
+    ) -> tuple[MessageAppended, ...]:
+        ranges = tuple(within) if within is not None else (MessageRange(1, sys.maxsize),)
+        found: list[MessageAppended] = []
+        size = 0
+        # The stream begins with its opening, so that message n has at least version n + 1.
+        for recorded in self._recorded(key, head=head, after=ranges[0].first if ranges else sys.maxsize):
+            if recorded.type != MessageAppended.__name__:
+                continue
+            event = decode(recorded.type, recorded.schema_version, recorded.payload)
+            assert isinstance(event, MessageAppended)
+            if event.number > ranges[-1].last or len(found) >= limit:
+                break
+            if covers(ranges, event.number):
+                size += len(recorded.payload)
+                if bytes_max is not None and size > bytes_max:
+                    raise TooLarge("messages", size=size, limit=bytes_max)
+                on_read(len(recorded.payload))
+                found.append(event)
+        return tuple(found)
+
+    def _fold(self, key: StreamId) -> Conversation:
+        for _ in range(FOLDS_MAX):
+            row = self._row(key)
+            ids: dict[bytes, int] = {}
+            state = fold(self._events(key, ids, head=row.event_version if row else 0))
+            if self._table is None:
+                return state
+            # A commit whose caller has gone may come between: then the row is another one now.
+            if row == self._row(key):
+                if row is not None and (state.event_version, max(ids.values(), default=0)) == (
+                    row.event_version,
+                    row.position,
+                ):
+                    self._require_known(key, ids)
+                    return state
+                if row is None and not ids:
+                    return state
+                raise LogCorrupt("a stream and its row in the read table do not end alike")
+        raise LogUnavailable("the conversation changes faster than it is read")
+
+    def _row(self, key: StreamId) -> Row | None:
+        return self._table.row(key) if self._table is not None else None
+
+    def _require_known(self, key: StreamId, ids: Mapping[bytes, int]) -> None:
+        """Raise LogCorrupt when repeats of the stream's events would not all be known for what they are."""
+        known = self._log.known_ids(key)
+        if any(known.get(event_id) != position for event_id, position in ids.items()):
+            raise LogCorrupt("the index of event ids is not what was written")
+
+    def _events(self, key: StreamId, ids: dict[bytes, int], *, head: int) -> Iterator[tuple[Event, int]]:
+        """The events with their times; their positions are added to `ids`."""
+        for recorded in self._recorded(key, head=head):
+            ids[recorded.event_id] = recorded.position
+            yield decode(recorded.type, recorded.schema_version, recorded.payload), recorded.time_us
+
+    def _recorded(self, key: StreamId, *, head: int, after: int = 0) -> Iterator[RecordedEvent]:
+        """Every event of the stream behind a version; the stream has `head` of them at least."""
+        while page := self._log.read_stream(key, after=after, limit=PAGE_EVENTS):
+            yield from page
+            after = page[-1].version
+        if after < head:
+            raise LogCorrupt(f"a stream of {head} events ends at {after}")
+
+    def _new_event(self, key: StreamId, event: Event, sent: SentMessages) -> NewEvent:
+        content = sent.contents[event.message.id] if isinstance(event, MessageAppended) else None
+        type_name, schema_version, payload = encode(event, sent=content)
+        return NewEvent(
+            event_id=self._event_id(key, self._identity(event)),
+            type=type_name,
+            payload=payload,
+            schema_version=schema_version,
+            content=content,
+            trace_context=self._traceparent(),
+        )
+
+    def _identity(self, event: Event) -> str:
+        """What makes an event the same event when it is written again; what cannot be repeated gets a new id."""
+        match event:
+            case MessageAppended():
+                return f"message/{event.message.id}"
+            case ConversationOpened():
+                return "opened"
+            case SummarizationRequested():
+                return f"requested/{event.plan.pass_id}"
+            case SummarizationCompleted():
+                return f"completed/{event.pass_id}"
+            case _:
+                return f"other/{self._new_id()}"
+
+    def _event_id(self, key: StreamId, identity: str) -> bytes:
+        parts = "\x00".join((self._log.log_id, key.namespace, key.name, identity))
+        return hashlib.blake2b(parts.encode(), digest_size=16).digest()

@@ -1,0 +1,311 @@
+"""Conversations as the service uses them: load, decide, commit.
+
+Inside this process the commands of one conversation run one after another; should another writer come between, the
+log's version check decides, and the loser reloads and decides again, a bounded number of times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from eventlog.errors import (
+    EventIdConflict,
+    KnownEvents,
+    LogCorrupt,
+    LogUnavailable,
+    RequestKeyConflict,
+    WrongExpectedVersion,
+)
+from eventlog.event import StreamId
+from eventlog.log import AppendResult, RequestKey
+from service.conversations.cache import ConversationCache
+from service.conversations.conversation_log import ConversationLog, OnChanged, SentMessages
+from service.conversations.counting import Counting
+from service.conversations.policies import Policies
+from service.domain.conversation import Conversation
+from service.domain.decide import AppendMessages, ChangeSettings, Command, CountedMessage, decide, require_possible
+from service.domain.errors import ConversationNotFound, MessageIdReused, RequestIdReused, WrongMessageVersion
+from service.domain.events import Event, MessageAppended, Settings
+from service.domain.message import Message
+
+__all__ = ["AppendRequest", "Appended", "Conversations", "OnLoaded", "Placed"]
+
+ATTEMPTS_MAX = 5
+
+_NOTHING_SENT = SentMessages({})
+
+OnLoaded = Callable[[StreamId, Conversation], None]
+"""Told of a state that was read from the log, on the event loop."""
+
+
+class AppendRequest(NamedTuple):
+    """Messages to append, each with an id of its own. `open_with` makes the settings of a new conversation.
+
+    `has_settings` says that the client sent some: one that exists keeps its own, and yet impossible ones are refused.
+    `contents` has, by message id, what the client sent in its canonical form.
+    """
+
+    messages: tuple[Message, ...]
+    contents: Mapping[str, bytes]
+    open_with: Callable[[], Settings]
+    has_settings: bool = False
+    request_id: str = ""
+    expected_version: int | None = None
+
+
+class Placed(NamedTuple):
+    """Where a message is; `position` is 0 when an earlier call appended it."""
+
+    id: str
+    number: int
+    position: int = 0
+    already_appended: bool = False
+
+
+class Appended(NamedTuple):
+    """The conversation behind an append, and where its messages are, in the order of the request."""
+
+    state: Conversation
+    messages: tuple[Placed, ...]
+
+
+class Conversations:
+    """Every conversation of one log, on one event loop."""
+
+    def __init__(
+        self,
+        log: ConversationLog,
+        *,
+        policies: Policies,
+        counting: Counting,
+        clock_us: Callable[[], int],
+        new_id: Callable[[], str],
+        on_changed: OnChanged,
+        on_loaded: OnLoaded,
+        cache: ConversationCache | None = None,
+    ) -> None:
+        self.log = log
+        self._policies = policies
+        self.counting = counting
+        self._clock_us = clock_us
+        self._new_id = new_id
+        self._on_changed = on_changed
+        self._on_loaded = on_loaded
+        self._cache = cache or ConversationCache()
+        self._locks: WeakValueDictionary[StreamId, asyncio.Lock] = WeakValueDictionary()
+
+    async def state(self, key: StreamId) -> Conversation:
+        """The conversation now; raises ConversationNotFound."""
+        state = self._cache.get(key)
+        if state is None:
+            async with self._exclusive(key):
+                state = await self._current(key)
+        if not state.is_open:
+            raise ConversationNotFound(key.name)
+        return state
+
+    def window_bytes(self, key: StreamId) -> int:
+        """Memory that the texts of the conversation's window take; 0 when its state is not in memory."""
+        return self._cache.bytes_of(key)
+
+    async def append(self, key: StreamId, request: AppendRequest) -> Appended:
+        """Append what is not known yet; on an error nothing was written.
+
+        Raises MessageIdReused, RequestIdReused, WrongMessageVersion, InvalidPolicy, or an EventLogError.
+        """
+        counted = await self.counting.counted(request.messages)
+        return await self._append(key, request, counted, _sent(request))
+
+    async def execute(
+        self, key: StreamId, command: Callable[[Conversation], Command]
+    ) -> tuple[Conversation, list[Event]]:
+        """Decide on the conversation as it is and commit; answers the state behind it and the events.
+
+        Raises ConversationNotFound, what the decision raises, or an EventLogError.
+        """
+        async with self._exclusive(key):
+            for attempts_left in reversed(range(ATTEMPTS_MAX)):
+                state = await self._current(key)
+                if not state.is_open:
+                    raise ConversationNotFound(key.name)
+                events = self._decided(state, command(state))
+                if not events:
+                    return state, events
+                try:
+                    after, _ = await self.log.commit(key, state, events, _NOTHING_SENT, on_disk=self._committed)
+                    return after, events
+                except WrongExpectedVersion:
+                    await self._reload(key, refused=state)
+                    if not attempts_left:
+                        raise
+            raise AssertionError("the last attempt returns or raises")
+
+    def new_id(self) -> str:
+        """An id for whatever a command makes."""
+        return self._new_id()
+
+    def now_us(self) -> int:
+        """Microseconds since the epoch."""
+        return self._clock_us()
+
+    async def _append(
+        self, key: StreamId, request: AppendRequest, counted: tuple[CountedMessage, ...], sent: SentMessages
+    ) -> Appended:
+        """Try as if everything were new; what the log says it knows is taken out, and the rest tried again."""
+        known: dict[str, int] = {}
+        async with self._exclusive(key):
+            for attempts_left in reversed(range(ATTEMPTS_MAX)):
+                remaining = tuple(c for c in counted if c.message.id not in known)
+                state = await self._current(key)
+                if not remaining:
+                    return await self._known_already(key, request, known)
+                try:
+                    after, result, fresh = await self._append_new(key, state, request, remaining, sent)
+                except KnownEvents as error:
+                    if not attempts_left:
+                        raise LogUnavailable("others keep writing the same messages") from error
+                    known |= await self.log.numbers_of(key, error.versions)
+                except EventIdConflict as error:
+                    await self.log.require_other(key, request.messages, sent, error.versions)
+                    raise MessageIdReused(self._ids(key, request.messages, error.event_ids)) from error
+                except RequestKeyConflict as error:
+                    await self._require_undamaged(key, request, sent)
+                    raise RequestIdReused from error
+                except WrongExpectedVersion:
+                    await self._reload(key, refused=state)
+                    if not attempts_left:
+                        raise
+                else:
+                    if result.already_appended:
+                        return await self._known_already(key, request, await self._numbers_of_all(key, request, sent))
+                    return Appended(after, _placed(request, known, fresh))
+            raise AssertionError("the last attempt returns or raises")
+
+    async def _append_new(
+        self,
+        key: StreamId,
+        state: Conversation,
+        request: AppendRequest,
+        messages: tuple[CountedMessage, ...],
+        sent: SentMessages,
+    ) -> tuple[Conversation, AppendResult, dict[str, Placed]]:
+        asked = request.open_with() if request.has_settings or not state.is_open else state.settings
+        settings = state.settings if state.is_open else asked
+        if not settings.includes(asked):
+            self._policies.accepted(asked)
+            require_possible(asked)
+        command = AppendMessages(
+            conversation_id=key.name,
+            messages=self.counting.credited(messages, settings.model),
+            open_with=settings,
+            pass_id=self._new_id(),
+            now_us=self._clock_us(),
+            expected_version=request.expected_version,
+        )
+        try:
+            events = self._decided(state, command)
+        except WrongMessageVersion:
+            return state, await self._repeat(key, request, sent), {}
+        after, result = await self.log.commit(key, state, events, sent, on_disk=self._committed)
+        fresh = {
+            event.message.id: Placed(event.message.id, event.number, recorded.position)
+            for event, recorded in zip(events, result.events, strict=False)
+            if isinstance(event, MessageAppended)
+        }
+        return after, result, fresh
+
+    async def _repeat(self, key: StreamId, request: AppendRequest, sent: SentMessages) -> AppendResult:
+        """A retry after success is no conflict: what is known is looked for before the version is complained of."""
+        try:
+            return await self.log.known(key, request.messages, sent)
+        except (KnownEvents, WrongExpectedVersion) as error:
+            state = await self._current(key)
+            expected = request.expected_version or 0
+            raise WrongMessageVersion(expected=expected, actual=state.message_version) from error
+
+    async def _require_undamaged(self, key: StreamId, request: AppendRequest, sent: SentMessages) -> None:
+        """Raise LogCorrupt when it is not the request that differs, but all that was stored of its messages."""
+        try:
+            await self.log.known(key, request.messages, SentMessages(sent.contents))
+        except EventIdConflict as error:
+            await self.log.require_other(key, request.messages, sent, error.versions)
+        except (KnownEvents, WrongExpectedVersion):
+            return
+
+    async def _numbers_of_all(self, key: StreamId, request: AppendRequest, sent: SentMessages) -> dict[str, int]:
+        result = await self.log.known(key, request.messages, SentMessages(sent.contents))
+        return await self.log.numbers_of(key, result.known)
+
+    async def _known_already(self, key: StreamId, request: AppendRequest, known: dict[str, int]) -> Appended:
+        """The answer to a repeat; the state is read anew, for the first call may have come to its end only now."""
+        state = await self._current(key)
+        if state.message_version < max(known.values()):
+            self._cache.drop(key)
+            state = await self._current(key)
+        return Appended(state, _placed(request, known, {}))
+
+    def _committed(self, key: StreamId, after: Conversation, events: Sequence[Event]) -> None:
+        """Remember the state behind a commit, even when the caller went before it was on disk."""
+        self._cache.put(key, after)
+        self._on_changed(key, after, events)
+
+    def _decided(self, state: Conversation, command: Command) -> list[Event]:
+        """The events of a command, under the policy of the settings that it leaves behind."""
+        match command:
+            case AppendMessages() if not state.is_open:
+                policy = self._policies.accepted(command.open_with)
+            case ChangeSettings(settings=new) if _asks_for_another_policy(new, state.settings):
+                policy = self._policies.accepted(new)
+            case _:
+                policy = self._policies.of(state.settings)
+        return decide(state, command, policy)
+
+    def _ids(self, key: StreamId, messages: Sequence[Message], event_ids: Sequence[bytes]) -> tuple[str, ...]:
+        return tuple(m.id for m in messages if self.log.message_event_id(key, m.id) in event_ids)
+
+    async def _current(self, key: StreamId) -> Conversation:
+        state = self._cache.get(key)
+        if state is None:
+            state = await self.log.fold(key)
+            if state.is_open:
+                # Meanwhile a commit whose caller has gone may have put a newer one.
+                state = self._cache.put(key, state)
+                self._on_loaded(key, state)
+        return state
+
+    async def _reload(self, key: StreamId, *, refused: Conversation) -> None:
+        """Read the conversation anew, whose state the log refused as not the newest; raise LogCorrupt when it is that.
+
+        Then what writes and what reads find two ends of one stream, and no further attempt will change it.
+        """
+        self._cache.drop(key)
+        if (await self._current(key)).event_version == refused.event_version:
+            raise LogCorrupt("a stream ends elsewhere for its reader than for its writer")
+
+    def _exclusive(self, key: StreamId) -> asyncio.Lock:
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = asyncio.Lock()
+        return lock
+
+
+def _asks_for_another_policy(new: Settings, old: Settings) -> bool:
+    return new.model != old.model or new.policy != old.policy
+
+
+def _sent(request: AppendRequest) -> SentMessages:
+    if not request.request_id:
+        return SentMessages(request.contents)
+    digest = hashlib.blake2b(digest_size=32)
+    for content in request.contents.values():
+        digest.update(len(content).to_bytes(8, "big"))
+        digest.update(content)
+    return SentMessages(request.contents, RequestKey(request.request_id, digest.digest()))
+
+
+def _placed(request: AppendRequest, known: dict[str, int], fresh: dict[str, Placed]) -> tuple[Placed, ...]:
+    return tuple(fresh.get(m.id) or Placed(m.id, known[m.id], already_appended=True) for m in request.messages)

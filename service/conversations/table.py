@@ -1,0 +1,217 @@
+"""The read table of conversations, written in the transaction that appends their events.
+
+One row a conversation: what ListConversations filters and shows, what a restart needs to find its pending passes and
+waits without reading a single event, and what is counted of all of them. A row is the fold at `event_version`; it can
+be made again from the log.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from eventlog.event import StreamId
+from eventlog.log import Committed
+from service.conversations.row import Row
+from service.domain.conversation import Conversation, evolve, next_remake
+from service.domain.events import Event
+from service.domain.triggers import HeldBy
+
+__all__ = [
+    "Attention",
+    "ConversationTable",
+    "ListQuery",
+    "MemoryConversationTable",
+    "Projected",
+    "Standing",
+    "projected_rows",
+    "row_of",
+]
+
+_SEPARATOR = "\x1f"
+
+Held = Callable[[Conversation], HeldBy | None]
+"""What holds a window past its trigger, as its last event left it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """Conversations of a namespace, last changed first, before a position (0: from the newest)."""
+
+    namespace: str
+    limit: int
+    before: int = 0
+    labels: tuple[tuple[str, str], ...] = ()
+    min_ratio: float = 0.0
+
+    def accepts(self, row: Row) -> bool:
+        """Whether the row has the labels and the ratio that are asked for."""
+        return row.ratio >= self.min_ratio and all(_label(name, value) in row.labels for name, value in self.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """A conversation that a start must look at: a pending pass, a wait after failures, or a record to be remade."""
+
+    namespace: str
+    id: str
+    pending: bool
+    wait_until_us: int
+    fallback: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How many conversations' windows cost more than their budget, and how many past their trigger are held by what."""
+
+    over_budget: int
+    held: Mapping[HeldBy, int]
+
+
+@dataclass(slots=True)
+class Projected:
+    """Rides with an append through the commit: the fold of its events with the times that the log gave them.
+
+    `state` is the state before; `after` the state behind the append's events, set when they are being committed.
+    """
+
+    state: Conversation
+    events: Sequence[Event]
+    after: Conversation | None = None
+
+
+class ConversationTable(Protocol):
+    """Rows by conversation. `project` is the append hook; the reads may run in any thread.
+
+    What is read raises LogCorrupt for a row that is not what was written, and for rows that are missing. What a start
+    reads of all conversations leaves damaged ones out: each is refused when it is asked for itself.
+    """
+
+    def project(self, _transaction: Any, committed: Sequence[Committed], /) -> None:
+        """Fold the committed events and write the rows; an exception rolls the commit back."""
+        ...
+
+    def row(self, key: StreamId) -> Row | None:
+        """The conversation's row; None when there is no such conversation."""
+        ...
+
+    def page(self, query: ListQuery) -> list[Row]:
+        """Rows that match, newest change first."""
+        ...
+
+    def attention(self) -> list[Attention]:
+        """Every conversation that a start must look at."""
+        ...
+
+    def calibrations(self) -> dict[tuple[str, str], float]:
+        """For each model of a namespace, the factor that most reports have shaped."""
+        ...
+
+    def standing(self) -> Standing:
+        """Counts over all conversations, whether their states are in memory or not."""
+        ...
+
+
+def projected_rows(
+    committed: Sequence[Committed], view: Callable[[Conversation], bytes], held: Held
+) -> dict[StreamId, Row]:
+    """The newest row of each conversation in a group of appends."""
+    rows: dict[StreamId, Row] = {}
+    latest: dict[StreamId, tuple[Conversation, int]] = {}
+    for commit in committed:
+        projected = commit.projected
+        if not isinstance(projected, Projected):
+            raise TypeError("an append without its projection")
+        state = projected.state
+        for event, recorded in zip(projected.events, commit.events, strict=True):
+            state = evolve(state, event, recorded.time_us)
+        projected.after = state
+        latest[commit.stream] = (state, commit.events[-1].position)
+    for stream, (state, position) in latest.items():
+        reason = held(state)
+        row = row_of(stream, state, position)._replace(view=view(state), held_by=reason.value if reason else "")
+        rows[row.key] = row
+    return rows
+
+
+def row_of(stream: StreamId, state: Conversation, position: int) -> Row:
+    """What the fold alone says of a conversation's row; `position` is that of the last event."""
+    return Row(
+        namespace=stream.namespace,
+        id=state.id,
+        position=position,
+        event_version=state.event_version,
+        ratio=state.ratio,
+        labels=_labels(state.settings.labels),
+        pending=int(state.pending is not None),
+        wait_until_us=state.wait_until_us if state.failures_in_row else 0,
+        fallback=int(next_remake(state) is not None),
+        model=state.settings.model,
+        calibration_factor=state.settings.calibration_factor,
+        usage_reports=state.usage_reports,
+        view=b"",
+    )
+
+
+class MemoryConversationTable:
+    """Rows in a dictionary, for the log in memory."""
+
+    def __init__(self, view: Callable[[Conversation], bytes], *, held: Held = lambda _state: None) -> None:
+        self._view = view
+        self._held = held
+        self._rows: dict[StreamId, Row] = {}
+
+    def project(self, _transaction: Any, committed: Sequence[Committed]) -> None:
+        """See ConversationTable."""
+        self._rows.update(projected_rows(committed, self._view, self._held))
+
+    def row(self, key: StreamId) -> Row | None:
+        """See ConversationTable."""
+        return self._rows.get(key)
+
+    def page(self, query: ListQuery) -> list[Row]:
+        """See ConversationTable."""
+        matching = (
+            row
+            for row in self._all()
+            if row.namespace == query.namespace
+            and (not query.before or row.position < query.before)
+            and query.accepts(row)
+        )
+        return sorted(matching, key=lambda row: -row.position)[: query.limit]
+
+    def attention(self) -> list[Attention]:
+        """See ConversationTable."""
+        return [
+            Attention(row.namespace, row.id, bool(row.pending), row.wait_until_us, bool(row.fallback))
+            for row in self._all()
+            if row.pending or row.wait_until_us or row.fallback
+        ]
+
+    def calibrations(self) -> dict[tuple[str, str], float]:
+        """See ConversationTable."""
+        reported = [row for row in self._all() if row.usage_reports and row.model]
+        return {
+            (row.namespace, row.model): row.calibration_factor
+            for row in sorted(reported, key=lambda row: row.usage_reports)
+        }
+
+    def standing(self) -> Standing:
+        """See ConversationTable."""
+        rows = self._all()
+        held = Counter(HeldBy(row.held_by) for row in rows if row.held_by)
+        return Standing(sum(row.ratio > 1 for row in rows), held)
+
+    def _all(self) -> list[Row]:
+        """Copied in one step: reads run in threads while commits write."""
+        return list(self._rows.values())
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return _SEPARATOR.join(["", *(f"{name}={value}" for name, value in sorted(labels.items())), ""])
+
+
+def _label(name: str, value: str) -> str:
+    return f"{_SEPARATOR}{name}={value}{_SEPARATOR}"

@@ -1,0 +1,90 @@
+"""A log checked as the conversations that it holds: every stream walked, folded, and compared with the read table.
+
+What is compared of a row is what the fold alone decides: `view` and `held_by` are worded by the version that wrote
+them, and the row's seal says that they are as they were written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from eventlog.errors import LogCorrupt
+from eventlog.event import SealedEvent, StreamId
+from eventlog.sqlite.verification import LogVerification
+from service.codec.events import UnknownEvent, decode, sent_content
+from service.conversations.row import Row
+from service.conversations.table import ConversationTable, ListQuery, row_of
+from service.domain.conversation import Conversation, evolve, initial_state
+from service.domain.events import MessageAppended
+
+__all__ = ["Damage", "damages"]
+
+Damage = tuple[str, str]
+"""Where, and what: a conversation as `namespace/id`, or empty for the log itself."""
+
+
+def damages(log: LogVerification, table: ConversationTable, *, walked: Callable[[int], None]) -> Iterator[Damage]:
+    """Every damaged conversation, by its first damage as a rule, and what is damaged of the log itself.
+
+    `walked` hears of the number of events behind each conversation.
+    """
+    try:
+        for what in log.structure():
+            yield "", what
+    except LogCorrupt as error:
+        yield "", str(error)
+    streams = log.streams()
+    done = 0
+    for stream, count in sorted(streams.items(), key=str):
+        for what in _of_conversation(log, table, stream, count):
+            yield f"{stream.namespace}/{stream.name}", what
+        done += count
+        walked(done)
+    for namespace in sorted({str(stream.namespace) for stream in streams}):
+        try:
+            table.page(ListQuery(namespace, limit=1))
+        except LogCorrupt as error:
+            yield "", f"the read table of namespace {namespace}: {error}"
+
+
+def _of_conversation(log: LogVerification, table: ConversationTable, stream: StreamId, count: int) -> Iterator[str]:
+    state = initial_state()
+    ids: dict[bytes, int] = {}
+    try:
+        for sealed in log.events(stream):
+            ids[sealed.event.event_id] = sealed.event.position
+            if not log.has_content(sealed, _content(sealed)):
+                yield f"position {sealed.event.position}: a repeat would not be known for one"
+            state = _evolved(state, sealed)
+    except (LogCorrupt, UnknownEvent) as error:
+        yield str(error)
+        return
+    if len(ids) != count:
+        yield f"{count} events are stored, and {len(ids)} can be read"
+        return
+    try:
+        if log.reader.known_ids(stream) != ids:
+            yield "the index of event ids is not what was written"
+        row = table.row(stream)
+    except LogCorrupt as error:
+        yield str(error)
+        return
+    expected = row_of(stream, state, max(ids.values(), default=0))
+    if row is None:
+        yield "there is no row of it in the read table"
+    elif _compared(row) != _compared(expected):
+        yield "its row in the read table is not the fold of its events"
+
+
+def _content(sealed: SealedEvent) -> bytes:
+    is_message = sealed.event.type == MessageAppended.__name__
+    return sent_content(sealed.event.payload) if is_message else sealed.event.payload
+
+
+def _evolved(state: Conversation, sealed: SealedEvent) -> Conversation:
+    event = sealed.event
+    return evolve(state, decode(event.type, event.schema_version, event.payload), event.time_us)
+
+
+def _compared(row: Row) -> Row:
+    return row._replace(view=b"", held_by="", seal=b"")

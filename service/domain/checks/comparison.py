@@ -1,0 +1,205 @@
+"""A draft beside what it is made of: its source, the record before it, and the record whose place it would take.
+
+A decoder that is bound to a schema makes any text valid JSON. What tells a summary from text that only has its form is
+that it speaks of this conversation, of more than its beginning, and keeps what was known. Each floor is a field of the
+policy and 0 switches it off. Problems hold names and counts, never text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from service.domain.checks.carried import carried_from
+from service.domain.checks.claims import evidence_of, share_held
+from service.domain.checks.draft import Problem, ProblemCode
+from service.domain.checks.grounding import Ground
+from service.domain.checks.identifiers import Identifier
+from service.domain.checks.repetition import repetition
+from service.domain.policy import Policy
+from service.domain.record import SummaryRecord
+from service.domain.words import known_share, word_keys
+
+__all__ = ["Compared", "compared", "record_texts"]
+
+_REQUIRED_MIN: Final = 16
+"""Fewer required identifiers prove nothing by their absence."""
+
+_WITHOUT_NAMES: Final = 0.1
+
+_INSTRUCTION_SHARE_MAX: Final = 0.5
+_INSTRUCTION_WORDS_MIN: Final = 5
+
+_FORMAT_TALK: Final = re.compile(
+    r"\b(?:previous|earlier|last|first|former|my) (?:answer|response|output|attempt|reply|json)\b.{0,60}"
+    r"\b(?:accepted|rejected|valid|invalid|corrected|incorrect|error|wrong|cut off|fixed|format|schema)"
+    r"|\b(?:corrected|valid|requested|required|whole|complete|following|single|one) json\b"
+    r"|\bjson (?:object|format|schema|array|output|response|answer|string)s?\b"
+    r"|\b(?:required|requested|specified|given) (?:format|schema|keys|fields)\b"
+    r"|\bkey_points\b|\bdomain_entities\b|\baction_items\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_FORMAT_WORDS: Final = re.compile(r"\b(?:json|schema)\b|key_points", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What a draft is compared with. `required` are the identifiers that it should keep."""
+
+    ground: Ground
+    required: tuple[Identifier, ...]
+    previous: SummaryRecord | None
+    replaces: SummaryRecord | None
+    said_of_format: bool
+    instruction_keys: frozenset[str]
+
+    @classmethod
+    def of(
+        cls,
+        ground: Ground,
+        *,
+        required: tuple[Identifier, ...],
+        previous: SummaryRecord | None,
+        replaces: SummaryRecord | None,
+        source: str,
+        instructions: str,
+    ) -> Compared:
+        """The other side of a comparison; `source` is all that was said, in one text."""
+        return cls(
+            ground=ground,
+            required=required,
+            previous=previous,
+            replaces=replaces,
+            said_of_format=_FORMAT_WORDS.search(source) is not None,
+            instruction_keys=word_keys(instructions) - ground.said,
+        )
+
+
+def compared(texts: Mapping[str, Sequence[str]], beside: Compared, policy: Policy) -> tuple[Problem, ...]:
+    """Every problem of a draft, given as texts by field, that shows only beside `beside`."""
+    parts = [text for field in texts.values() for text in field if text]
+    whole = "\n".join(parts)
+    keys = word_keys(whole)
+    return (
+        *_loop_problems(parts, policy),
+        *_format_problems(whole, beside),
+        *_ground_problems(whole, beside, policy),
+        *_coverage_problems(keys, beside, policy),
+        *_identifier_problems(whole, beside, policy),
+        *_carried_problems(keys, beside, policy),
+        *_remake_problems(keys, whole, beside, policy),
+    )
+
+
+def record_texts(record: SummaryRecord) -> tuple[str, ...]:
+    """Every text of a record."""
+    context = record.context
+    return (
+        record.summary,
+        *record.key_points,
+        *context.decisions,
+        *(" ".join((item.task, item.owner, item.due)) for item in context.action_items),
+        *context.unresolved,
+        *context.participants,
+        *context.domain_entities,
+    )
+
+
+def _loop_problems(parts: Sequence[str], policy: Policy) -> Iterator[Problem]:
+    if not policy.max_repetition:
+        return
+    share = repetition(parts)
+    if share > policy.max_repetition:
+        yield Problem(ProblemCode.REPETITION, f"{share:.0%} of the words only repeat what the draft said before")
+
+
+def _format_problems(whole: str, beside: Compared) -> Iterator[Problem]:
+    if not beside.said_of_format and _FORMAT_TALK.search(whole):
+        yield Problem(ProblemCode.FORMAT_TALK, "speaks of the answer's format, which the conversation does not")
+        return
+    told = known_share(whole, beside.instruction_keys)
+    if told.known >= _INSTRUCTION_WORDS_MIN and told.share >= _INSTRUCTION_SHARE_MAX:
+        yield Problem(ProblemCode.ECHO, "most of its words are those of the instructions, not of the conversation")
+
+
+def _ground_problems(whole: str, beside: Compared, policy: Policy) -> Iterator[Problem]:
+    known = beside.ground.known(whole)
+    needed = beside.ground.words_needed(policy.min_shared_words)
+    if known.known < needed:
+        count = round(known.known)
+        yield Problem(
+            ProblemCode.GENERIC,
+            (f"has only {count}" if count else "names none")
+            + f" of the source's own words, and needs {needed}: say what this conversation is about, with its names",
+        )
+    elif known.total > needed and known.share < _grounded_share_asked(whole, beside, policy):
+        yield Problem(
+            ProblemCode.UNGROUNDED,
+            f"{1 - known.share:.0%} of its words are not in the source: tell what was said, in the same language",
+        )
+
+
+def _grounded_share_asked(whole: str, beside: Compared, policy: Policy) -> float:
+    """More of a draft that keeps none of many identifiers: another chat about the same things has its words too."""
+    asked = policy.min_grounded_share
+    if asked and len(beside.required) >= _REQUIRED_MIN and not _survival(beside.required, whole):
+        return min(1.0, asked + _WITHOUT_NAMES)
+    return asked
+
+
+def _coverage_problems(keys: frozenset[str], beside: Compared, policy: Policy) -> Iterator[Problem]:
+    if not policy.min_coverage:
+        return
+    if beside.previous and beside.ground.says_nothing_new(keys):
+        yield Problem(ProblemCode.UNCHANGED, "tells the earlier summary again and nothing of the new messages")
+        return
+    coverage = beside.ground.coverage(keys)
+    # A record that continues another one shares its room with it.
+    if coverage < (policy.min_coverage / 2 if beside.previous else policy.min_coverage):
+        parts = len(beside.ground.parts)
+        yield Problem(
+            ProblemCode.COVERAGE,
+            f"speaks of {round(coverage * parts)} of {parts} parts of the source: tell of all of it, the end included",
+        )
+
+
+def _identifier_problems(whole: str, beside: Compared, policy: Policy) -> Iterator[Problem]:
+    if not policy.min_identifier_survival or len(beside.required) < _REQUIRED_MIN:
+        return
+    survival = _survival(beside.required, whole)
+    if survival < policy.min_identifier_survival:
+        total = len(beside.required)
+        yield Problem(
+            ProblemCode.LOST_IDENTIFIERS,
+            f"keeps {round(survival * total)} of {total} identifiers that are still needed: "
+            "name the most important ones exactly as they were written",
+        )
+
+
+def _carried_problems(keys: frozenset[str], beside: Compared, policy: Policy) -> Iterator[Problem]:
+    for points in carried_from(beside.previous, keys) if beside.previous else ():
+        if points.falls_below(policy.min_carried_share):
+            yield Problem(
+                ProblemCode.DROPPED,
+                f"drops {points.total - points.told} of {points.total} {points.what} of the earlier summary "
+                "without saying what became of them",
+            )
+
+
+def _remake_problems(keys: frozenset[str], whole: str, beside: Compared, policy: Policy) -> Iterator[Problem]:
+    if beside.replaces is None or not policy.min_remake_share:
+        return
+    replaced = "\n".join(record_texts(beside.replaces))
+    share = policy.min_remake_share
+    if _survival(beside.required, whole) < share * _survival(beside.required, replaced):
+        yield Problem(
+            ProblemCode.WORSE, "keeps fewer of the identifiers that are still needed than the record that it replaces"
+        )
+    elif beside.ground.coverage(keys) < share * beside.ground.coverage(word_keys(replaced)):
+        yield Problem(ProblemCode.WORSE, "speaks of less of the source than the record that it replaces")
+
+
+def _survival(required: tuple[Identifier, ...], text: str) -> float:
+    return share_held(required, evidence_of([text]))

@@ -1,0 +1,200 @@
+"""The named checks that a draft passes before it becomes a record; pure functions over its texts.
+
+A check answers problems, never raises. A problem names fields and counts and holds no text of the conversation or of
+the draft, because problems go into events, metrics and logs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from service.domain.checks.chat_markup import leftover_markup
+from service.domain.checks.claims import Evidence, unsupported
+from service.domain.checks.secrets import contains_secret
+
+__all__ = [
+    "Problem",
+    "ProblemCode",
+    "check_record",
+    "echoes_instructions",
+    "is_placeholder",
+    "is_refusal",
+    "unsupported_identifiers",
+]
+
+
+class ProblemCode(StrEnum):
+    """What is wrong with a draft."""
+
+    EMPTY = "empty"
+    PLACEHOLDER = "placeholder"
+    REFUSAL = "refusal"
+    ECHO = "echo"
+    MARKUP = "markup"
+    SECRET = "secret"  # noqa: S105  (a name of a problem)
+    UNSUPPORTED = "unsupported"
+    REPETITION = "repetition"
+    FORMAT_TALK = "format_talk"
+    GENERIC = "generic"
+    UNGROUNDED = "ungrounded"
+    UNCHANGED = "unchanged"
+    COVERAGE = "coverage"
+    LOST_IDENTIFIERS = "lost_identifiers"
+    DROPPED = "dropped"
+    WORSE = "worse"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One reason against a draft; `detail` is for people and models, and holds field names and counts alone."""
+
+    code: ProblemCode
+    detail: str
+
+
+_OPENING_CHARS: Final = 300
+"""A refusal begins with it; what is said later is reported speech of the conversation."""
+
+_ERROR_WORDS_MAX: Final = 25
+"""A real summary may begin with an error that was discussed, but then it goes on."""
+
+_PLACEHOLDER: Final = re.compile(
+    r"(?:none|n/?a|null|nil|nan|undefined|unknown|todo|tbd|tba|empty|string|text|ok(?:ay)?|done|true|false|summary|"
+    r"messages?(?: ?\d+)?|transcript|id|"
+    r"(?:the |a |your |insert )?(?:conversation )?summary(?: text| goes)?(?: here)?|no summary(?: available| needed)?|"
+    r"placeholder|lorem ipsum.{0,400}|example|not (?:applicable|available|provided|mentioned|specified)|nothing|"
+    r"no (?:information|content|data|response|output|messages?|decisions?|action items?|key points?)"
+    r"(?: \w{1,12}){0,3})",
+    re.IGNORECASE | re.DOTALL,
+)
+_AROUND: Final = " \t\r\n.,:;!?-_*#\"'`<>()[]{}…"
+
+_REFUSAL: Final = re.compile(
+    r"(?:(?:i'?m|i am) (?:(?:very |so |really )?sorry|afraid|unable|not able)|sorry,|my apologies|i apologi[sz]e"
+    r"|(?:unfortunately,? )?i (?:cannot|can't|can not|could not|couldn't|won't|do not have|don't have)"
+    r"|as an ai\b|as a (?:large )?language model"
+    r"|(?:please|could you|can you|kindly) (?:please )?(?:provide|share|paste|send|give)\b.{0,60}"
+    r"(?:conversation|transcript|messages?|text|chat|context|content)"
+    r"|(?:there is|there's|i see|you have provided|you've provided) no (?:conversation|transcript|messages?|text)"
+    r"|no (?:conversation|transcript|messages?|text|input) (?:was|were|is|has been|have been)"
+    r" (?:provided|given|supplied|included|found|available|shared|sent)\b"
+    r"|the (?:conversation|transcript|chat)(?: history)? (?:is|was|appears to be|seems to be) (?:empty|missing|blank)"
+    r"|(?:sure|certainly|of course|okay)[,!.]? (?:here(?:'s| is)|i(?:'ll| will| can))"
+    r"|es tut mir leid|tut mir leid|ich kann (?:leider )?(?:nicht|keine)|je suis désolée?|désolé|je ne peux pas"
+    r"|lo siento|no puedo|mi dispiace|sinto muito|извините|к сожалению, я|抱歉|对不起|很抱歉|申し訳|すみません|죄송)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+_ERROR: Final = re.compile(
+    r"(?:traceback \(most recent|(?:internal |server |api |fatal |http )?(?:error|exception)\b"
+    r"|http(?:/\d\.\d)? [45]\d\d"
+    r"|[45]\d\d (?:bad|internal|service|gateway|too many|not found|unauthori|forbidden)|rate limit|timeout\b"
+    r"|request timed out|connection (?:refused|reset|error|timed out)|model (?:'[^']{0,80}' )?not found"
+    r"|context (?:length|window))",
+    re.IGNORECASE,
+)
+
+_SCHEMA: Final = re.compile(r"\"(?:properties|\$defs|additionalProperties)\"\s{0,8}:\s{0,8}(?:\{|true|false)")
+
+_SHINGLE_WORDS: Final = 6
+_ECHO_SHARE_MAX: Final = 0.5
+_WORDS: Final = re.compile(r"\w+")
+
+
+def is_placeholder(text: str) -> bool:
+    """Whether `text` says nothing: blank, `N/A`, `TODO`, `No summary available` and the like."""
+    bare = "".join(c for c in text if unicodedata.category(c) != "Cf").strip(_AROUND)
+    return not bare or _PLACEHOLDER.fullmatch(bare) is not None
+
+
+def is_refusal(text: str) -> bool:
+    """Whether `text` is an apology, a request for the conversation, an error text or a preamble, not a summary."""
+    opening = text.lstrip(_AROUND)[:_OPENING_CHARS].replace("\u2019", "'")
+    if _REFUSAL.match(opening):
+        return True
+    return _ERROR.match(opening) is not None and len(text.split(maxsplit=_ERROR_WORDS_MAX)) <= _ERROR_WORDS_MAX
+
+
+def echoes_instructions(text: str, instructions: str) -> bool:
+    """Whether `text` repeats what it was told: JSON, the schema, or half of its word runs from the instructions."""
+    if _SCHEMA.search(text) or _is_json(text):
+        return True
+    runs = _shingles(text)
+    return bool(runs) and len(runs & _shingles(instructions)) > _ECHO_SHARE_MAX * len(runs)
+
+
+def unsupported_identifiers(texts: Mapping[str, str], evidence: Evidence) -> dict[str, tuple[str, ...]]:
+    """By field, the identifiers and numbers that neither the source nor the previous record holds.
+
+    The answer is text of the draft: for a repair prompt, not for an event or a log.
+    """
+    found = {field: tuple(claim.text for claim in unsupported(text, evidence)) for field, text in texts.items()}
+    return {field: claims for field, claims in found.items() if claims}
+
+
+def check_record(
+    texts: Mapping[str, str], evidence: Evidence, *, instructions: str, unsupported_max: int
+) -> tuple[Problem, ...]:
+    """Every problem of a draft, given as text by field; `summary` must be among the fields.
+
+    `evidence` is of the source and the previous record, `instructions` what the model was told beside the transcript,
+    `unsupported_max` how many invented identifiers or numbers are borne.
+    """
+    return (
+        *_summary_problems(texts["summary"], instructions),
+        *_field_problems(texts),
+        *_unsupported_problems(texts, evidence, unsupported_max),
+    )
+
+
+def _summary_problems(summary: str, instructions: str) -> tuple[Problem, ...]:
+    if not summary.strip():
+        return (Problem(ProblemCode.EMPTY, "summary is empty"),)
+    if is_placeholder(summary):
+        return (Problem(ProblemCode.PLACEHOLDER, "summary is a placeholder"),)
+    if is_refusal(summary):
+        return (Problem(ProblemCode.REFUSAL, "summary is a refusal, a request or an error text"),)
+    if echoes_instructions(summary, instructions):
+        return (Problem(ProblemCode.ECHO, "summary repeats the instructions or the schema"),)
+    return ()
+
+
+def _field_problems(texts: Mapping[str, str]) -> tuple[Problem, ...]:
+    marked = [field for field, text in texts.items() if leftover_markup(text)]
+    leaking = [field for field, text in texts.items() if contains_secret(text)]
+    return tuple(
+        Problem(code, f"{', '.join(fields)}: {what}")
+        for code, fields, what in (
+            (ProblemCode.MARKUP, marked, "holds marks of a chat template"),
+            (ProblemCode.SECRET, leaking, "holds a credential"),
+        )
+        if fields
+    )
+
+
+def _unsupported_problems(texts: Mapping[str, str], evidence: Evidence, borne: int) -> tuple[Problem, ...]:
+    found = unsupported_identifiers(texts, evidence)
+    count = sum(map(len, found.values()))
+    if count <= borne:
+        return ()
+    return (Problem(ProblemCode.UNSUPPORTED, f"{', '.join(found)}: {count} identifiers or numbers not in the source"),)
+
+
+def _is_json(text: str) -> bool:
+    if text.lstrip()[:1] not in ("{", "["):
+        return False
+    try:
+        return isinstance(json.loads(text), dict | list)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _shingles(text: str) -> set[tuple[str, ...]]:
+    words = _WORDS.findall(text.casefold())
+    return {tuple(words[i : i + _SHINGLE_WORDS]) for i in range(len(words) - _SHINGLE_WORDS + 1)}

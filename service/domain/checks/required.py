@@ -1,0 +1,128 @@
+"""The identifiers that a reader of a summary could still need, out of all that the source has.
+
+A raw tool result holds hundreds of tokens that nobody will ask for. What is repeated, recent and spoken of is needed;
+what a newer value of the same thing has replaced is not, and neither is what only one tool result names. The best of
+the rest count, within a budget that a record has room for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from service.domain.checks.identifiers import Identifier, IdentifierKind
+from service.domain.words import word_runs
+
+__all__ = ["KIND_WEIGHTS", "NUMBER_CHARS_MIN", "REQUIRED_CHARS_MAX", "REQUIRED_MAX", "Named", "required_identifiers"]
+
+REQUIRED_MAX: Final = 30
+REQUIRED_CHARS_MAX: Final = 600
+"""Together about a quarter of a default record."""
+
+IDENTIFIER_CHARS_MAX: Final = 200
+NUMBER_CHARS_MIN: Final = 5
+"""Shorter plain numbers are quantities that mean nothing without their sentence."""
+
+KIND_WEIGHTS: Final[Mapping[IdentifierKind, float]] = {
+    IdentifierKind.URL: 0.8,
+    IdentifierKind.EMAIL: 1.0,
+    IdentifierKind.UUID: 1.0,
+    IdentifierKind.HASH: 0.8,
+    IdentifierKind.PATH: 1.0,
+    IdentifierKind.FILE: 1.0,
+    IdentifierKind.TICKET: 1.2,
+    IdentifierKind.VERSION: 0.8,
+    IdentifierKind.CODE: 1.2,
+    IdentifierKind.SYMBOL: 0.7,
+    IdentifierKind.AMOUNT: 0.7,
+    IdentifierKind.DATE: 0.7,
+    IdentifierKind.PHONE: 1.0,
+    IdentifierKind.NUMBER: 0.3,
+}
+"""What is worth a place, and how much; times are missing because they are not."""
+
+_VALUES: Final = frozenset(
+    {IdentifierKind.AMOUNT, IdentifierKind.DATE, IdentifierKind.NUMBER, IdentifierKind.PHONE, IdentifierKind.VERSION}
+)
+"""What a thing has one of at a time: a newer one takes the place of the older."""
+
+_LABEL_CHARS: Final = 60
+_LABEL_WORDS: Final = 2
+_CLAUSE: Final = re.compile(r"[.;!?\n]\s")
+_REPEATS_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The identifiers of one text of the source. `raw` is what came out of a tool and nobody said."""
+
+    text: str
+    found: Sequence[Identifier]
+    raw: bool = False
+
+
+@dataclass(slots=True)
+class _Mentions:
+    first: Identifier
+    labels: set[tuple[str, ...]] = field(default_factory=set)
+    count: int = 0
+    last: int = 0
+    spoken: bool = False
+
+
+def required_identifiers(source: Sequence[Named]) -> tuple[Identifier, ...]:
+    """The identifiers of `source`, oldest text first, that a record should keep; the most needed first."""
+    mentioned: dict[str, _Mentions] = {}
+    newest: dict[tuple[str, ...], tuple[int, str]] = {}
+    for place, named in enumerate(source):
+        for found in named.found:
+            if not _counts(found):
+                continue
+            key = found.text.casefold()
+            mentions = mentioned.setdefault(key, _Mentions(found))
+            mentions.count += 1
+            mentions.last = place
+            mentions.spoken = mentions.spoken or not named.raw
+            if found.kind in _VALUES and not named.raw and (label := _label(named.text, found)):
+                mentions.labels.add(label)
+                newest[label] = (place, key)
+    needed = [m for key, m in mentioned.items() if (m.spoken or m.count > 1) and not _is_superseded(key, m, newest)]
+    needed.sort(key=lambda mentions: -_score(mentions, len(source)))
+    return _within_budget(m.first for m in needed)
+
+
+def _counts(found: Identifier) -> bool:
+    if found.kind not in KIND_WEIGHTS or len(found.text) > IDENTIFIER_CHARS_MAX:
+        return False
+    return found.kind is not IdentifierKind.NUMBER or len(found.text) >= NUMBER_CHARS_MIN
+
+
+def _label(text: str, found: Identifier) -> tuple[str, ...]:
+    """What the text calls the value: its kind and the words before it; empty when there are none."""
+    before = _CLAUSE.split(text[max(0, found.start - _LABEL_CHARS) : found.start])[-1]
+    # The first word may be the rest of a longer one that the cut went through.
+    words = [run for run, _ in word_runs(before if len(before) < _LABEL_CHARS else before.partition(" ")[2])]
+    return (found.kind.value, *words[-_LABEL_WORDS:]) if words else ()
+
+
+def _is_superseded(key: str, mentions: _Mentions, newest: Mapping[tuple[str, ...], tuple[int, str]]) -> bool:
+    """Whether a later text gave the same thing another value, and this one was not spoken of again."""
+    return any(place > mentions.last and value != key for place, value in (newest[label] for label in mentions.labels))
+
+
+def _score(mentions: _Mentions, texts: int) -> float:
+    recency = (mentions.last + 1) / texts
+    return KIND_WEIGHTS[mentions.first.kind] + recency + min(mentions.count, _REPEATS_MAX) / 2 + mentions.spoken
+
+
+def _within_budget(ranked: Iterable[Identifier]) -> tuple[Identifier, ...]:
+    kept: list[Identifier] = []
+    chars = 0
+    for found in ranked:
+        chars += len(found.text)
+        if len(kept) == REQUIRED_MAX or chars > REQUIRED_CHARS_MAX:
+            break
+        kept.append(found)
+    return tuple(kept)

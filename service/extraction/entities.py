@@ -1,0 +1,160 @@
+"""The names worth carrying in a record: identifiers and proper names, ranked.
+
+Repetition and recency decide, and what the previous record carried keeps its place for a while: half of the places are
+kept for carried names, so that an early technical term outlives a burst of new ones. A date has one form, and a word is
+a name only when nothing else explains its capital.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from service.domain.checks.identifiers import IdentifierKind, identifiers
+from service.domain.checks.required import IDENTIFIER_CHARS_MAX, KIND_WEIGHTS, NUMBER_CHARS_MIN
+from service.extraction.dates import fullest_forms
+
+__all__ = ["ranked_entities"]
+
+_REPEATS_MAX: Final = 5
+
+_SAID_WEIGHT: Final = 1.0
+"""What somebody said means more than what stands in a tool's result alone."""
+
+_NAME_WEIGHT: Final = 1.5
+_PART: Final = r"[A-Z\u00c0-\u00d6\u00d8-\u00de\u0410-\u042f][\w'\u2019-]{1,30}"
+_NAME: Final = re.compile(rf"(?<!\w){_PART}(?: (?:(?:of|of the|de|von|van) )?{_PART}){{0,3}}(?: (?:19|20)\d\d\b)?")
+"""Words with a capital, together with the words that join them and a year."""
+
+_MIDDLE: Final = re.compile(r"[a-z\u00df-\u00f6\u00f8-\u00ff\u0430-\u044f,;] \(?$")
+"""What stands before a name that does not open its sentence, label or cell."""
+
+_ENDING: Final = re.compile(r"['\u2019](?:s|ll|m|d|ve|re|t)?$")
+_NAME_REPEATS_MIN: Final = 2
+"""A single word; two words with a capital each are a name the first time."""
+
+_CAPITALS_SHARE_MAX: Final = 0.15
+"""Where more of the words have a capital, the language gives it to every noun, and it tells no name."""
+
+_WORD: Final = re.compile(r"(?<![\w./@-])[^\W\d_]{2,40}(?:-[^\W\d_]{1,40})?(?![\w/@]|\.\w)")
+_COMMON_LINES: Final = """
+january february march april may june july august september october november december jan feb mar apr jun jul aug sep
+sept oct nov dec monday tuesday wednesday thursday friday saturday sunday the and but for nor yet with without from
+into onto over under about above after before between because since until also then than that this these those there
+here where when while which what who whom whose why how not now yes okay she her his him they them their you your our
+its has had have was were been being are can could will would shall should may might must does did done let please
+thanks thank hello dear sorry well just only even still very much many more most some any all each every both either
+neither another other such same own one two three four five six seven eight nine ten first second third next last new
+old good great best none null true false nan ok am pm est edt cst pst utc gmt id ids dob faq asap fyi usd eur tbd etc
+mr mrs ms dr i i'll i'm i'd i've it's let's that's act action address agenda amount appendix arrival article assembly
+bill board body book business cabin card case chair chairman chapter chief child children city class code college
+committee company conclusion council country county court credit customer data date day departure department
+description director economy edit error event example executive figure file flight general gift government group head
+health home hour house id idea image index input insurance issue item key law leg level line link list manager meeting
+member members men message method minister minutes model month name note notes number office officer option order
+output page part party passenger payment people person plan point police policy president price problem process
+product program project question reason record report request result review road room rule school secretary section
+series service services session set sir site stage standard start state states status step story street subject
+summary support system table team test text time title today tool topic total trip type unit update user value version
+warning way week woman women work year years
+"""
+_COMMON: Final = frozenset(_COMMON_LINES.split())
+"""Words that open sentences, name months, or get a capital out of respect; they name nothing by themselves."""
+
+_CARRIED_FIRST: Final = 3.0
+_CARRIED_LAST: Final = 1.0
+_MENTION: Final = 1.0
+
+
+def ranked_entities(
+    texts: Sequence[str], *, carried: Sequence[str], spoken: Sequence[str], count_max: int
+) -> tuple[str, ...]:
+    """At most `count_max` names, the most telling first.
+
+    `texts` are all texts, oldest first; `spoken` what people and models said in each, empty for tools, in which
+    capitalized words are names; `carried` the names of the previous record in their order.
+    """
+    scores = _identifier_scores(texts, spoken)
+    for name, score in _name_scores(spoken).items():
+        scores.setdefault(name, score)
+    forms = fullest_forms((*carried, *scores))
+    scores = _in_one_form(scores, forms)
+    mentioned = {name.casefold() for name in scores}
+    kept = _carried_scores([forms.get(name, name) for name in carried], mentioned)
+    for name in kept:
+        scores.pop(name, None)
+    old = sorted(kept, key=lambda name: -kept[name])[: max(count_max // 2, count_max - len(scores))]
+    new = sorted(scores, key=lambda name: -scores[name])[: count_max - len(old)]
+    both = {**{name: kept[name] for name in old}, **{name: scores[name] for name in new}}
+    return tuple(sorted(both, key=lambda name: -both[name]))
+
+
+def _in_one_form(scores: dict[str, float], forms: dict[str, str]) -> dict[str, float]:
+    """The scores with every date under its one form, which gets the best of its scores."""
+    best: dict[str, float] = {}
+    for name, score in scores.items():
+        form = forms.get(name, name)
+        best[form] = max(score, best.get(form, score))
+    return best
+
+
+def _identifier_scores(texts: Sequence[str], spoken: Sequence[str]) -> dict[str, float]:
+    counts: dict[str, int] = {}
+    scores: dict[str, float] = {}
+    said: set[str] = set()
+    for position, (text, words) in enumerate(zip(texts, spoken, strict=True), start=1):
+        recency = position / len(texts)
+        for found in identifiers(text):
+            weight = KIND_WEIGHTS.get(found.kind)
+            if weight is None or len(found.text) > IDENTIFIER_CHARS_MAX:
+                continue
+            if found.kind is IdentifierKind.NUMBER and len(found.text) < NUMBER_CHARS_MIN:
+                continue
+            counts[found.text] = counts.get(found.text, 0) + 1
+            if words:
+                said.add(found.text)
+            scores[found.text] = weight + recency + min(counts[found.text], _REPEATS_MAX) / 2
+    return {name: score + _SAID_WEIGHT * (name in said) for name, score in scores.items()}
+
+
+def _name_scores(spoken: Sequence[str]) -> dict[str, float]:
+    common = _common_words(spoken)
+    found = (
+        _ENDING.sub("", match[0])
+        for text in spoken
+        for match in _NAME.finditer(text)
+        if _MIDDLE.search(text[max(0, match.start() - 3) : match.start()])
+    )
+    counts = Counter(name for name in found if _is_name(name, common))
+    if counts.total() > _CAPITALS_SHARE_MAX * sum(len(_WORD.findall(text)) for text in spoken):
+        return {}
+    return {
+        name: _NAME_WEIGHT + min(count, _REPEATS_MAX) / 2
+        for name, count in counts.items()
+        if count >= _NAME_REPEATS_MIN or " " in name
+    }
+
+
+def _common_words(spoken: Iterable[str]) -> frozenset[str]:
+    """The words that the texts write in lower case, with their plurals: whatever they are, they are no names."""
+    small = {word for text in spoken for word in _WORD.findall(text) if word.islower()}
+    return frozenset(small | {f"{word}s" for word in small} | {word.removesuffix("s") for word in small})
+
+
+def _is_name(name: str, common: frozenset[str]) -> bool:
+    """Whether a word of `name` is neither common nor written in lower case elsewhere, or a year makes it a title."""
+    words = [word.casefold() for word in name.split() if not word.islower()]
+    if len(words) > 1 and words[-1].isdigit():
+        return True
+    return any(word not in _COMMON and word not in common for word in words)
+
+
+def _carried_scores(carried: Sequence[str], mentioned: set[str]) -> dict[str, float]:
+    """Scores that keep the carried order; being mentioned again lifts a name."""
+    step = (_CARRIED_FIRST - _CARRIED_LAST) / max(1, len(carried))
+    return {
+        name: _CARRIED_FIRST - step * place + _MENTION * (name.casefold() in mentioned)
+        for place, name in enumerate(dict.fromkeys(carried))
+    }

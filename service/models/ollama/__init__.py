@@ -1,0 +1,1 @@
+"""The provider that asks Ollama."""

@@ -1,0 +1,190 @@
+"""What an Ollama host says of a model: /api/tags, /api/show, /api/ps and /api/version read into our own terms.
+
+Every reader takes the JSON of any server version and of servers that only resemble Ollama: a missing or odd field
+means "not said", never an error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from service.models.model import ModelDescription
+from service.models.ollama.json import NotAnObject, count_of, name_of, read_object
+
+__all__ = [
+    "DESCRIPTIONS_MAX",
+    "DescriptionCache",
+    "Residence",
+    "canonical_name",
+    "digest_of",
+    "names_of",
+    "parse_version",
+    "read_description",
+    "residence_of",
+]
+
+Version = tuple[int, int, int]
+
+DESCRIPTIONS_MAX = 64
+CAPABILITIES_MAX = 64
+
+_DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{12,64})")
+_VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Residence:
+    """Whether a model is in a host's memory. `num_ctx` is the window it was loaded with, None when not said."""
+
+    loaded: bool
+    num_ctx: int | None = None
+
+    def serves(self, num_ctx: int) -> bool:
+        """Whether a call with this window finds the model as it is; another window makes the server load it anew."""
+        return self.loaded and self.num_ctx in {None, num_ctx}
+
+
+def canonical_name(name: str) -> str:
+    """The name as Ollama compares names: lower case, default namespace left out, tag `latest` when there is none."""
+    lowered = name.strip().lower().removeprefix("library/")
+    return lowered if ":" in lowered.rpartition("/")[2] else f"{lowered}:latest"
+
+
+def digest_of(tags: dict[str, Any], model: str) -> str:
+    """The model's digest out of /api/tags, without its algorithm; empty when it is not listed."""
+    return next((digest for entry in _entries(tags, model) if (digest := _digest(entry))), "")
+
+
+def names_of(tags: dict[str, Any]) -> tuple[str, ...]:
+    """The names that /api/tags lists, in its order, the newest first."""
+    names = (name_of(entry.get("name") or entry.get("model")) for entry in _models(tags))
+    return tuple(name for name in names if name)
+
+
+def residence_of(loaded: dict[str, Any], model: str, digest: str = "") -> Residence:
+    """Whether /api/ps lists the model, by name or by digest: of two names of one blob it has the first alone."""
+    for entry in (*_entries(loaded, model), *_entries_of_digest(loaded, digest)):
+        return Residence(True, count_of(entry.get("context_length")) or None)
+    return Residence(False)
+
+
+def read_description(show: dict[str, Any], digest: str) -> ModelDescription:
+    """What /api/show says: the trained context length and the capabilities."""
+    info = show.get("model_info")
+    return ModelDescription(
+        context_length=_context_length(info) if isinstance(info, dict) else None,
+        capabilities=_names_in(show.get("capabilities")),
+        digest=digest,
+    )
+
+
+def parse_version(answer: dict[str, Any]) -> Version | None:
+    """The version out of /api/version, None when it cannot be told (a proxy, a build from source)."""
+    found = _VERSION.match(str(answer.get("version", "")))
+    if found is None or found[0].startswith("0.0"):
+        return None
+    return int(found[1]), int(found[2]), int(found[3] or 0)
+
+
+class DescriptionCache:
+    """Descriptions by digest, in memory and, with a directory, on disk. A digest never changes its meaning.
+
+    Memory holds the `DESCRIPTIONS_MAX` that were used last; files are private to their owner. Thread-safe: what races
+    with another call writes the same.
+    """
+
+    def __init__(self, directory: Path | None) -> None:
+        self._directory = directory
+        self._known: dict[str, ModelDescription] = {}
+
+    def get(self, digest: str) -> ModelDescription | None:
+        """The description of a digest, None when it is not known."""
+        if not digest:
+            return None
+        found = self._known.pop(digest, None) or self._saved(digest)
+        if found is not None:
+            self._remember(found)
+        return found
+
+    def put(self, description: ModelDescription) -> None:
+        """Keep a description; a disk that cannot be written costs one request after the next start."""
+        if not description.digest:
+            return
+        self._remember(description)
+        if self._directory is None:
+            return
+        text = json.dumps(
+            {"context_length": description.context_length, "capabilities": sorted(description.capabilities)}
+        )
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _write_private(self._directory / f"{description.digest}.json", text.encode())
+        except OSError:
+            return
+
+    def _remember(self, description: ModelDescription) -> None:
+        self._known[description.digest] = description
+        for oldest in list(self._known)[:-DESCRIPTIONS_MAX]:
+            self._known.pop(oldest, None)
+
+    def _saved(self, digest: str) -> ModelDescription | None:
+        if self._directory is None:
+            return None
+        try:
+            saved = read_object((self._directory / f"{digest}.json").read_bytes())
+            return ModelDescription(count_of(saved["context_length"]) or None, _names_in(saved["capabilities"]), digest)
+        except (OSError, NotAnObject, KeyError):
+            # A cache that cannot be read is an empty cache: the host is asked again.
+            return None
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """The file appears whole or not at all, readable by its owner alone."""
+    descriptor, new = tempfile.mkstemp(dir=path.parent, suffix=".new")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.replace(new, path)
+    except BaseException:
+        Path(new).unlink(missing_ok=True)
+        raise
+
+
+def _entries(answer: dict[str, Any], model: str) -> list[dict[str, Any]]:
+    wanted = canonical_name(model)
+    return [
+        entry
+        for entry in _models(answer)
+        if wanted in {canonical_name(str(entry.get(key))) for key in ("name", "model") if entry.get(key)}
+    ]
+
+
+def _entries_of_digest(answer: dict[str, Any], digest: str) -> list[dict[str, Any]]:
+    return [entry for entry in _models(answer) if digest and _digest(entry) == digest]
+
+
+def _models(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    models = answer.get("models")
+    return [entry for entry in (models if isinstance(models, list) else []) if isinstance(entry, dict)]
+
+
+def _digest(entry: dict[str, Any]) -> str:
+    """A listed model's digest without its algorithm; empty when it is none."""
+    found = _DIGEST.fullmatch(str(entry.get("digest", "")))
+    return found[1] if found is not None else ""
+
+
+def _context_length(info: dict[str, Any]) -> int | None:
+    return count_of(info.get(f"{info.get('general.architecture')}.context_length")) or None
+
+
+def _names_in(values: object) -> frozenset[str]:
+    """The first names of a list, CAPABILITIES_MAX of them; none where it is no list."""
+    listed = values[:CAPABILITIES_MAX] if isinstance(values, list) else []
+    return frozenset(name for value in listed if (name := name_of(value)))

@@ -1,0 +1,313 @@
+"""One Ollama server over HTTP: connections, places for calls, breaker. It knows no model.
+
+Invariant: every failure that leaves this class is a `ModelError`, and whoever leaves a call early, cancelled or out
+of time, closes its connection, which is how Ollama learns to stop.
+
+Ollama learns of it only while it generates: a prompt that it has begun to read it reads to the end, for nobody
+(measured with 0.24). A call that comes then waits behind that prompt with its own clock running. So the place of a call
+that left before the first byte stays taken for as long as the prompt plausibly takes, and the next call, a retry too,
+waits in our own line, where no clock runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from service.models.breaker import BreakerState, CircuitBreaker
+from service.models.deadline import Deadline, DeadlineOver
+from service.models.model import ModelError, ModelUnavailable, OnProgress
+from service.models.ollama.address import OllamaAddress
+from service.models.ollama.errors import (
+    AnswerEncoded,
+    CircuitOpen,
+    FirstByteLate,
+    HostRefused,
+    QueueFull,
+    classify_status,
+    classify_transport,
+    retry_after_s,
+)
+from service.models.ollama.json import OBJECT_BYTES_MAX, NotAnObject, read_object
+from service.models.ollama.settings import OllamaSettings
+from service.models.ollama.small_reads import SmallReads
+from service.models.ollama.use import UseWatch, expiries_of
+from service.models.ollama.wire import Answer, LineSplitter
+
+__all__ = ["OllamaHost", "OnAsked", "OnBreaker", "Place", "open_hosts"]
+
+OnBreaker = Callable[[str, BreakerState], None]
+"""Called with the host's label and its breaker's new state."""
+
+OnAsked = Callable[[OllamaAddress], None]
+"""Called with the host's address when a call wants a place there, in the caller's own context."""
+
+WRITE_S = 30.0
+PROBE_CONNECTIONS = 4
+STREAM_S_MAX = 3_600.0
+"""The longest answer, from its first byte: num_predict and the stall clock end it long before, or a host is broken."""
+
+ERROR_BYTES_MAX = 65_536
+
+# An answer that inflates would get around the size limits: none is asked for, and none is taken.
+_NO_ENCODING = "identity"
+_HEADERS = {"accept-encoding": _NO_ENCODING, "content-type": "application/json", "user-agent": "abridged"}
+
+
+@dataclass(slots=True)
+class Place:
+    """A call's place at a host. `prefill_s` is how long its prompt should take, as far as known.
+
+    `kept_s` is how long the place stays taken after the call, for the prompt that the host still reads. `waited` says
+    whether the call had to wait for it.
+    """
+
+    waited: bool = False
+
+    prefill_s: float | None = None
+    kept_s: float = 0.0
+
+    def left_early(self, waited_s: float, *, kept_s_max: float) -> None:
+        """The call leaves before the first byte: keep the place for the rest of `prefill_s`.
+
+        Where that is not known or over, for as long again as the call has waited. Never longer than `kept_s_max`.
+        """
+        rest_s = (self.prefill_s or 0.0) - waited_s
+        self.kept_s = min(kept_s_max, rest_s if rest_s > 0 else waited_s)
+
+
+class OllamaHost:
+    """A server and what this process has under way there. Models of one process share it."""
+
+    def __init__(
+        self,
+        address: OllamaAddress,
+        settings: OllamaSettings,
+        *,
+        clock: Callable[[], float],
+        on_breaker: OnBreaker,
+        on_asked: OnAsked = lambda _address: None,
+    ) -> None:
+        self.label = address.label
+        self._settings = settings
+        self._clock = clock
+        self.breaker = CircuitBreaker(
+            settings.breaker, clock=clock, on_change=lambda state: on_breaker(address.label, state)
+        )
+        self._places = asyncio.Semaphore(settings.calls_max)
+        self._in_flight = 0
+        self._kept: set[asyncio.TimerHandle] = set()
+        self._uses = UseWatch(clock=clock)
+        token = {"authorization": f"Bearer {settings.bearer_token}"} if settings.bearer_token else {}
+        self._client = httpx.AsyncClient(
+            base_url=address.url,
+            headers=_HEADERS | token,
+            # The read clocks are ours: httpx has one for headers and body alike, and Ollama needs two.
+            timeout=httpx.Timeout(connect=settings.connect_s, read=None, write=WRITE_S, pool=settings.connect_s),
+            transport=SmallReads(
+                encrypted=address.url.startswith("https:"), connections_max=settings.calls_max + PROBE_CONNECTIONS
+            ),
+            trust_env=False,
+            follow_redirects=False,
+        )
+        self._address = address
+        self._on_asked = on_asked
+
+    @property
+    def in_flight(self) -> int:
+        """Calls under way, those that wait for a place, and places kept for prompts that nobody waits for."""
+        return self._in_flight
+
+    @property
+    def reads_for_nobody(self) -> bool:
+        """Whether the host plausibly reads a prompt whose call has left."""
+        return bool(self._kept)
+
+    def check_circuit(self) -> None:
+        """Raise CircuitOpen when the host is not to be asked now."""
+        wait_s = self.breaker.refusal_s()
+        if wait_s is not None:
+            raise CircuitOpen(f"{self.label}: failed repeatedly, not asked for {wait_s:.0f} s", retry_after_s=wait_s)
+
+    @asynccontextmanager
+    async def place(self, deadline: Deadline) -> AsyncIterator[Place]:
+        """Hold one of the host's places; waits in line, because Ollama's own line has no bound. Raises QueueFull.
+
+        The deadline rests while the call waits.
+        """
+        self._on_asked(self._address)
+        if self._in_flight >= self._settings.calls_max + self._settings.queue_max:
+            raise QueueFull(f"{self.label}: {self._settings.queue_max} calls wait already")
+        self._in_flight += 1
+        place = Place(waited=self._places.locked())
+        try:
+            with deadline.paused():
+                await self._places.acquire()
+        except BaseException:
+            self._in_flight -= 1
+            raise
+        try:
+            yield place
+        finally:
+            self._give_back(place)
+
+    async def idle(self) -> bool | None:
+        """Whether nobody uses the host now, as far as it tells; None when it cannot be asked."""
+        if self.breaker.refusal_s() is not None:
+            return None
+        if self._in_flight:
+            return False
+        try:
+            loaded = await self.get("/api/ps", Deadline(self._settings.probe_s, clock=self._clock))
+        except HostRefused:
+            # A proxy may hide this path; what it hides cannot be told.
+            return True
+        except ModelError:
+            return None
+        self._uses.look(expiries_of(loaded))
+        return not self._uses.used_lately
+
+    async def get(self, path: str, deadline: Deadline) -> dict[str, Any]:
+        """Ask for a JSON object by GET, within the probe's time."""
+        return await self._json("GET", path, b"", model="", seconds=self._settings.probe_s, deadline=deadline)
+
+    async def post(self, path: str, body: bytes, *, model: str, seconds: float, deadline: Deadline) -> dict[str, Any]:
+        """Ask for a JSON object by POST, within `seconds`."""
+        return await self._json("POST", path, body, model=model, seconds=seconds, deadline=deadline)
+
+    async def stream(
+        self,
+        path: str,
+        body: bytes,
+        answer: Answer,
+        *,
+        model: str,
+        place: Place,
+        deadline: Deadline,
+        on_progress: OnProgress,
+    ) -> None:
+        """Post `body` and fill `answer` line by line, under the first-byte and then the stall clock.
+
+        The deadline counts up to the first line. From there the answer is bounded by the stall clock, by its own limits
+        (num_predict, ANSWER_CHARS_MAX) and by STREAM_S_MAX. The stall clock runs between lines, not bytes, so that a
+        dripping server stalls too.
+        """
+        async with aclosing(self._lines(path, body, model=model)) as lines:
+            line = await self._first(lines, place, deadline)
+            patience = Deadline(STREAM_S_MAX, clock=self._clock)
+            while line is not None:
+                answer.add(line)
+                on_progress(answer.chars)
+                if answer.done:
+                    break
+                # Lines that came together are taken one a turn of the loop.
+                await asyncio.sleep(0)
+                async with patience.limit(self._settings.stall_s, self.label, "stalled: no further line"):
+                    line = await anext(lines, None)
+
+    async def close(self) -> None:
+        """Close all connections. Calling it twice is allowed."""
+        for handle in self._kept:
+            handle.cancel()
+        await self._client.aclose()
+
+    async def _first(self, lines: AsyncGenerator[bytes, None], place: Place, deadline: Deadline) -> bytes | None:
+        """The first line; whoever leaves before it comes leaves the place to the prompt."""
+        first_byte_s = self._settings.first_byte_s
+        began = self._clock()
+        try:
+            async with deadline.limit(first_byte_s, self.label, "no first byte", error=FirstByteLate):
+                return await anext(lines, None)
+        except (asyncio.CancelledError, FirstByteLate, DeadlineOver):
+            place.left_early(self._clock() - began, kept_s_max=first_byte_s)
+            raise
+
+    def _give_back(self, place: Place) -> None:
+        self._uses.own_call()
+        if place.kept_s <= 0:
+            self._places.release()
+            self._in_flight -= 1
+            return
+
+        def over() -> None:
+            self._kept.discard(handle)
+            self._places.release()
+            self._in_flight -= 1
+
+        handle = asyncio.get_running_loop().call_later(place.kept_s, over)
+        self._kept.add(handle)
+
+    async def _json(
+        self, method: str, path: str, body: bytes, *, model: str, seconds: float, deadline: Deadline
+    ) -> dict[str, Any]:
+        async with (
+            deadline.limit(seconds, self.label, f"no answer to {path}"),
+            self._response(method, path, body, model=model) as response,
+        ):
+            text = await _read(response, OBJECT_BYTES_MAX + 1)
+        try:
+            return read_object(text)
+        except NotAnObject as error:
+            raise ModelUnavailable(f"{self.label}: the answer to {path} {error}") from error
+
+    async def _lines(self, path: str, body: bytes, *, model: str) -> AsyncGenerator[bytes, None]:
+        splitter = LineSplitter(self.label)
+        async with self._response("POST", path, body, model=model) as response:
+            async for data in response.aiter_raw():
+                for line in splitter.feed(data):
+                    yield line
+                # Chunks that came together are taken one a turn of the loop.
+                await asyncio.sleep(0)
+            if rest := splitter.end():
+                yield rest
+
+    @asynccontextmanager
+    async def _response(self, method: str, path: str, body: bytes, *, model: str) -> AsyncIterator[httpx.Response]:
+        """A response with status 200, closed at the end; errors of HTTP and below are translated here alone."""
+        try:
+            async with self._client.stream(method, path, content=body) as response:
+                is_encoded = response.headers.get("content-encoding", _NO_ENCODING).strip().lower() != _NO_ENCODING
+                if response.status_code != httpx.codes.OK:
+                    text = b"" if is_encoded else await _read(response, ERROR_BYTES_MAX)
+                    raise classify_status(
+                        self.label,
+                        model,
+                        response.status_code,
+                        text,
+                        retry_after=retry_after_s(response.headers),
+                    )
+                if is_encoded:
+                    raise AnswerEncoded(f"{self.label}: the answer is compressed, which was not asked for")
+                yield response
+        except httpx.HTTPError as error:
+            raise classify_transport(self.label, error) from error
+
+
+def open_hosts(
+    addresses: Sequence[OllamaAddress],
+    settings: OllamaSettings,
+    *,
+    clock: Callable[[], float],
+    on_breaker: OnBreaker = lambda _host, _state: None,
+    on_asked: OnAsked = lambda _address: None,
+) -> tuple[OllamaHost, ...]:
+    """One host for each address; connections are opened when first used."""
+    return tuple(
+        OllamaHost(address, settings, clock=clock, on_breaker=on_breaker, on_asked=on_asked) for address in addresses
+    )
+
+
+async def _read(response: httpx.Response, bytes_max: int) -> bytes:
+    """The body, cut at `bytes_max`."""
+    read = bytearray()
+    async for data in response.aiter_raw():
+        read += data
+        if len(read) >= bytes_max:
+            break
+        await asyncio.sleep(0)
+    return bytes(read[:bytes_max])

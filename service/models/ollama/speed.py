@@ -1,0 +1,85 @@
+"""How fast a model reads a prompt and writes an answer: one small real question, timed by its host's own clock."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from service.models.deadline import Deadline
+from service.models.ollama.address import OllamaAddress
+from service.models.ollama.host import OllamaHost
+from service.models.ollama.inventory import ModelEntry
+from service.models.ollama.json import count_of, seconds_of
+from service.models.ollama.settings import OllamaSettings
+from service.models.ollama.wire import load_body
+
+__all__ = ["ModelSpeed", "speed_of"]
+
+LINES = 16
+"""Of the prompt, about 15 tokens each: enough that fixed costs do not count, and read in 20 s at 12 tokens a second."""
+
+OUTPUT_TOKENS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpeed:
+    """Tokens a second; None where the host does not say."""
+
+    read: float | None
+    written: float | None
+
+    def read_s(self, tokens: int) -> float | None:
+        """Seconds until a prompt of so many tokens is read."""
+        return tokens / self.read if self.read is not None else None
+
+
+async def speed_of(
+    address: OllamaAddress, model: ModelEntry, settings: OllamaSettings, *, clock: Callable[[], float], nonce: str
+) -> ModelSpeed:
+    """Ask `model` and read the durations of its answer. `nonce` keeps the host's prompt cache from helping.
+
+    Waits for the load and for the answer as long as a pass would, `first_byte_s` each: a shorter wait could leave a
+    prompt that the host goes on reading, and the next pass would queue behind it. Raises ModelError.
+    """
+    host = OllamaHost(address, settings, clock=clock, on_breaker=lambda _host, _state: None)
+    try:
+        for body in (_runner(model, settings), _question(model, settings, nonce)):
+            answer = await host.post(
+                "/api/chat",
+                json.dumps(body).encode(),
+                model=model.name,
+                seconds=settings.first_byte_s,
+                deadline=Deadline(math.inf, clock=clock),
+            )
+    finally:
+        await host.close()
+    # The first token of an answer comes with the end of the prompt, before the duration begins.
+    return ModelSpeed(
+        read=_rate(count_of(answer.get("prompt_eval_count")), answer.get("prompt_eval_duration")),
+        written=_rate((count_of(answer.get("eval_count")) or 1) - 1, answer.get("eval_duration")),
+    )
+
+
+def _runner(model: ModelEntry, settings: OllamaSettings) -> dict[str, Any]:
+    """What loads the model as a pass does: other runner options would load it anew for the next pass."""
+    window = min(settings.num_ctx, model.context_length or settings.num_ctx)
+    body: dict[str, Any] = json.loads(load_body(model=model.name, num_ctx=window))
+    return body
+
+
+def _question(model: ModelEntry, settings: OllamaSettings, nonce: str) -> dict[str, Any]:
+    body = _runner(model, settings)
+    lines = (f"{number}. The worker of shard {number} wrote its invoices late." for number in range(1, LINES + 1))
+    text = "\n".join([f"{nonce} is a report.", *lines, "Say in one sentence what this report is about."])
+    body |= {"messages": [{"role": "user", "content": text}], "truncate": False}
+    body["options"] |= {"num_predict": OUTPUT_TOKENS, "temperature": 0}
+    return body | ({"think": False} if model.thinks else {})
+
+
+def _rate(tokens: int | None, nanoseconds: object) -> float | None:
+    """Tokens a second; None where one of the two is zero, which answers leave out, or none at all."""
+    seconds = seconds_of(nanoseconds)
+    return tokens / seconds if tokens and seconds else None

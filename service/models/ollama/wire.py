@@ -1,0 +1,212 @@
+"""Ollama's chat wire: the request as JSON, the answer as a stream of JSON lines. Pure, no I/O.
+
+Invariant: `Answer` becomes a `Completion` only after a line with `done: true`, whatever the HTTP status was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.models.model import AnswerLooped, CompletionRequest, ModelRefused, ModelUnavailable, PromptTruncated
+from service.models.ollama.errors import classify_stream_error
+from service.models.ollama.json import OBJECT_BYTES_MAX, NotAnObject, count_of, name_of, read_object, seconds_of
+
+__all__ = ["Answer", "LineSplitter", "chat_body", "check_prompt_was_whole", "load_body"]
+
+ANSWER_BYTES_MAX = 32_000_000
+ANSWER_LINES_MAX = 100_000
+"""A token has a line of its own, of some 150 bytes: more tokens than any window that is asked for."""
+
+ANSWER_CHARS_MAX = 1_000_000
+"""Far above any allowed answer: a server that ignores num_predict is cut off here."""
+
+LOOP_RUN_MIN = 25
+"""So many equal pieces at the end of an answer that just stops are a loop. Ollama (0.1.20 to 0.33) stops at the 31st
+equal token; a few of them may have come in one piece."""
+
+SUSPECT_TOLERANCE = 0.9
+"""At half a window plus two tokens, which is what a cut leaves since 0.30, a count must not be lower than expected."""
+
+CUT_SLACK_TOKENS = 3
+"""How far a cut may end from the window, or from half of it: template and start tokens differ."""
+
+
+def chat_body(request: CompletionRequest, *, model: str, num_ctx: int, think: bool | None) -> bytes:
+    """The body of POST /api/chat. `think` None leaves the field out."""
+    messages = [{"role": "system", "content": request.system}] if request.system else []
+    messages.append({"role": "user", "content": request.user})
+    options = {
+        "num_ctx": num_ctx,
+        "num_predict": request.output_tokens_max,
+        "temperature": request.temperature,
+        "seed": request.seed,
+        "repeat_penalty": request.repeat_penalty,
+    }
+    body: dict[str, Any] = _common(model, num_ctx) | {
+        "messages": messages,
+        "stream": True,
+        "format": dict(request.schema),
+        "truncate": False,
+        "options": options,
+    }
+    if think is not None:
+        body["think"] = think
+    return json.dumps(body, ensure_ascii=False).encode()
+
+
+def load_body(*, model: str, num_ctx: int) -> bytes:
+    """The body that only loads the model, with the runner options of `chat_body`: others would load it anew."""
+    return json.dumps(_common(model, num_ctx) | {"messages": [], "stream": False}).encode()
+
+
+def _common(model: str, num_ctx: int) -> dict[str, Any]:
+    return {"model": model, "shift": False, "options": {"num_ctx": num_ctx}}
+
+
+class LineSplitter:
+    """Cuts a byte stream into lines, wherever the packets end; an answer of `host` and its lines have a largest size.
+
+    Empty lines count too: they take time as others do.
+    """
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._rest = bytearray()
+        self._bytes = 0
+        self._lines = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The lines that `data` completes, without line ends; empty ones are left out. Raises ModelUnavailable."""
+        *lines, rest = data.split(b"\n")
+        self._bytes += len(data)
+        self._lines += len(lines)
+        self._limit(self._bytes, ANSWER_BYTES_MAX, "more than {} bytes")
+        self._limit(self._lines, ANSWER_LINES_MAX, "more than {} lines")
+        for line in lines:
+            whole = bytes(self._rest + line).strip()
+            self._rest.clear()
+            if whole:
+                yield whole
+        self._rest += rest
+        self._limit(len(self._rest), OBJECT_BYTES_MAX, "a line of more than {} bytes")
+
+    def end(self) -> bytes:
+        """What came after the last line end: a whole answer without one is allowed."""
+        rest, self._rest = bytes(self._rest).strip(), bytearray()
+        return rest
+
+    def _limit(self, size: int, size_max: int, what: str) -> None:
+        if size > size_max:
+            raise ModelUnavailable(f"{self._host}: the answer has {what.format(size_max)}")
+
+
+@dataclass(slots=True)
+class Answer:
+    """An answer as it grows. `started` says that something came, after which no other host is asked.
+
+    `model` is the name that the server gives, `prefill_s` how long it says that the prompt took, None when it does not.
+    """
+
+    host: str
+    started: bool = False
+    done: bool = False
+    done_reason: str = ""
+    model: str = ""
+    chars: int = 0
+    input_tokens: int | None = None
+    output_tokens: int = 0
+    prefill_s: float | None = None
+    _thought: bool = False
+    _pieces: list[str] = field(default_factory=list)
+    _last_piece: str = ""
+    _run: int = 0
+
+    @property
+    def text(self) -> str:
+        """The content so far."""
+        return "".join(self._pieces)
+
+    @property
+    def finish_reason(self) -> str:
+        """`length` when the server says so, else `stop`."""
+        return "length" if self.done_reason == "length" else "stop"
+
+    def add(self, line: bytes) -> None:
+        """Take in one line; raises the error that an error line stands for, ModelUnavailable on garbage."""
+        self.started = True
+        chunk = self._parse(line)
+        if (error := chunk.get("error")) is not None:
+            raise classify_stream_error(self.host, error if isinstance(error, str) else json.dumps(error))
+        message = chunk.get("message")
+        if not isinstance(message, dict):
+            message = {}
+        content = message.get("content") or ""
+        if not isinstance(content, str):
+            raise ModelUnavailable(f"{self.host}: a line of the answer has content that is no text")
+        thinking = message.get("thinking")
+        self._thought = self._thought or bool(thinking)
+        self._pieces.append(content)
+        self._count_run(content or str(thinking or ""))
+        self.model = name_of(chunk.get("model")) or self.model
+        self.chars += len(content)
+        if self.chars > ANSWER_CHARS_MAX:
+            raise ModelUnavailable(f"{self.host}: the answer has more than {ANSWER_CHARS_MAX} characters")
+        if chunk.get("done") is True:
+            self._finish(chunk)
+
+    def check_complete(self) -> None:
+        """Raise unless the answer ended as an answer ends. To be called after a clean end of the stream alone.
+
+        Ollama ends a model's loop with status 200, no final line and no error: the equal pieces at the end are all that
+        tells it from an answer that broke off.
+        """
+        if not self.done and self._run >= LOOP_RUN_MIN:
+            raise AnswerLooped(f"{self.host}: the answer repeated itself until the server stopped it")
+        if not self.done:
+            raise ModelUnavailable(f"{self.host}: the answer ended without its final line")
+        if self.done_reason in {"load", "unload"}:
+            raise ModelUnavailable(f"{self.host}: the host took the request for one to {self.done_reason} the model")
+        if self._thought and not self.text.strip():
+            raise ModelRefused(f"{self.host}: the model answered with thinking alone, though asked not to think")
+
+    def _finish(self, chunk: Mapping[str, Any]) -> None:
+        self.done = True
+        reason = chunk.get("done_reason")
+        self.done_reason = reason if isinstance(reason, str) else ""
+        self.input_tokens = count_of(chunk.get("prompt_eval_count")) or None
+        self.output_tokens = count_of(chunk.get("eval_count")) or 0
+        self.prefill_s = seconds_of(chunk.get("prompt_eval_duration"))
+
+    def _count_run(self, piece: str) -> None:
+        # Trimmed, as Ollama compares tokens: a loop of spaces and line ends is one too.
+        trimmed = piece.strip()
+        self._run = self._run + 1 if trimmed == self._last_piece else 1
+        self._last_piece = trimmed
+
+    def _parse(self, line: bytes) -> dict[str, Any]:
+        try:
+            return read_object(line)
+        except NotAnObject as error:
+            raise ModelUnavailable(f"{self.host}: a line of the answer {error}") from error
+
+
+def check_prompt_was_whole(host: str, *, evaluated: int, words: int, expected: float, num_ctx: int) -> None:
+    """Raise PromptTruncated when the evaluated prompt tokens betray that part of the prompt was dropped.
+
+    Our own count alone proves nothing, since it may be seven times too high: a line of `=` is a few tokens. Three
+    signs do. A cut leaves the whole window (<= 0.24), or half of it and two tokens (>= 0.30); the latter counts only
+    where `expected`, our count times what the model's answers have taught, is clearly more. And no vocabulary in use
+    joins words across white space, so a prompt of `words` words has at least as many tokens. The error's `context` is
+    set where the prompt must have been longer than that.
+    """
+    full = evaluated >= num_ctx - CUT_SLACK_TOKENS
+    at_half = abs(evaluated - num_ctx // 2 - 2) <= CUT_SLACK_TOKENS and evaluated < SUSPECT_TOLERANCE * expected
+    if full or at_half or evaluated < words:
+        raise PromptTruncated(
+            f"{host}: {evaluated} prompt tokens evaluated, about {expected:.0f} sent, context {num_ctx}: "
+            "part was dropped",
+            context=num_ctx if full or at_half else None,
+        )

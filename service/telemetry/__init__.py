@@ -1,0 +1,1 @@
+"""What commits and passes report: facts for metrics and spans, lines for logs."""
