@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -234,8 +234,8 @@ class EventLog(Protocol):
         """
         ...
 
-    def known_ids(self, stream: StreamId) -> dict[bytes, int]:
-        """Positions of the stream's events by id, as repeats of them are found."""
+    def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
+        """Positions, by id, of those of `event_ids` that the stream has, each looked up as a repeat of it would be."""
         ...
 
     def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future
 from itertools import islice
 from typing import Any
@@ -148,9 +148,10 @@ class MemoryEventLog:
             return Page(tuple(found), max(1, end - SCAN_EVENTS_MAX), head)
         return Page(tuple(found), max(after, min(after + SCAN_EVENTS_MAX, head)), head)
 
-    def known_ids(self, stream: StreamId) -> dict[bytes, int]:
+    def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
         with self._reading():
-            return {sealed.event.event_id: sealed.event.position for sealed in self._by_stream.get(stream, ())}
+            positions = {sealed.event.event_id: sealed.event.position for sealed in self._by_stream.get(stream, ())}
+            return {event_id: positions[event_id] for event_id in event_ids if event_id in positions}
 
     def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
         with self._reading():

@@ -10,7 +10,7 @@ import os
 import secrets
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -203,8 +203,8 @@ class SqliteEventLog:
     ) -> Page:
         return self._reading().scan(after=after, limit=limit, matching=matching, head=self._head, backward=backward)
 
-    def known_ids(self, stream: StreamId) -> dict[bytes, int]:
-        return self._reading().known_ids(stream)
+    def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
+        return self._reading().known_ids(stream, event_ids)
 
     def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
         return self._reading().read_sealed(stream, after=after, limit=limit)

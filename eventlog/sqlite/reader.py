@@ -6,7 +6,7 @@ can tell; else they raise LogCorrupt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ from eventlog.event import RecordedEvent, SealedEvent, StreamId
 from eventlog.log import PAGE_BYTES_MAX, SCAN_EVENTS_MAX, EventFilter, Page
 from eventlog.paging import up_to_bytes
 from eventlog.sqlite.errors import translating
-from eventlog.sqlite.sql import PAYLOAD, Row, recorded, sealed, select_stream, select_window
+from eventlog.sqlite.sql import PAYLOAD, Row, recorded, runs, sealed, select_known_events, select_stream, select_window
 
 __all__ = ["SqliteReader"]
 
@@ -31,13 +31,8 @@ _STREAM_VERSION = (
     "SELECT coalesce(max(e.version), 0) FROM streams AS s JOIN events AS e ON e.stream = s.id "
     "WHERE s.namespace = ? AND s.name = ?"
 )
-_KNOWN_IDS = (
-    "SELECT e.event_id, e.position, e.stream = s.id FROM streams AS s JOIN events AS e ON e.stream = s.id "
-    "WHERE s.namespace = ? AND s.name = ? ORDER BY e.event_id"
-)
-_LAST_KNOWN_ID = f"{_KNOWN_IDS} DESC LIMIT 1"
 _OWN_ROW = (
-    "SELECT t.namespace, t.name FROM streams AS s CROSS JOIN streams AS t NOT INDEXED ON t.id = s.id "
+    "SELECT s.id, t.namespace, t.name FROM streams AS s CROSS JOIN streams AS t NOT INDEXED ON t.id = s.id "
     "WHERE s.namespace = ? AND s.name = ?"
 )
 """The index of names leads to a stream's number, and the table says whose number that is."""
@@ -109,19 +104,19 @@ class SqliteReader:
     def read_sealed(self, stream: StreamId, *, after: int, limit: int) -> list[SealedEvent]:
         return self._page(_STREAM_FORWARD, (*stream, after, limit), sealed)[0]
 
-    def known_ids(self, stream: StreamId) -> dict[bytes, int]:
-        with self._snapshot() as cursor:
-            entries = cursor.execute(_KNOWN_IDS, stream).fetchall()
-            last = cursor.execute(_LAST_KNOWN_ID, stream).fetchone()
-            own_row = cursor.execute(_OWN_ROW, stream).fetchone()
-        known = {event_id: position for event_id, position, _ in entries}
-        if known and own_row != stream:
-            raise LogCorrupt("a stream is not in the table that its name was found for")
-        # A range takes in entries whose stream is a lesser one, where a look-up of an id would turn away. When all are
-        # of the stream, and both its ends are found, every look-up between them goes over entries of the stream alone.
-        ours = all(is_ours for _, _, is_ours in entries)
-        if not ours or last != (entries[-1] if entries else None):
-            raise LogCorrupt("the index of event ids is not in order")
+    def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
+        known: dict[bytes, int] = {}
+        with self._cursor() as cursor:
+            found = cursor.execute(_OWN_ROW, stream).fetchone()
+            if found is None:
+                return known
+            number, *own = found
+            if tuple(own) != stream:
+                raise LogCorrupt("a stream is not in the table that its name was found for")
+            # Looked up as the writer does: a walk along the index passes entries that a look-up is led away from.
+            for size, parameters in runs([(number, event_id) for event_id in event_ids]):
+                rows = cursor.execute(select_known_events(size), parameters)
+                known.update((event_id, position) for at, event_id, position, *_ in rows if at == number)
         return known
 
     def stream_version(self, stream: StreamId) -> int:
@@ -186,16 +181,6 @@ class SqliteReader:
             closing(pooled.cursor()) as cursor,
         ):
             yield cursor
-
-    @contextmanager
-    def _snapshot(self) -> Iterator[Any]:
-        """For several statements about one state of the log."""
-        with self._cursor() as cursor:
-            cursor.execute("BEGIN")
-            try:
-                yield cursor
-            finally:
-                cursor.execute("ROLLBACK")
 
 
 def _window(after: int, size: int, head: int, backward: bool) -> tuple[int, int]:

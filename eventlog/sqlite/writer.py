@@ -130,8 +130,8 @@ class SqliteWriter:
         except LogGone as gone:
             self._stop(gone)
             return [LogGone(str(gone)) for _ in appends]
-        except sqlite3.IntegrityError as error:
-            # A look-up and a constraint give two answers to one question: one of them is damaged.
+        except (sqlite3.IntegrityError, LogCorrupt) as error:
+            # A look-up and a constraint give two answers to one question, or the look-up one to another: damage.
             if len(appends) == 1:
                 return [LogCorrupt(f"the log's indexes contradict each other: {error}")]
             return [outcome for append in appends for outcome in self.commit([append])]
@@ -230,11 +230,15 @@ class SqliteWriter:
         for size, parameters in runs(list(ids)):
             rows = self._driver.execute(select_known_events(size), parameters)
             for number, event_id, position, version, digest in rows:
+                if number not in by_number:
+                    raise LogCorrupt(f"the index of event ids leads from one stream to position {position} of another")
                 by_number[number].events[event_id] = KnownEvent(position, version, digest)
         keys = {(tips[append.stream].number, append.request.key): None for append in old if append.request is not None}
         for size, parameters in runs(list(keys)):
             rows = self._driver.execute(select_known_requests(size), parameters)
             for number, key, digest, first, last, last_version in rows:
+                if number not in by_number:
+                    raise LogCorrupt("the index of request keys leads from one stream to a request of another")
                 by_number[number].requests[key] = KnownRequest(digest, first, last, last_version)
         return states
 

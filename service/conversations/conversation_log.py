@@ -231,8 +231,7 @@ class ConversationLog:
 
     def _require_known(self, key: StreamId, ids: Mapping[bytes, int]) -> None:
         """Raise LogCorrupt when repeats of the stream's events would not all be known for what they are."""
-        known = self._log.known_ids(key)
-        if any(known.get(event_id) != position for event_id, position in ids.items()):
+        if self._log.known_ids(key, ids) != ids:
             raise LogCorrupt("the index of event ids is not what was written")
 
     def _events(self, key: StreamId, ids: dict[bytes, int], *, head: int) -> Iterator[tuple[Event, int]]:

@@ -237,7 +237,10 @@ class Conversations:
             return
 
     async def _numbers_of_all(self, key: StreamId, request: AppendRequest, sent: SentMessages) -> dict[str, int]:
-        result = await self.log.known(key, request.messages, SentMessages(sent.contents))
+        try:
+            result = await self.log.known(key, request.messages, SentMessages(sent.contents))
+        except (KnownEvents, WrongExpectedVersion) as error:
+            raise LogCorrupt("a request is known, and not every message of it") from error
         return await self.log.numbers_of(key, result.known)
 
     async def _known_already(self, key: StreamId, request: AppendRequest, known: dict[str, int]) -> Appended:

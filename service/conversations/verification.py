@@ -63,7 +63,7 @@ def _of_conversation(log: LogVerification, table: ConversationTable, stream: Str
         yield f"{count} events are stored, and {len(ids)} can be read"
         return
     try:
-        if log.reader.known_ids(stream) != ids:
+        if log.reader.known_ids(stream, ids) != ids:
             yield "the index of event ids is not what was written"
         row = table.row(stream)
     except LogCorrupt as error:

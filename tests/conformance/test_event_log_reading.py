@@ -108,6 +108,15 @@ def test_an_unknown_stream_is_empty(mixed: Trial):
     assert mixed.log.read_stream(StreamId("nobody", "a"), backward=True) == []
 
 
+def test_of_the_ids_that_are_asked_for_a_stream_knows_its_own(mixed: Trial):
+    """With their positions; those of other streams and of nobody are left out, and an unknown stream knows none."""
+    ids = [event_id(number) for number in range(1, 1_000)]
+
+    assert mixed.log.known_ids(A, ids) == {event_id(number): number for number in (1, 4, 7)}
+    assert mixed.log.known_ids(A, ids[:1]) == {event_id(1): 1}
+    assert mixed.log.known_ids(StreamId("default", "unknown"), ids) == {}
+
+
 def test_pages_put_together_are_the_log(at: Trial):
     """However the pages are cut."""
     at.append(*(event(number) for number in range(100)))

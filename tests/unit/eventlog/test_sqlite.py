@@ -563,17 +563,3 @@ def test_pages_are_read_by_their_order_and_never_sorted(log, sql, index):
     assert any(name in details for name in index.split("|")), details
     assert "SCAN" not in details
     assert "TEMP B-TREE" not in details
-
-
-def test_ids_that_are_read_while_a_stream_grows_are_those_of_one_moment(log):
-    """Several statements ask for them, and an append may come between."""
-    log.submit(append(event(1))).result()
-    growing = threading.Thread(target=lambda: [log.submit(append(event(n))).result() for n in range(2, 400)])
-    growing.start()
-    sizes = []
-    while growing.is_alive():
-        sizes.append(len(log.known_ids(A)))
-    growing.join()
-
-    assert sizes == sorted(sizes)
-    assert len(log.known_ids(A)) == 399
