@@ -81,25 +81,35 @@ class FileLock:
 
 
 class OpenFiles:
-    """The files of an open log, by their inodes: what is written goes there, whatever lies at their paths by then."""
+    """The files of an open log: what is written goes to their inodes, whatever lies at their paths by then.
 
-    def __init__(self, *paths: Path) -> None:
-        self._inodes = [(path, _inode(path)) for path in map(os.fspath, paths)]
+    None of them ever loses bytes that were there, but the write-ahead log when its only writer cuts it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._wal = os.fspath(wal_of(path))
+        self._found = {file: os.stat(file) for file in (os.fspath(path), self._wal)}
 
     def check(self) -> None:
-        """Raise LogGone unless each file is where it was; a system call for each, little beside a flush."""
-        for path, inode in self._inodes:
+        """Raise LogGone unless each file is in its place and no shorter than at the check before.
+
+        SQLite notices neither: where the write-ahead log was cut, it writes the next commit behind a hole, and what
+        comes before the hole is all that a recovery reads. Costs a system call a file, little beside a flush.
+        """
+        for file, before in self._found.items():
             try:
-                found = _inode(path)
+                found = os.stat(file)
             except OSError as error:
-                raise LogGone(f"{path} is not in its place: {error.strerror}") from error
-            if found != inode:
-                raise LogGone(f"{path} is not in its place: another file is")
+                raise LogGone(f"{file} is not in its place: {error.strerror}") from error
+            if (found.st_dev, found.st_ino) != (before.st_dev, before.st_ino):
+                raise LogGone(f"{file} is not in its place: another file is")
+            if found.st_size < before.st_size:
+                raise LogGone(f"{file} was cut to {found.st_size} of {before.st_size} bytes by another program")
+            self._found[file] = found
 
-
-def _inode(path: str) -> tuple[int, int]:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino
+    def wal_was_cut(self) -> None:
+        """Take the write-ahead log as it is found: the log's own checkpoint has just cut it."""
+        self._found[self._wal] = os.stat(self._wal)
 
 
 def create_private(path: Path) -> None:

@@ -240,7 +240,7 @@ class SqliteEventLog:
                 return
             self._closed = True
         self._group_commit.close()
-        self._writer.checkpoint()
+        self._writer.close()
         self._resources.close()
 
     def _reading(self) -> SqliteReader:

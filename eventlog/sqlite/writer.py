@@ -99,7 +99,7 @@ class SqliteWriter:
         assert isinstance(driver, sqlite3.Connection)
         self._driver = driver
         self._wal = wal_of(path)
-        self._files = OpenFiles(path, self._wal)
+        self._files = OpenFiles(path)
         self._has_room = partial(has_room, path)
         self._identity = identity
         self._hook = hook
@@ -143,13 +143,28 @@ class SqliteWriter:
         if self._failed is not None:
             return False
         try:
+            self._files.check()
             self._driver.execute(_BUSY_TIMEOUT.format(CHECKPOINT_WAIT_MS))
             busy: int = self._driver.execute(_CHECKPOINT).fetchone()[0]
             self._driver.execute(_BUSY_TIMEOUT.format(BUSY_WAIT_MS))
+            if not busy:
+                self._files.wal_was_cut()
+        except LogGone as gone:
+            self._stop(gone)
+            return False
         except sqlite3.Error as error:
             self._translated(error)
             return False
         return busy == 0
+
+    def close(self) -> None:
+        """Checkpoint. After a failure the write-ahead log stays as it is instead: copied by half, it ruins the file.
+
+        Call it while the log's readers are open: the last connection that leaves checkpoints unasked.
+        """
+        self.checkpoint()
+        if self._failed is not None:
+            self._connection.invalidate()
 
     def bound_wal(self) -> None:
         """Keep the write-ahead log under its limit; when a reader is in the way, try again some payload later."""
@@ -166,6 +181,8 @@ class SqliteWriter:
             self._write(admitted, tips)
             if self._hook is not None and admitted.committed:
                 self._call_hook(self._hook, admitted)
+            self._files.check()
+        # Again, since a file may have gone while the commit was flushed.
         self._files.check()
         self._remember(states, tips)
         self.head += len(admitted.events)

@@ -25,7 +25,7 @@ from service.conversations.conversations import AppendRequest, Conversations
 from service.conversations.policies import Policies
 from service.conversations.table import ConversationTable, ListQuery
 from service.domain.conversation import Conversation, EndedPass, lineage, record_named
-from service.domain.decide import ChangeSettings, EndWait, ReportUsage, RequestPass
+from service.domain.decide import ApplyRules, ChangeSettings, ReportUsage, RequestPass
 from service.domain.errors import PassNotFound, SummaryNotFound, WaitedPassFailed
 from service.domain.events import SummarizationRequested
 from service.domain.policy import Policy
@@ -176,8 +176,6 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             changed = self._models.resolved(wire.masked(state.settings, request.settings, request.update_mask))
             return ChangeSettings(
                 settings=wire.with_factor(changed, state.settings),
-                pass_id=self._new_id(),
-                now_us=self._conversations.now_us(),
                 expected_version=request.expected_version if request.HasField("expected_version") else None,
             )
 
@@ -194,8 +192,6 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
                 message_version=request.message_version,
                 summary_id=request.summary_id,
                 prompt_tokens=request.prompt_tokens,
-                pass_id=self._new_id(),
-                now_us=self._conversations.now_us(),
             ),
         )
         return _pb.ReportUsageResponse(usage=wire.usage_of(state))
@@ -206,9 +202,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         key = _key(request.conversation_id)
         if (await self._conversations.state(key)).due_pass is None:
             self._reactor.require_room(key.namespace)
-        state, _ = await self._conversations.execute(
-            key, lambda _: RequestPass(pass_id=self._new_id(), now_us=self._conversations.now_us())
-        )
+        state, _ = await self._conversations.execute(key, lambda _: RequestPass())
         plan = state.pending
         assert plan is not None, "a forced pass is requested, is under way already, or was refused"
         since_us = state.pending_since_us
@@ -287,9 +281,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         for _ in range(STAND_INS_MAX):
             if state.pending is None and may_stand_in(state, policy):
                 # The operator's policy may be another one since the last event: the rules are asked once more.
-                state, _ = await self._conversations.execute(
-                    key, lambda _: EndWait(self._new_id(), self._conversations.now_us())
-                )
+                state, _ = await self._conversations.execute(key, lambda _: ApplyRules())
             plan, patience_s = state.due_pass, until - loop.time()
             if plan is None or patience_s <= 0 or not may_stand_in(state, policy):
                 return state

@@ -90,9 +90,9 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
                 raise LogCorrupt(f"a stream of {head} events ends at {newest}")
             return events, cursor, cursor == 1
         # What the bytes of a page or its limit cut off is read next; where nothing is, nothing may be missing.
-        if not events and after < head:
-            raise LogCorrupt(f"a stream of {head} events ends at {after}")
         if not events:
+            if after < head:
+                raise LogCorrupt(f"a stream of {head} events ends at {after}")
             self._check_cursor(after, head)
         return events, cursor, cursor >= head
 
@@ -134,8 +134,7 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         )
         async with aclosing(until_stopped(self._watching.stopping, items)) as taken:
             async for item in taken:
-                for response in await self._responses(namespace, item):
-                    yield response
+                yield await self._response(namespace, item)
 
     async def GetHead(self, request: _pb.GetHeadRequest, context: Any) -> _pb.GetHeadResponse:
         return _pb.GetHeadResponse(log_id=self._log.log_id, position=await self._head(current_caller().namespace))
@@ -147,29 +146,25 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         if cursor > head:
             raise CursorOutOfRange(cursor=cursor, head=head, log_id=self._log.log_id)
 
-    async def _responses(self, namespace: str, item: Item | Progress) -> list[_pb.SubscribeEventsResponse]:
+    async def _response(self, namespace: str, item: Item | Progress) -> _pb.SubscribeEventsResponse:
+        assert not isinstance(item, Progress), "only a conversation's watchers hear of progress"
+        # An event of the namespace at the cursor is its head, or before it; else how far the log has come is not told.
+        is_own = isinstance(item, Batch) and item.events[-1].position == item.cursor
+        head = item.cursor if is_own else await self._head(namespace)
+        cursor, position = min(item.cursor, head), min(item.head, head)
         match item:
             case Batch():
-                told = item.cursor
-                if item.events[-1].position < told:
-                    told = min(told, await self._head(namespace))
                 events = [event_to_proto(event, self._log.log_id) for event in item.events]
-                return [_pb.SubscribeEventsResponse(page=_pb.EventPage(events=events, cursor=told))]
+                return _pb.SubscribeEventsResponse(page=_pb.EventPage(events=events, cursor=cursor))
             case Checkpoint():
-                cursor = min(item.cursor, await self._head(namespace))
-                return [_pb.SubscribeEventsResponse(page=_pb.EventPage(cursor=cursor))]
+                return _pb.SubscribeEventsResponse(page=_pb.EventPage(cursor=cursor))
             case CaughtUp():
-                position = min(item.head, await self._head(namespace))
-                return [_pb.SubscribeEventsResponse(caught_up=_pb.CaughtUp(position=position))]
+                return _pb.SubscribeEventsResponse(caught_up=_pb.CaughtUp(position=position))
             case FellBehind():
-                position = min(item.head, await self._head(namespace))
-                return [_pb.SubscribeEventsResponse(fell_behind=_pb.FellBehind(position=position))]
+                return _pb.SubscribeEventsResponse(fell_behind=_pb.FellBehind(position=position))
             case Heartbeat():
-                position = min(item.head, await self._head(namespace))
                 heartbeat = _pb.Heartbeat(position=position, time=timestamp(self._watching.now_us()))
-                return [_pb.SubscribeEventsResponse(heartbeat=heartbeat)]
-            case _:
-                return []
+                return _pb.SubscribeEventsResponse(heartbeat=heartbeat)
 
 
 def _namespace(conversation_id: str) -> str:

@@ -286,10 +286,7 @@ def _chat_models(
     tasks: set[asyncio.Task[None]] = set()
 
     async def update(key: StreamId) -> None:
-        await conversations.execute(
-            key,
-            lambda state: ChangeSettings(models.resolved(state.settings), new_id(), conversations.now_us()),
-        )
+        await conversations.execute(key, lambda state: ChangeSettings(models.resolved(state.settings)))
 
     def learned(model: str) -> None:
         task = asyncio.get_running_loop().create_task(models.learned(model, update))

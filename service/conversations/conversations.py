@@ -28,6 +28,7 @@ from service.conversations.counting import Counting
 from service.conversations.policies import Policies
 from service.domain.conversation import Conversation
 from service.domain.decide import AppendMessages, ChangeSettings, Command, CountedMessage, decide, require_possible
+from service.domain.decision_context import DecisionContext
 from service.domain.errors import ConversationNotFound, MessageIdReused, RequestIdReused, WrongMessageVersion
 from service.domain.events import Event, MessageAppended, Settings
 from service.domain.message import Message
@@ -144,10 +145,6 @@ class Conversations:
                         raise
             raise AssertionError("the last attempt returns or raises")
 
-    def new_id(self) -> str:
-        """An id for whatever a command makes."""
-        return self._new_id()
-
     def now_us(self) -> int:
         """Microseconds since the epoch."""
         return self._clock_us()
@@ -202,8 +199,6 @@ class Conversations:
             conversation_id=key.name,
             messages=self.counting.credited(messages, settings.model),
             open_with=settings,
-            pass_id=self._new_id(),
-            now_us=self._clock_us(),
             expected_version=request.expected_version,
         )
         try:
@@ -265,7 +260,7 @@ class Conversations:
                 policy = self._policies.accepted(new)
             case _:
                 policy = self._policies.of(state.settings)
-        return decide(state, command, policy)
+        return decide(state, command, DecisionContext(policy, self._clock_us(), self._new_id()))
 
     def _ids(self, key: StreamId, messages: Sequence[Message], event_ids: Sequence[bytes]) -> tuple[str, ...]:
         return tuple(m.id for m in messages if self.log.message_event_id(key, m.id) in event_ids)

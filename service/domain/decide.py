@@ -1,6 +1,7 @@
 """Commands in, events out: what a conversation accepts, and what follows from it.
 
-`decide` is pure. The trigger of a pass is among the events that its cause yields, so it is in the same commit.
+A command says what is wanted and nothing else; policy, time and ids come with the DecisionContext. `decide` is pure.
+The trigger of a pass is among the events that its cause yields, so it is in the same commit.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
 from service.domain.conversation import Conversation, evolve, next_remake
+from service.domain.decision_context import DecisionContext
 from service.domain.errors import (
     ConversationNotFound,
     DepthLimitReached,
@@ -37,7 +39,7 @@ from service.domain.events import (
     UsageReported,
 )
 from service.domain.message import Message
-from service.domain.policy import Policy, wait_after_failures
+from service.domain.policy import wait_after_failures
 from service.domain.portion import compressible
 from service.domain.record import SummaryRecord
 from service.domain.tokens import TokenCount, TokenSource, calibrated_factor
@@ -46,6 +48,7 @@ from service.domain.window import summary_tokens
 
 __all__ = [
     "AppendMessages",
+    "ApplyRules",
     "ChangeSettings",
     "Command",
     "CompletePass",
@@ -77,8 +80,6 @@ class AppendMessages:
     conversation_id: str
     messages: tuple[CountedMessage, ...]
     open_with: Settings
-    pass_id: str
-    now_us: int
     expected_version: int | None = None
 
 
@@ -87,8 +88,6 @@ class ChangeSettings:
     """Replace the settings."""
 
     settings: Settings
-    pass_id: str
-    now_us: int
     expected_version: int | None = None
 
 
@@ -99,24 +98,16 @@ class ReportUsage:
     message_version: int
     summary_id: str
     prompt_tokens: int
-    pass_id: str
-    now_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class RequestPass:
     """Force a pass, whatever ratio, cooldown, hysteresis, min_messages and waits say."""
 
-    pass_id: str
-    now_us: int
-
 
 @dataclass(frozen=True, slots=True)
 class RemakeFallback:
     """Make the oldest record of the live chain anew that stands in for a model's."""
-
-    pass_id: str
-    now_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +126,7 @@ class ReleasePass:
 
 @dataclass(frozen=True, slots=True)
 class CompletePass:
-    """Commit the record of a pass, if it saves enough. `next_pass_id` is for a pass that this may trigger.
+    """Commit the record of a pass, if it saves enough.
 
     `model_failed` says that a model was asked for it first, in vain; `interrupted`, that the window could not wait for
     the model any longer.
@@ -145,8 +136,6 @@ class CompletePass:
     record: SummaryRecord
     source: TokenSource
     fallback: bool
-    next_pass_id: str
-    now_us: int
     model_failed: bool = False
     interrupted: bool = False
     tried: tuple[str, ...] = ()
@@ -154,14 +143,12 @@ class CompletePass:
 
 @dataclass(frozen=True, slots=True)
 class FailPass:
-    """End a pass without a record. `next_pass_id` is for a pass that this may trigger."""
+    """End a pass without a record."""
 
     pass_id: str
     error_class: ErrorClass
     attempts: int
     retryable: bool
-    next_pass_id: str
-    now_us: int
     output_bytes: int = 0
     output_hash: bytes = b""
     cause: str = ""
@@ -171,10 +158,14 @@ class FailPass:
 
 @dataclass(frozen=True, slots=True)
 class EndWait:
-    """The time to wait after failures is over."""
+    """The wait after failures that lasts until `until_us` is over, also by a clock that was set back since."""
 
-    pass_id: str
-    now_us: int
+    until_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyRules:
+    """See whether a pass is due: the policy or the time may be another than at the last event."""
 
 
 Command = (
@@ -188,46 +179,46 @@ Command = (
     | CompletePass
     | FailPass
     | EndWait
+    | ApplyRules
 )
 
 
-def decide(state: Conversation, command: Command, policy: Policy) -> list[Event]:
-    """The events that `command` causes; none when it changes nothing. Raises DomainError when it is refused.
-
-    `policy` is the one in force for the settings that the command leaves behind.
-    """
+def decide(state: Conversation, command: Command, context: DecisionContext) -> list[Event]:
+    """The events that `command` causes; none when it changes nothing. Raises DomainError when it is refused."""
     if isinstance(command, AppendMessages):
-        return _append(state, command, policy)
+        return _append(state, command, context)
     if not state.is_open:
         raise ConversationNotFound(state.id)
     match command:
         case ChangeSettings():
-            return _change_settings(state, command, policy)
+            return _change_settings(state, command, context)
         case ReportUsage():
-            return _report_usage(state, command, policy)
+            return _report_usage(state, command, context)
         case RequestPass():
-            return _request_pass(state, command, policy)
+            return _request_pass(state, context)
         case RemakeFallback():
-            return _remake_fallback(state, command, policy)
+            return _remake_fallback(state, context)
         case StartPass():
             _require_pending(state, command.pass_id)
-            if not policy.enabled:
+            if not context.policy.enabled:
                 return [cancelled(command.pass_id, attempts=0)]
             return [SummarizationStarted(command.pass_id, state.claims + 1)]
         case ReleasePass():
             _require_pending(state, command.pass_id)
             return [SummarizationReleased(command.pass_id)]
         case CompletePass():
-            return _complete(state, command, policy)
+            return _complete(state, command, context)
         case FailPass():
-            return _fail(state, command, policy)
+            return _fail(state, command, context)
         case EndWait():
-            return ruled(state, policy, command.pass_id, command.now_us)
+            return ruled(state, context._replace(now_us=max(context.now_us, command.until_us)))
+        case ApplyRules():
+            return ruled(state, context)
         case _:
             assert_never(command)
 
 
-def _append(state: Conversation, command: AppendMessages, policy: Policy) -> list[Event]:
+def _append(state: Conversation, command: AppendMessages, context: DecisionContext) -> list[Event]:
     _require_version(state, command.expected_version)
     events: list[Event] = []
     if not state.is_open:
@@ -238,21 +229,21 @@ def _append(state: Conversation, command: AppendMessages, policy: Policy) -> lis
         number += 1
         cost = counted.cost
         events.append(MessageAppended(number, counted.message, cost.tokens, cost.source, counted.counter))
-    return _with_trigger(state, events, policy, command.pass_id, command.now_us)
+    return _with_trigger(state, events, context)
 
 
-def _change_settings(state: Conversation, command: ChangeSettings, policy: Policy) -> list[Event]:
+def _change_settings(state: Conversation, command: ChangeSettings, context: DecisionContext) -> list[Event]:
     _require_version(state, command.expected_version)
     require_possible(command.settings)
     if command.settings == state.settings:
         return []
     events: list[Event] = [SettingsChanged(command.settings)]
-    if state.pending and not policy.enabled:
+    if state.pending and not context.policy.enabled:
         events.append(cancelled(state.pending.pass_id, attempts=0))
-    return _with_trigger(state, events, policy, command.pass_id, command.now_us)
+    return _with_trigger(state, events, context)
 
 
-def _report_usage(state: Conversation, command: ReportUsage, policy: Policy) -> list[Event]:
+def _report_usage(state: Conversation, command: ReportUsage, context: DecisionContext) -> list[Event]:
     """Learn from a report, unless the window that it is about is gone or was reported before."""
     if command.message_version > state.message_version:
         raise VersionNotReached(wanted=command.message_version, actual=state.message_version)
@@ -273,10 +264,11 @@ def _report_usage(state: Conversation, command: ReportUsage, policy: Policy) -> 
         observations=state.usage_reports,
     )
     event = UsageReported(command.message_version, live_id, command.prompt_tokens, exact, estimated, factor)
-    return _with_trigger(state, [event], policy, command.pass_id, command.now_us)
+    return _with_trigger(state, [event], context)
 
 
-def _request_pass(state: Conversation, command: RequestPass, policy: Policy) -> list[Event]:
+def _request_pass(state: Conversation, context: DecisionContext) -> list[Event]:
+    policy = context.policy
     if not policy.enabled:
         raise PassesDisabled
     if state.due_pass:
@@ -284,31 +276,32 @@ def _request_pass(state: Conversation, command: RequestPass, policy: Policy) -> 
     division = compressible(state, policy, tail_messages=policy.preserve_recent)
     if division is None:
         raise NothingToSummarize
-    event = requested(state, policy, Trigger.FORCED, division, command.pass_id)
+    event = requested(state, context, Trigger.FORCED, division)
     if isinstance(event, SummarizationSkipped):
         raise DepthLimitReached
     return superseded(state.pending, [event]) if state.pending else [event]
 
 
-def _remake_fallback(state: Conversation, command: RemakeFallback, policy: Policy) -> list[Event]:
+def _remake_fallback(state: Conversation, context: DecisionContext) -> list[Event]:
+    policy = context.policy
     if not policy.enabled or state.pending or state.ratio >= policy.trigger_token_ratio:
         return []
     stand_in = next_remake(state)
     if stand_in is None:
         return []
-    event = remade(state, stand_in, policy, command.pass_id)
+    event = remade(state, stand_in, context)
     return [event] if event else []
 
 
-def _complete(state: Conversation, command: CompletePass, policy: Policy) -> list[Event]:
+def _complete(state: Conversation, command: CompletePass, context: DecisionContext) -> list[Event]:
     plan = _require_pending(state, command.pass_id)
     record = command.record
     assert (record.covered, record.depth, record.parent_id) == (plan.covered, plan.depth, plan.parent_id), (
         "a record is made as its pass was planned"
     )
-    if not policy.enabled:
+    if not context.policy.enabled:
         return [cancelled(command.pass_id, attempts=record.attempts)]
-    messages, until_us = _wait(state, policy, command.now_us) if _counts_as_failure(state, command) else (0, 0)
+    messages, until_us = _wait(state, context) if _counts_as_failure(state, command) else (0, 0)
     completed = SummarizationCompleted(
         command.pass_id,
         record,
@@ -318,13 +311,10 @@ def _complete(state: Conversation, command: CompletePass, policy: Policy) -> lis
         wait_until_us=until_us,
         tried=command.tried,
     )
-    after = evolve(state, completed, command.now_us)
+    after = evolve(state, completed, context.now_us)
     if not _saves_enough(state, after, plan):
-        skipped = _skipped_no_gain(state, plan, command, policy)
-        return _with_trigger(state, [skipped], policy, command.next_pass_id, command.now_us)
-    next_id, now_us = command.next_pass_id, command.now_us
-    follow_up = followed_up(after, plan, policy, next_id, now_us)
-    return [completed, *(follow_up or ruled(after, policy, next_id, now_us))]
+        return _with_trigger(state, [_skipped_no_gain(state, plan, command, context)], context)
+    return [completed, *(followed_up(after, plan, context) or ruled(after, context))]
 
 
 def _counts_as_failure(state: Conversation, command: CompletePass) -> bool:
@@ -351,9 +341,9 @@ def _saves_enough(before: Conversation, after: Conversation, plan: PassPlan) -> 
 
 
 def _skipped_no_gain(
-    state: Conversation, plan: PassPlan, command: CompletePass, policy: Policy
+    state: Conversation, plan: PassPlan, command: CompletePass, context: DecisionContext
 ) -> SummarizationSkipped:
-    messages, until_us = _wait_after(state, plan, policy, command.now_us)
+    messages, until_us = _wait_after(state, plan, context)
     return SummarizationSkipped(
         SkipReason.NO_GAIN,
         pass_id=command.pass_id,
@@ -363,9 +353,9 @@ def _skipped_no_gain(
     )
 
 
-def _fail(state: Conversation, command: FailPass, policy: Policy) -> list[Event]:
+def _fail(state: Conversation, command: FailPass, context: DecisionContext) -> list[Event]:
     plan = _require_pending(state, command.pass_id)
-    messages, until_us = _wait_after(state, plan, policy, command.now_us)
+    messages, until_us = _wait_after(state, plan, context)
     failed = SummarizationFailed(
         pass_id=command.pass_id,
         error_class=command.error_class,
@@ -379,25 +369,25 @@ def _fail(state: Conversation, command: FailPass, policy: Policy) -> list[Event]
         asked=command.asked,
         tried=command.tried,
     )
-    return _with_trigger(state, [failed], policy, command.next_pass_id, command.now_us)
+    return _with_trigger(state, [failed], context)
 
 
-def _wait_after(state: Conversation, plan: PassPlan, policy: Policy, now_us: int) -> tuple[int, int]:
+def _wait_after(state: Conversation, plan: PassPlan, context: DecisionContext) -> tuple[int, int]:
     """The wait that a pass leaves that made no record; a remake leaves none, since it must hold no pass back."""
-    return (0, 0) if plan.trigger is Trigger.REMAKE else _wait(state, policy, now_us)
+    return (0, 0) if plan.trigger is Trigger.REMAKE else _wait(state, context)
 
 
-def _wait(state: Conversation, policy: Policy, now_us: int) -> tuple[int, int]:
+def _wait(state: Conversation, context: DecisionContext) -> tuple[int, int]:
     """Messages, and the time in microseconds, of which the first to come ends the wait after one more failure."""
-    messages, seconds = wait_after_failures(policy, failures=state.failures_in_row + 1)
-    return messages, now_us + seconds * 1_000_000
+    messages, seconds = wait_after_failures(context.policy, failures=state.failures_in_row + 1)
+    return messages, context.now_us + seconds * 1_000_000
 
 
-def _with_trigger(state: Conversation, events: list[Event], policy: Policy, pass_id: str, now_us: int) -> list[Event]:
+def _with_trigger(state: Conversation, events: list[Event], context: DecisionContext) -> list[Event]:
     """`events`, and what the rules say once after all of them."""
     for event in events:
-        state = evolve(state, event, now_us)
-    return [*events, *ruled(state, policy, pass_id, now_us)]
+        state = evolve(state, event, context.now_us)
+    return [*events, *ruled(state, context)]
 
 
 def _require_pending(state: Conversation, pass_id: str) -> PassPlan:

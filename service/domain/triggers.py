@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from service.domain.chunks import calls_needed
 from service.domain.conversation import Conversation, current_id, lineage, live_coverage, merged, without
+from service.domain.decision_context import DecisionContext
 from service.domain.events import (
     ErrorClass,
     Event,
@@ -62,15 +63,15 @@ class HeldBy(StrEnum):
     HYSTERESIS = "HYSTERESIS"
 
 
-def ruled(state: Conversation, policy: Policy, pass_id: str, now_us: int) -> list[Event]:
+def ruled(state: Conversation, context: DecisionContext) -> list[Event]:
     """The rules of profile CHAIN, in their order: at most one pass, and the end of a remake that is in its way."""
-    if not policy.enabled:
+    if not context.policy.enabled:
         return []
     if state.pending is None:
-        return _ruled(state, policy, pass_id, now_us)
+        return _ruled(state, context)
     if state.due_pass:
         return []
-    return superseded(state.pending, _ruled(state._replace(pending=None), policy, pass_id, now_us))
+    return superseded(state.pending, _ruled(state._replace(pending=None), context))
 
 
 def superseded(remake: PassPlan, events: list[Event]) -> list[Event]:
@@ -87,8 +88,9 @@ def cancelled(pass_id: str, *, attempts: int) -> SummarizationFailed:
     )
 
 
-def _ruled(state: Conversation, policy: Policy, pass_id: str, now_us: int) -> list[Event]:
-    waiting = state.waiting(now_us)
+def _ruled(state: Conversation, context: DecisionContext) -> list[Event]:
+    policy = context.policy
+    waiting = state.waiting(context.now_us)
     if waiting and not may_stand_in(state, policy):
         return []
     past_trigger = state.ratio >= policy.trigger_token_ratio
@@ -101,7 +103,7 @@ def _ruled(state: Conversation, policy: Policy, pass_id: str, now_us: int) -> li
     trigger = _trigger(state, policy, past_trigger=past_trigger, refresh_due=refresh_due)
     if trigger is None:
         return []
-    event = requested(state, policy, trigger, division, pass_id, extractive=waiting)
+    event = requested(state, context, trigger, division, extractive=waiting)
     if isinstance(event, SummarizationSkipped) and state.depth_limit_said:
         return []
     return [event]
@@ -126,31 +128,31 @@ def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
     return _not_due(state, policy) or HeldBy.HYSTERESIS
 
 
-def followed_up(state: Conversation, ended: PassPlan, policy: Policy, pass_id: str, now_us: int) -> list[Event]:
+def followed_up(state: Conversation, ended: PassPlan, context: DecisionContext) -> list[Event]:
     """One more pass right after the record of `ended`, when that was not enough and another would free some.
 
     One with a tail of two; but after a cut range the next of what it left, as often as there is some.
     """
+    policy = context.policy
     if not policy.enabled or state.ratio < policy.trigger_token_ratio or ended.trigger is Trigger.REMAKE:
         return []
     if ended.trigger is Trigger.FOLLOW_UP and (not ended.cut or _halted(state, policy)):
         return []
-    waiting = state.waiting(now_us)
+    waiting = state.waiting(context.now_us)
     if waiting and not may_stand_in(state, policy):
         return []
     division = _division(state, policy, whole=waiting) if ended.cut else None
     division = division or compressible(state, policy, tail_messages=TAIL_MESSAGES_MIN, whole=waiting)
     if division is None:
         return []
-    return [requested(state, policy, Trigger.FOLLOW_UP, division, pass_id, extractive=waiting)]
+    return [requested(state, context, Trigger.FOLLOW_UP, division, extractive=waiting)]
 
 
 def requested(
     state: Conversation,
-    policy: Policy,
+    context: DecisionContext,
     trigger: Trigger,
     division: WindowSplit,
-    pass_id: str,
     *,
     extractive: bool = False,
 ) -> SummarizationRequested | SummarizationSkipped:
@@ -158,6 +160,7 @@ def requested(
 
     A follow-up may go one deeper: it finishes the pass before it.
     """
+    policy = context.policy
     if _halted(state, policy) and trigger is not Trigger.FOLLOW_UP:
         return SummarizationSkipped(SkipReason.DEPTH_LIMIT)
     live = state.live
@@ -165,7 +168,7 @@ def requested(
     replaced_tokens = division.dropped_tokens + summary_tokens(state)
     cap, room = _sizes(state, policy, division, replaced_tokens)
     plan = PassPlan(
-        pass_id=pass_id,
+        pass_id=context.next_pass_id,
         trigger=trigger,
         covered=ranges,
         source=ranges,
@@ -188,11 +191,12 @@ def requested(
     return SummarizationRequested(_rebased(state, plan))
 
 
-def remade(state: Conversation, fallback: SummaryRecord, policy: Policy, pass_id: str) -> SummarizationRequested | None:
+def remade(state: Conversation, fallback: SummaryRecord, context: DecisionContext) -> SummarizationRequested | None:
     """A pass that asks a model for what `fallback` stands in for, with the size that the model was given then.
 
     None when the window has no room for a record of that size: it would be past its trigger.
     """
+    policy = context.policy
     plan = next(ended.plan for ended in reversed(state.passes) if ended.record_id == fallback.id)
     room = max(plan.room_tokens, plan.summary_tokens_max)
     if state.live is fallback:
@@ -203,7 +207,7 @@ def remade(state: Conversation, fallback: SummaryRecord, policy: Policy, pass_id
     return SummarizationRequested(
         replace(
             plan,
-            pass_id=pass_id,
+            pass_id=context.next_pass_id,
             trigger=Trigger.REMAKE,
             base_id=current_id(state, plan.base_id),
             token_ratio=state.ratio,

@@ -7,7 +7,6 @@ of the log says the same however often it is asked, so it goes to the caller at 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,7 +62,7 @@ class PassSteps:
 
         Raises PassSuperseded when it is not pending any more, or an EventLogError.
         """
-        _, events = await self._committed(key, lambda: StartPass(plan.pass_id))
+        _, events = await self._committed(key, StartPass(plan.pass_id))
         return isinstance(events[0], SummarizationStarted)
 
     async def release(self, key: StreamId, plan: PassPlan) -> None:
@@ -78,13 +77,11 @@ class PassSteps:
         """The record, or the news that it saves too little or that nobody wants it any more; raises as `claim` does."""
         return await self._committed(
             key,
-            lambda: CompletePass(
+            CompletePass(
                 pass_id=plan.pass_id,
                 record=result.record,
                 source=result.source,
                 fallback=result.fallback,
-                next_pass_id=self._conversations.new_id(),
-                now_us=self._conversations.now_us(),
                 model_failed=result.failure is not None and not result.interrupted,
                 interrupted=result.interrupted,
                 tried=result.tried,
@@ -95,13 +92,11 @@ class PassSteps:
         """The pass ends without a record; raises as `claim` does."""
         await self._committed(
             key,
-            lambda: FailPass(
+            FailPass(
                 pass_id=plan.pass_id,
                 error_class=failure.error_class,
                 attempts=failure.attempts,
                 retryable=failure.retryable,
-                next_pass_id=self._conversations.new_id(),
-                now_us=self._conversations.now_us(),
                 output_bytes=len(failure.output.encode()),
                 output_hash=output_hash(self._hash_key, failure.output),
                 cause=failure.cause,
@@ -111,12 +106,12 @@ class PassSteps:
         )
 
     async def _committed(
-        self, key: StreamId, command: Callable[[], StartPass | CompletePass | FailPass]
+        self, key: StreamId, command: StartPass | CompletePass | FailPass
     ) -> tuple[Conversation, list[Event]]:
         for attempt in range(ATTEMPTS_MAX - 1):
             try:
-                return await self._conversations.execute(key, lambda _: command())
+                return await self._conversations.execute(key, lambda _: command)
             except TRANSIENT as error:
                 _log.warning("pass.commit_delayed", conversation_id=key.name, error_type=type(error).__name__)
             await asyncio.sleep(self._pauses.after(attempt))
-        return await self._conversations.execute(key, lambda _: command())
+        return await self._conversations.execute(key, lambda _: command)

@@ -108,9 +108,8 @@ class Revival:
         self._spawn(self._wait_ended(key, at_us), key)
 
     async def _wait_ended(self, key: StreamId, at_us: int) -> None:
-        now_us = self._conversations.now_us()
-        if await self._asked(key, lambda pass_id: EndWait(pass_id, max(now_us, at_us))) is None:
-            self.end_wait_at(key, now_us + int(self._pauses.max_s * 1e6))
+        if await self._asked(key, EndWait(at_us)) is None:
+            self.end_wait_at(key, self._conversations.now_us() + int(self._pauses.max_s * 1e6))
 
     async def _remake_next(self) -> bool:
         """Whether a remake was requested: the model has time, and the window of the next conversation has room."""
@@ -120,17 +119,16 @@ class Revival:
         if key is None:
             return False
         del self._fallbacks[key]
-        now_us = self._conversations.now_us()
-        state = await self._asked(key, lambda pass_id: RemakeFallback(pass_id, now_us))
+        state = await self._asked(key, RemakeFallback())
         if state is None or next_remake(state) is not None:
             # Not now, or not yet: it stays one of those that are still to be remade.
             self.remake_later(key)
         return state is not None and state.pending is not None and state.pending.trigger is Trigger.REMAKE
 
-    async def _asked(self, key: StreamId, command: Callable[[str], EndWait | RemakeFallback]) -> Conversation | None:
-        """The state behind the command for a pass of this id; None when the log cannot take it now."""
+    async def _asked(self, key: StreamId, command: EndWait | RemakeFallback) -> Conversation | None:
+        """The state behind the command; None when the log cannot take it now."""
         try:
-            state, _ = await self._conversations.execute(key, lambda _: command(self._conversations.new_id()))
+            state, _ = await self._conversations.execute(key, lambda _: command)
         except TRANSIENT as error:
             _not_requested(key, error)
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,14 @@ def replaced(log: Path) -> None:
 
 def without_its_wal(log: Path) -> None:
     log.with_name(f"{log.name}-wal").unlink()
+
+
+def emptied(file: Path) -> None:
+    os.truncate(file, 0)
+
+
+def cut(file: Path) -> None:
+    os.truncate(file, file.stat().st_size - 1)
 
 
 def in_another_folder(log: Path) -> None:
@@ -69,6 +78,30 @@ async def test_nothing_is_acknowledged_into_a_file_that_is_gone(folder, taken: C
         assert (before[0], before[1]["append"]) == ("200", "ok")
         assert (after[0], after[1]["append"], after[1]["read"]) == ("503", "LogGone", "ok")
         assert (await chat.context()).message_version == 1
+
+
+@pytest.mark.parametrize("shortened", [emptied, cut])
+@pytest.mark.parametrize("name", ["abridged.db", "abridged.db-wal"])
+async def test_nothing_is_acknowledged_behind_what_another_program_cut_off(
+    folder, name: str, shortened: Callable[[Path], None]
+):
+    """SQLite would go on where the file once ended, and a recovery stops where it was cut.
+
+    What is left of the files stays as it was for whoever mends them, also when the sidecar stops.
+    """
+    async with sidecar(folder) as s:
+        chat = s.chat()
+        await chat.append(said(1))
+        shortened(folder / name)
+        left = [(folder / file).read_bytes() for file in ("abridged.db", "abridged.db-wal")]
+
+        for number in (2, 3):
+            async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+                await chat.append(said(number))
+
+        assert (await readiness(s))[1]["append"] == "LogGone"
+        assert f"{name} was cut to" in s.log_text
+    assert [(folder / file).read_bytes() for file in ("abridged.db", "abridged.db-wal")] == left
 
 
 @pytest.mark.parametrize("taken", [deleted, replaced, without_its_wal])

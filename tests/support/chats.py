@@ -79,14 +79,14 @@ def spoken(messages: Iterable[Message], tokens: int = 10) -> list[MessageAppende
     return [appended(number, tokens, message=message) for number, message in enumerate(messages, 1)]
 
 
-def append(*events: Event, now_us: int = 0, settings: Settings = SETTINGS, pass_id: str = "p") -> AppendMessages:
+def append(*events: Event, settings: Settings = SETTINGS) -> AppendMessages:
     """The command that leads to these events."""
     messages = tuple(
         CountedMessage(e.message, TokenCount(e.tokens, e.source), e.counter)
         for e in events
         if isinstance(e, MessageAppended)
     )
-    return AppendMessages("c", messages, settings, pass_id, now_us)
+    return AppendMessages("c", messages, settings)
 
 
 def only_plan(events: Iterable[Event]) -> PassPlan:
@@ -147,19 +147,17 @@ def complete(
     *,
     tokens: int = 50,
     fallback: bool = False,
-    now_us: int = 0,
     source: TokenSource = TokenSource.CALLER,
     model_failed: bool = False,
     interrupted: bool = False,
 ) -> CompletePass:
     """The command that ends the pending pass of `state` with a record of `tokens`."""
     plan = pending_in(state)
-    next_id = f"{plan.pass_id}+"
     record = record_for(plan, tokens=tokens)
-    return CompletePass(plan.pass_id, record, source, fallback, next_id, now_us, model_failed, interrupted)
+    return CompletePass(plan.pass_id, record, source, fallback, model_failed, interrupted)
 
 
-def fail(state: Conversation, *, now_us: int = 0, error_class: ErrorClass = ErrorClass.TRANSPORT) -> FailPass:
+def fail(state: Conversation, *, error_class: ErrorClass = ErrorClass.TRANSPORT) -> FailPass:
     """The command that ends the pending pass of `state` without a record."""
     plan = pending_in(state)
-    return FailPass(plan.pass_id, error_class, 1, retryable=True, next_pass_id=f"{plan.pass_id}+", now_us=now_us)
+    return FailPass(plan.pass_id, error_class, 1, retryable=True)

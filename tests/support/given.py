@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from service.domain.conversation import Conversation, fold
-from service.domain.decide import Command, decide
+from service.domain.decide import Command, CompletePass, FailPass, decide
+from service.domain.decision_context import DecisionContext
 from service.domain.errors import DomainError
 from service.domain.events import Event, SkipReason, SummarizationSkipped
 from service.domain.policy import Policy
@@ -49,10 +50,12 @@ class Given:
 
     state: Conversation
 
-    def when(self, command: Command, policy: Policy) -> Outcome:
-        """Decide `command` on it."""
+    def when(self, command: Command, policy: Policy, *, now_us: int = 0, next_pass_id: str = "") -> Outcome:
+        """Decide `command` on it. A pass that this leads to is `p`, and one behind the end of pass x is `x+`."""
+        if not next_pass_id:
+            next_pass_id = f"{command.pass_id}+" if isinstance(command, CompletePass | FailPass) else "p"
         try:
-            return Outcome(self.state, decide(self.state, command, policy))
+            return Outcome(self.state, decide(self.state, command, DecisionContext(policy, now_us, next_pass_id)))
         except DomainError as refusal:
             return Outcome(self.state, [], refusal)
 

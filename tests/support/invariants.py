@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from service.domain.conversation import Conversation, covers, evolve, lineage
 from service.domain.decide import CompletePass, FailPass, StartPass
+from service.domain.decision_context import DecisionContext
 from service.domain.events import (
     MessageAppended,
     SettingsChanged,
@@ -146,7 +147,8 @@ def hold_is_told(state: Conversation, policy: Policy, now_us: int, *, held: Held
     if state.ratio < policy.trigger_token_ratio:
         _require(held is None, "a window below its trigger is said to be held")
         return
-    begins = any(isinstance(event, SummarizationRequested) for event in ruled(state, policy, "x", now_us))
+    events = ruled(state, DecisionContext(policy, now_us, "x"))
+    begins = any(isinstance(event, SummarizationRequested) for event in events)
     _require(not begins or held is None, f"a pass begins although it is said to be held by {held}")
     _require(begins or held is not None, "no pass begins, and nothing is said to hold it")
 

@@ -24,6 +24,7 @@ from service.domain.decide import (
     ReportUsage,
     decide,
 )
+from service.domain.decision_context import DecisionContext
 from service.domain.errors import DomainError, InvalidPolicy
 from service.domain.events import ErrorClass, PassPlan, Settings, SummarizationRequested
 from service.domain.message import Message, Role, ToolCall
@@ -83,7 +84,7 @@ class ChatInOutages:
             self._pass_time()
             self._execute(self._append(number))
             if self._rng.random() < 0.1:
-                self._execute(RemakeFallback(self._pass_id(), self._now_us))
+                self._execute(RemakeFallback())
             if self._rng.random() < 0.05:
                 self._execute(self._report())
             self._end_passes()
@@ -95,7 +96,7 @@ class ChatInOutages:
         self._now_us += SECONDS_A_MESSAGE * _SECOND
         state = self.state
         if state.pending is None and state.failures_in_row and state.wait_until_us <= self._now_us:
-            self._execute(EndWait(self._pass_id(), self._now_us))
+            self._execute(EndWait(self._now_us))
 
     def _end_passes(self) -> None:
         """What has run for as long as passes take ends; an extractive pass takes no time."""
@@ -124,7 +125,7 @@ class ChatInOutages:
             stands_in = plan.policy.fallback is Fallback.ALWAYS or may_stand_in(self.state, self.policy)
             if stands_in and plan.replaces_id == "":
                 return self._extracted(plan, model_failed=True)
-            return FailPass(plan.pass_id, ErrorClass.TRANSPORT, 2, True, self._pass_id(), self._now_us)
+            return FailPass(plan.pass_id, ErrorClass.TRANSPORT, 2, True)
         if self._rng.random() < self._too_large_share:
             return self._completed(plan, 2 * plan.replaced_tokens, fallback=False, model_failed=False)
         tokens = self._rng.randint(min(60, plan.room_tokens), plan.room_tokens)
@@ -136,13 +137,11 @@ class ChatInOutages:
 
     def _completed(self, plan: PassPlan, tokens: int, *, fallback: bool, model_failed: bool) -> CompletePass:
         record = record_for(plan, tokens=max(1, tokens))
-        return CompletePass(
-            plan.pass_id, record, self._source, fallback, self._pass_id(), self._now_us, model_failed=model_failed
-        )
+        return CompletePass(plan.pass_id, record, self._source, fallback, model_failed=model_failed)
 
     def _execute(self, command: Command) -> None:
         try:
-            events = decide(self.state, command, self.policy)
+            events = decide(self.state, command, DecisionContext(self.policy, self._now_us, self._pass_id()))
         except DomainError:
             return
         for event in events:
@@ -152,7 +151,7 @@ class ChatInOutages:
 
     def _append(self, number: int) -> AppendMessages:
         counted = CountedMessage(self._message(number), TokenCount(self._tokens(), self._source), "simulated")
-        return AppendMessages("c", (counted,), self._settings, self._pass_id(), self._now_us)
+        return AppendMessages("c", (counted,), self._settings)
 
     def _tokens(self) -> int:
         length = self._settings.context_length
@@ -173,7 +172,7 @@ class ChatInOutages:
     def _report(self) -> ReportUsage:
         live = self.state.live.id if self.state.live else ""
         tokens = max(1, int(self.state.window_tokens * self._rng.uniform(0.8, 1.25)))
-        return ReportUsage(self.state.message_version, live, tokens, self._pass_id(), self._now_us)
+        return ReportUsage(self.state.message_version, live, tokens)
 
     def _pass_id(self) -> str:
         self._passes += 1

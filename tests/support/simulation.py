@@ -25,6 +25,7 @@ from service.domain.decide import (
     StartPass,
     decide,
 )
+from service.domain.decision_context import DecisionContext
 from service.domain.errors import DomainError, InvalidPolicy
 from service.domain.events import ErrorClass, Event, Settings
 from service.domain.message import Message, Role, ToolCall
@@ -87,7 +88,7 @@ class SimulatedChat:
         state = self.state
         if state.pending is None and state.waiting(self._now_us) and state.wait_until_us <= until_us:
             self._now_us = state.wait_until_us
-            yield from self._taken(EndWait(self._pass_id(), self._now_us))
+            yield from self._taken(EndWait(self._now_us))
         self._now_us = max(self._now_us, until_us)
 
     def _taken(self, command: Command) -> Iterator[Step]:
@@ -96,7 +97,7 @@ class SimulatedChat:
         if isinstance(command, ChangeSettings):
             policy = overridden(self._base, command.settings.policy)
         try:
-            events = decide(before, command, policy)
+            events = decide(before, command, DecisionContext(policy, self._now_us, self._pass_id()))
         except DomainError:
             return
         if isinstance(command, ChangeSettings):
@@ -124,7 +125,7 @@ class SimulatedChat:
         if chance < 0.35:
             error_class = rng.choice(list(ErrorClass))
             attempts, retryable = rng.randrange(4), rng.random() < 0.5
-            return FailPass(plan.pass_id, error_class, attempts, retryable, self._pass_id(), self._now_us)
+            return FailPass(plan.pass_id, error_class, attempts, retryable)
         most = max(2, plan.replaced_tokens)
         tokens = rng.choice([rng.randrange(1, most), min(most, plan.summary_tokens_max), rng.randrange(1, 2 * most)])
         return self._complete(tokens=max(1, tokens))
@@ -134,13 +135,13 @@ class SimulatedChat:
         assert plan is not None
         record = record_for(plan, tokens=tokens, summary="What was said. " * min(8, 1 + tokens // 16))
         source = self._rng.choice(self._sources)
-        return CompletePass(plan.pass_id, record, source, self._rng.random() < 0.2, self._pass_id(), self._now_us)
+        return CompletePass(plan.pass_id, record, source, self._rng.random() < 0.2)
 
     def _append(self) -> AppendMessages:
         count = self._rng.choice([1, 1, 1, 2, 2, 5, 12])
         first = self.state.message_version + 1
         messages = tuple(self._counted(self._random_message(first + i)) for i in range(count))
-        return AppendMessages("c", messages, self._settings, self._pass_id(), self._now_us)
+        return AppendMessages("c", messages, self._settings)
 
     def _random_message(self, number: int) -> Message:
         rng = self._rng
@@ -170,19 +171,19 @@ class SimulatedChat:
         return self._changed(replace(self._random_settings(), calibration_factor=factor))
 
     def _changed(self, settings: Settings) -> ChangeSettings:
-        return ChangeSettings(settings, self._pass_id(), self._now_us)
+        return ChangeSettings(settings)
 
     def _report(self) -> ReportUsage:
         state, rng = self.state, self._rng
         tokens = max(1, int(state.window_tokens * rng.uniform(0.4, 2.5)))
         version = rng.choice([state.message_version, rng.randrange(state.message_version + 2)])
-        return ReportUsage(version, state.live.id if state.live else "", tokens, self._pass_id(), self._now_us)
+        return ReportUsage(version, state.live.id if state.live else "", tokens)
 
     def _force(self) -> RequestPass:
-        return RequestPass(self._pass_id(), self._now_us)
+        return RequestPass()
 
     def _remake(self) -> RemakeFallback:
-        return RemakeFallback(self._pass_id(), self._now_us)
+        return RemakeFallback()
 
     def _pass_id(self) -> str:
         self._passes += 1

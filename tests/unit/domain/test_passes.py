@@ -9,6 +9,7 @@ import pytest
 from service.domain.conversation import Conversation, lineage, live_coverage, next_remake, record_named
 from service.domain.decide import (
     AppendMessages,
+    ApplyRules,
     ChangeSettings,
     Command,
     CompletePass,
@@ -98,7 +99,7 @@ def test_messages_of_the_meantime_stay_in_the_window():
 def test_a_record_that_saves_under_a_fifth_is_not_committed(tokens, saved):
     """740 tokens are replaced; 592 are a fifth less."""
     state = pending()
-    outcome = Given(state).when(complete(state, tokens=tokens, now_us=7), POLICY)
+    outcome = Given(state).when(complete(state, tokens=tokens), POLICY, now_us=7)
 
     skipped = SummarizationSkipped(SkipReason.NO_GAIN, "p", 1, wait_messages=4, wait_until_us=7 + 30 * SECOND)
     outcome.then(completed(pending_in(state), tokens=tokens) if saved else skipped)
@@ -129,19 +130,17 @@ def test_no_gain_leaves_the_messages_and_waits():
     after = Given(state).when(complete(state, tokens=740), POLICY).after
 
     assert (len(after.window), after.failures_in_row, after.waiting(0)) == (80, 1, True)
-    assert only_plan(Given(after).when(EndWait("q", 30 * SECOND), POLICY).events).trigger is Trigger.RATIO
+    assert only_plan(Given(after).when(EndWait(30 * SECOND), POLICY, next_pass_id="q").events).trigger is Trigger.RATIO
 
 
 @pytest.mark.parametrize("error_class", list(ErrorClass))
 def test_a_failed_pass_leaves_everything_as_it_was(error_class):
     """Whatever the class: the messages are there, the pass is over, the next one waits."""
     state = pending()
-    command = FailPass(
-        "p", error_class, 3, False, "q", 9, output_bytes=12, output_hash=b"h", cause="stalled", asked=True
-    )
+    command = FailPass("p", error_class, 3, False, output_bytes=12, output_hash=b"h", cause="stalled", asked=True)
     after = (
         Given(state)
-        .when(command, POLICY)
+        .when(command, POLICY, now_us=9)
         .then(SummarizationFailed("p", error_class, 3, False, 4, 9 + 30 * SECOND, 12, b"h", "stalled", True))
     )
 
@@ -165,8 +164,8 @@ def test_a_pass_that_is_not_pending_cannot_end(kind):
     record = record_for(pending_in(state))
     commands: dict[str, Command] = {
         "start": StartPass("other"),
-        "complete": CompletePass("other", record, TokenSource.CALLER, False, "q", 0),
-        "fail": FailPass("other", ErrorClass.INTERNAL, 1, False, "q", 0),
+        "complete": CompletePass("other", record, TokenSource.CALLER, False),
+        "fail": FailPass("other", ErrorClass.INTERNAL, 1, False),
     }
     command = commands[kind]
 
@@ -180,13 +179,13 @@ def test_a_record_that_is_not_as_planned_is_a_programming_error():
     wrong = replace(record_for(pending_in(state)), covered=ranges((1, 80)))
 
     with pytest.raises(AssertionError, match="as its pass was planned"):
-        Given(state).when(CompletePass("p", wrong, TokenSource.CALLER, False, "q", 0), POLICY)
+        Given(state).when(CompletePass("p", wrong, TokenSource.CALLER, False), POLICY)
 
 
 def test_a_fallback_is_remade_in_its_place():
     """The same range, parent and depth; the record before it is not in the lineage any more."""
     state = with_fallback()
-    outcome = Given(state).when(RemakeFallback("r", 0), POLICY)
+    outcome = Given(state).when(RemakeFallback(), POLICY, next_pass_id="r")
 
     plan = only_plan(outcome.events)
     assert (plan.trigger, plan.covered, plan.source) == (Trigger.REMAKE, ranges((1, 74)), ranges((1, 74)))
@@ -199,7 +198,7 @@ def test_a_fallback_is_remade_in_its_place():
 
 def test_a_remake_gets_the_size_of_a_models_record_not_that_of_the_extract():
     """It may cost more than the extract; what it may not is to cost what both stand for."""
-    state = Given(with_fallback()).when(RemakeFallback("r", 0), POLICY).after
+    state = Given(with_fallback()).when(RemakeFallback(), POLICY, next_pass_id="r").after
     plan = pending_in(state)
 
     assert (plan.summary_tokens_max, plan.replaced_tokens) == (125, 740)
@@ -210,8 +209,8 @@ def test_a_remake_gets_the_size_of_a_models_record_not_that_of_the_extract():
 
 def test_a_remake_never_brings_a_window_to_its_trigger():
     """A record that would is as large as no gain is."""
-    fuller = Given(with_fallback()).when(append(*chat(60, first=81), pass_id="q"), POLICY).after
-    state = Given(fuller).when(RemakeFallback("r", 0), POLICY).after
+    fuller = Given(with_fallback()).when(append(*chat(60, first=81)), POLICY, next_pass_id="q").after
+    state = Given(fuller).when(RemakeFallback(), POLICY, next_pass_id="r").after
 
     assert (fuller.ratio, pending_in(state).room_tokens) == (0.72, 139)
     assert live_in(Given(state).when(complete(state, tokens=139), POLICY).after).id == "summary-r"
@@ -222,20 +221,20 @@ def test_only_a_fallback_is_remade_and_only_when_passes_may_run():
     """A model's record, a disabled policy, a pending pass, a window past its trigger: nothing happens."""
     state = with_fallback()
     model_made = Given(pending()).when(complete(pending()), POLICY).after
-    requested = Given(state).when(RemakeFallback("r", 0), POLICY).after
-    full = Given(state).when(append(*chat(68, first=81), pass_id="q"), Policy(enabled=False)).after
+    requested = Given(state).when(RemakeFallback(), POLICY, next_pass_id="r").after
+    full = Given(state).when(append(*chat(68, first=81)), Policy(enabled=False), next_pass_id="q").after
 
-    given(OPEN).when(RemakeFallback("r", 0), POLICY).then()
-    Given(model_made).when(RemakeFallback("r", 0), POLICY).then()
-    Given(state).when(RemakeFallback("r", 0), Policy(enabled=False)).then()
-    Given(requested).when(RemakeFallback("q", 0), POLICY).then()
-    Given(full).when(RemakeFallback("q", 0), POLICY).then()
+    given(OPEN).when(RemakeFallback(), POLICY, next_pass_id="r").then()
+    Given(model_made).when(RemakeFallback(), POLICY, next_pass_id="r").then()
+    Given(state).when(RemakeFallback(), Policy(enabled=False), next_pass_id="r").then()
+    Given(requested).when(RemakeFallback(), POLICY, next_pass_id="q").then()
+    Given(full).when(RemakeFallback(), POLICY, next_pass_id="q").then()
 
 
 def remade_in_vain(state: Conversation, *, times: int) -> Conversation:
     """The state after so many remakes that saved nothing."""
     for number in range(times):
-        requested = Given(state).when(RemakeFallback(f"r{number}", 0), POLICY).after
+        requested = Given(state).when(RemakeFallback(), POLICY, next_pass_id=f"r{number}").after
         state = Given(requested).when(complete(requested, tokens=740), POLICY).after
     return state
 
@@ -245,14 +244,14 @@ def test_a_remake_in_vain_holds_back_no_pass_and_is_tried_twice():
     state = remade_in_vain(with_fallback(), times=2)
 
     assert (state.failures_in_row, state.waiting(0), next_remake(state)) == (0, False, None)
-    Given(state).when(RemakeFallback("r", 0), POLICY).then()
-    back = Given(state).when(append(*chat(68, first=81), pass_id="q"), POLICY)
+    Given(state).when(RemakeFallback(), POLICY, next_pass_id="r").then()
+    back = Given(state).when(append(*chat(68, first=81)), POLICY, next_pass_id="q")
     assert only_plan(back.events).trigger is Trigger.RATIO
 
 
 def test_a_remake_that_fails_counts_only_when_a_model_was_asked():
     """An open breaker refuses any number of them."""
-    requested = Given(with_fallback()).when(RemakeFallback("r", 0), POLICY).after
+    requested = Given(with_fallback()).when(RemakeFallback(), POLICY, next_pass_id="r").after
     asked, refused = fail(requested), replace(fail(requested), attempts=0)
 
     assert Given(requested).when(asked, POLICY).after.remakes == {"summary-p": 1}
@@ -262,8 +261,8 @@ def test_a_remake_that_fails_counts_only_when_a_model_was_asked():
 
 def test_a_remake_leaves_cooldown_and_arming_as_they_were():
     """It is no pass over new messages."""
-    state = Given(with_fallback()).when(append(*chat(3, first=81), pass_id="q"), POLICY).after
-    requested = Given(state).when(RemakeFallback("r", 0), POLICY).after
+    state = Given(with_fallback()).when(append(*chat(3, first=81)), POLICY, next_pass_id="q").after
+    requested = Given(state).when(RemakeFallback(), POLICY, next_pass_id="r").after
     after = Given(requested).when(complete(requested), POLICY).after
 
     assert (after.messages_since_pass, after.last_summarization) == (3, state.last_summarization)
@@ -272,9 +271,9 @@ def test_a_remake_leaves_cooldown_and_arming_as_they_were():
 
 def test_a_pass_that_is_due_ends_a_pending_remake():
     """Both are in the commit of the message that made it due, and the remake can be asked for again."""
-    requested = Given(with_fallback()).when(RemakeFallback("r", 0), POLICY).after
+    requested = Given(with_fallback()).when(RemakeFallback(), POLICY, next_pass_id="r").after
 
-    outcome = Given(requested).when(append(*chat(68, first=81), pass_id="q"), POLICY)
+    outcome = Given(requested).when(append(*chat(68, first=81)), POLICY, next_pass_id="q")
 
     ended, begun = outcome.events[-2:]
     assert isinstance(ended, SummarizationFailed)
@@ -285,10 +284,10 @@ def test_a_pass_that_is_due_ends_a_pending_remake():
 
 def test_a_forced_pass_ends_a_pending_remake():
     """Who asks for a pass gets one."""
-    requested = Given(with_fallback()).when(append(*chat(40, first=81), pass_id="q"), POLICY).after
-    remaking = Given(requested).when(RemakeFallback("r", 0), POLICY).after
+    requested = Given(with_fallback()).when(append(*chat(40, first=81)), POLICY, next_pass_id="q").after
+    remaking = Given(requested).when(RemakeFallback(), POLICY, next_pass_id="r").after
 
-    outcome = Given(remaking).when(RequestPass("f", 0), POLICY)
+    outcome = Given(remaking).when(RequestPass(), POLICY, next_pass_id="f")
 
     assert only_plan(outcome.events).trigger is Trigger.FORCED
 
@@ -296,16 +295,16 @@ def test_a_forced_pass_ends_a_pending_remake():
 def test_every_extract_of_the_chain_is_remade_oldest_first():
     """What was made from a stand-in is made again from what took its place."""
     first = with_fallback()
-    second = Given(first).when(append(*chat(70, first=81), pass_id="q"), POLICY).after
+    second = Given(first).when(append(*chat(70, first=81)), POLICY, next_pass_id="q").after
     state = Given(second).when(complete(second, fallback=True), POLICY).after
 
-    oldest = Given(state).when(RemakeFallback("r", 0), POLICY).after
+    oldest = Given(state).when(RemakeFallback(), POLICY, next_pass_id="r").after
     assert (pending_in(oldest).replaces_id, pending_in(oldest).base_id) == ("summary-p", "")
     after = Given(oldest).when(complete(oldest), POLICY).after
     assert (live_in(after).id, after.window, after.ratio) == ("summary-q", state.window, state.ratio)
     assert [r.id for r in lineage(after)] == ["summary-q", "summary-r"]
 
-    newest = Given(after).when(RemakeFallback("s", 0), POLICY).after
+    newest = Given(after).when(RemakeFallback(), POLICY, next_pass_id="s").after
     assert (pending_in(newest).replaces_id, pending_in(newest).base_id) == ("summary-q", "summary-r")
     done = Given(newest).when(complete(newest), POLICY).after
     assert [r.id for r in lineage(done)] == ["summary-s", "summary-r"]
@@ -315,10 +314,10 @@ def test_every_extract_of_the_chain_is_remade_oldest_first():
 def test_a_remake_deeper_in_the_chain_continues_the_same_record():
     """A fallback at depth 1 stands on the record of depth 0, and so does what is made in its place."""
     first = Given(pending()).when(complete(pending()), POLICY).after
-    second = Given(first).when(append(*chat(70, first=81), pass_id="q"), POLICY).after
+    second = Given(first).when(append(*chat(70, first=81)), POLICY, next_pass_id="q").after
     fallback = Given(second).when(complete(second, fallback=True), POLICY).after
 
-    plan = only_plan(Given(fallback).when(RemakeFallback("r", 0), POLICY).events)
+    plan = only_plan(Given(fallback).when(RemakeFallback(), POLICY, next_pass_id="r").events)
 
     assert (plan.depth, plan.base_id, plan.parent_id, plan.rebase) == (1, "summary-p", "summary-p", False)
 
@@ -327,21 +326,21 @@ def test_a_usage_report_about_another_window_teaches_nothing():
     """A version that is not there is refused; one reported before, and another record's window, are passed over."""
     estimated = [appended(n, source=TokenSource.ESTIMATE) for n in range(1, 41)]
     history = given(OPEN, *estimated)
-    reported = history.when(ReportUsage(40, "", 500, "p", 0), POLICY)
+    reported = history.when(ReportUsage(40, "", 500), POLICY)
 
-    history.when(ReportUsage(41, "", 500, "p", 0), POLICY).then_refused(VersionNotReached, wanted=41, actual=40)
-    history.when(ReportUsage(40, "summary-x", 500, "p", 0), POLICY).then()
+    history.when(ReportUsage(41, "", 500), POLICY).then_refused(VersionNotReached, wanted=41, actual=40)
+    history.when(ReportUsage(40, "summary-x", 500), POLICY).then()
     reported.then(UsageReported(40, "", 500, 0, 400, 1.125))
-    Given(reported.after).when(ReportUsage(40, "", 500, "p", 0), POLICY).then()
+    Given(reported.after).when(ReportUsage(40, "", 500), POLICY).then()
 
 
 def test_a_usage_report_counts_the_summary_it_was_sent_with():
     """Exact counts and overhead are taken off before the estimates are judged."""
     state = pending(source=TokenSource.ESTIMATE)
     after = Given(state).when(complete(state, tokens=50), POLICY).after
-    exact = Given(after).when(ReportUsage(80, "summary-p", 60, "p", 0), POLICY)
+    exact = Given(after).when(ReportUsage(80, "summary-p", 60), POLICY)
     estimated_record = Given(state).when(complete(state, tokens=50, source=TokenSource.ESTIMATE), POLICY).after
-    estimated = Given(estimated_record).when(ReportUsage(80, "summary-p", 110, "p", 0), POLICY)
+    estimated = Given(estimated_record).when(ReportUsage(80, "summary-p", 110), POLICY)
 
     exact.then(UsageReported(80, "summary-p", 60, 50, 60, 1.0))
     estimated.then(UsageReported(80, "summary-p", 110, 0, 110, 1.0))
@@ -350,12 +349,13 @@ def test_a_usage_report_counts_the_summary_it_was_sent_with():
 def test_only_an_append_opens_a_conversation():
     """Every other command needs one."""
     commands: list[Command] = [
-        ChangeSettings(SETTINGS, "p", 0),
-        ReportUsage(0, "", 1, "p", 0),
-        RequestPass("p", 0),
-        RemakeFallback("p", 0),
+        ChangeSettings(SETTINGS),
+        ReportUsage(0, "", 1),
+        RequestPass(),
+        RemakeFallback(),
         StartPass("p"),
-        EndWait("p", 0),
+        EndWait(0),
+        ApplyRules(),
     ]
     for command in commands:
         given().when(command, POLICY).then_refused(ConversationNotFound)
@@ -366,13 +366,13 @@ def test_an_expected_version_counts_messages_alone():
     """A pass in between does not make it stale; another message does."""
     state = pending()
     (message,) = append(appended(81)).messages
-    command = AppendMessages("c", (message,), SETTINGS, "q", 0, expected_version=80)
+    command = AppendMessages("c", (message,), SETTINGS, expected_version=80)
 
     Given(state).when(command, POLICY).then(appended(81))
     Given(state).when(replace(command, expected_version=79), POLICY).then_refused(
         WrongMessageVersion, expected=79, actual=80
     )
-    changed = ChangeSettings(replace(SETTINGS, title="x"), "q", 0, expected_version=3)
+    changed = ChangeSettings(replace(SETTINGS, title="x"), expected_version=3)
     Given(state).when(changed, POLICY).then_refused(WrongMessageVersion, expected=3, actual=80)
 
 
@@ -384,9 +384,7 @@ def test_no_room_for_a_prompt_is_refused(reserved):
     given().when(append(appended(1), settings=impossible), POLICY).then_refused(
         InvalidPolicy, field="reserved_output_tokens"
     )
-    given(OPEN).when(ChangeSettings(impossible, "p", 0), POLICY).then_refused(
-        InvalidPolicy, field="reserved_output_tokens"
-    )
+    given(OPEN).when(ChangeSettings(impossible), POLICY).then_refused(InvalidPolicy, field="reserved_output_tokens")
 
 
 def test_a_second_request_in_the_log_is_the_pending_one():
@@ -414,7 +412,7 @@ def test_switching_passes_off_ends_the_pending_one():
     requested = given(OPEN, *chat(79)).when(append(appended(80)), POLICY).after
     off = replace(POLICY, enabled=False)
 
-    changed = Given(requested).when(ChangeSettings(replace(SETTINGS, title="off"), "p2", 0), off)
+    changed = Given(requested).when(ChangeSettings(replace(SETTINGS, title="off")), off, next_pass_id="p2")
 
     assert [type(e).__name__ for e in changed.events] == ["SettingsChanged", "SummarizationFailed"]
     assert (changed.after.pending, changed.after.failures_in_row) == (None, 0)

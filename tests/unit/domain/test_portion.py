@@ -9,7 +9,7 @@ import pytest
 
 from service.domain.chunks import calls_needed
 from service.domain.conversation import Conversation, fold
-from service.domain.decide import FailPass, decide
+from service.domain.decide import FailPass
 from service.domain.events import ErrorClass, Event, MessageAppended, SkipReason, Trigger
 from service.domain.message import Message, Role
 from service.domain.policy import DepthLimit, Fallback, Policy
@@ -155,7 +155,7 @@ def test_halt_ends_a_row_of_cut_ranges_too():
 def test_a_range_that_may_have_been_too_long_is_halved(error_class, asked, halves):
     """A host that was not reached says nothing of the range."""
     state = given(OPEN, *chat(79)).when(append(*chat(920, first=80)), POLICY).after
-    failed = FailPass(pending_in(state).pass_id, error_class, 1, True, "next", 0, asked=asked)
+    failed = FailPass(pending_in(state).pass_id, error_class, 1, True, asked=asked)
 
     after = Given(state).when(failed, POLICY).after
 
@@ -167,7 +167,7 @@ def test_a_range_is_never_halved_below_what_is_worth_a_pass():
     state = given(OPEN, *chat(79)).when(append(*chat(3_000, first=80)), POLICY).after
     for _ in range(12):
         plan = pending_in(state)
-        failed = FailPass(plan.pass_id, ErrorClass.INVALID, 0, retryable=False, next_pass_id="next", now_us=0)
+        failed = FailPass(plan.pass_id, ErrorClass.INVALID, 0, retryable=False)
         state = Given(state).when(failed, POLICY).after
         state = Given(state).when(append(*chat(64, first=state.message_version + 1)), POLICY).after
     assert portion_tokens_max(state, POLICY) == 192
@@ -183,8 +183,7 @@ def test_the_rules_work_on_what_a_pass_reads_and_not_on_what_waits():
     def summarized(state: Conversation) -> None:
         policy = replace(POLICY, pass_calls_max=64)
         while state.pending is not None:
-            events = decide(state, complete(state, tokens=60), policy)
-            state = fold([(event, 0) for event in events], state)
+            state = Given(state).when(complete(state, tokens=60), policy).after
 
     def waiting(messages: int) -> Conversation:
         state = given(OPEN, *chat(79)).when(append(appended(80)), POLICY).after

@@ -64,7 +64,7 @@ def shown(messages: Iterable[Message]) -> list[Message]:
 
 
 def summarized(messages: Iterable[Message]) -> Conversation:
-    state = Given(state_of(messages)).when(RequestPass("p", 0), POLICY).after
+    state = Given(state_of(messages)).when(RequestPass(), POLICY).after
     return Given(state).when(complete(state), POLICY).after
 
 

@@ -38,7 +38,7 @@ DONE = evolve(PENDING, completed(PLAN), 0)
 
 def step(before: Conversation, *events: Event) -> Step:
     after = fold([(event, 0) for event in events], before)
-    return Step(before, EndWait("p", 0), events, after, POLICY, now_us=0)
+    return Step(before, EndWait(0), events, after, POLICY, now_us=0)
 
 
 def rendered(state: Conversation) -> tuple[RenderedMessage, ...]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from service.domain.conversation import Conversation, lineage, record_named
-from service.domain.decide import ChangeSettings, EndWait, ReportUsage, RequestPass
+from service.domain.decide import ApplyRules, ChangeSettings, EndWait, ReportUsage, RequestPass
 from service.domain.errors import DepthLimitReached, NothingToSummarize, PassesDisabled
 from service.domain.events import (
     ErrorClass,
@@ -65,7 +65,7 @@ def summarized(*, record_tokens: int = 50, policy: Policy = POLICY) -> Given:
 def failed(times: int, *, state: Conversation, policy: Policy = POLICY) -> Given:
     """The state after so many failed passes in a row, each requested by force."""
     for number in range(times):
-        requested = Given(state).when(RequestPass(f"forced{number}", 0), policy).after
+        requested = Given(state).when(RequestPass(), policy, next_pass_id=f"forced{number}").after
         state = Given(requested).when(fail(requested), policy).after
     return Given(state)
 
@@ -75,7 +75,7 @@ def test_s1_integration_1_single_long_thread_triggers_exactly_once_at_the_ratio(
     history = given(OPEN)
     found = []
     for number in range(1, 86):
-        outcome = history.when(append(appended(number), pass_id=f"p{number}"), POLICY)
+        outcome = history.when(append(appended(number)), POLICY, next_pass_id=f"p{number}")
         found += [(number, trigger) for trigger in triggers(outcome)]
         history = Given(outcome.after)
 
@@ -121,9 +121,9 @@ def test_rule_1_nothing_while_a_pass_is_pending():
 def test_rule_1_failures_in_a_row_wait_longer_and_longer(failures, messages, seconds):
     """Four messages or half a minute at first, twice as much each time, at most 64 and a quarter of an hour."""
     state = failed(failures - 1, state=given(OPEN, *chat(40)).state).state
-    pending = Given(state).when(RequestPass("p", 0), POLICY).after
+    pending = Given(state).when(RequestPass(), POLICY).after
 
-    Given(pending).when(fail(pending, now_us=5), POLICY).then(
+    Given(pending).when(fail(pending), POLICY, now_us=5).then(
         SummarizationFailed("p", ErrorClass.TRANSPORT, 1, True, messages, 5 + seconds * SECOND)
     )
 
@@ -193,7 +193,7 @@ def test_rule_1_a_model_that_is_too_slow_once_is_asked_again_and_twice_in_a_row_
     once = Given(pending).when(complete(pending, fallback=True, interrupted=True), POLICY).after
     assert (once.failures_in_row, once.waiting(0)) == (0, False)
 
-    full = Given(once).when(append(*chat(90, first=101), pass_id="q"), POLICY).after
+    full = Given(once).when(append(*chat(90, first=101)), POLICY, next_pass_id="q").after
     twice = Given(full).when(complete(full, fallback=True, interrupted=True), POLICY).after
     assert (twice.failures_in_row, twice.waiting(0)) == (1, True)
 
@@ -215,8 +215,29 @@ def test_rule_1_the_end_of_a_wait_lets_an_idle_chat_recover():
     policy = Policy(fallback=Fallback.NEVER)
     waiting = failed(1, state=given(OPEN, *chat(110)).state, policy=policy)
 
-    waiting.when(EndWait("p", 30 * SECOND - 1), policy).then()
-    assert triggers(waiting.when(EndWait("p", 30 * SECOND), policy)) == [Trigger.EMERGENCY]
+    waiting.when(EndWait(30 * SECOND - 1), policy).then()
+    assert triggers(waiting.when(EndWait(30 * SECOND), policy)) == [Trigger.EMERGENCY]
+    waiting.when(ApplyRules(), policy, now_us=30 * SECOND - 1).then()
+    assert triggers(waiting.when(ApplyRules(), policy, now_us=30 * SECOND)) == [Trigger.EMERGENCY]
+
+
+def test_a_wait_that_is_over_stays_over_when_the_clock_is_set_back():
+    """Whoever ends it has a clock that nobody sets."""
+    policy = Policy(fallback=Fallback.NEVER)
+    waiting = failed(1, state=given(OPEN, *chat(110)).state, policy=policy)
+
+    assert waiting.state.waiting(10 * SECOND)
+    assert triggers(waiting.when(EndWait(30 * SECOND), policy, now_us=10 * SECOND)) == [Trigger.EMERGENCY]
+
+
+def test_the_rules_are_applied_under_the_policy_that_holds_now():
+    """An operator's other policy, without any other event."""
+    history = given(OPEN, *chat(70))
+
+    history.when(ApplyRules(), POLICY).then()
+    assert triggers(history.when(ApplyRules(), Policy(trigger_token_ratio=0.7, reset_token_ratio=0.6))) == [
+        Trigger.RATIO
+    ]
 
 
 def test_rule_1_a_wait_is_over_when_the_clock_stands_before_its_beginning():
@@ -235,7 +256,7 @@ def test_rule_1_a_wait_is_over_when_the_clock_stands_before_its_beginning():
 def test_rule_1_a_record_ends_the_row_of_failures():
     """The next failure waits as the first did."""
     waiting = failed(3, state=given(OPEN, *chat(60)).state)
-    pending = waiting.when(RequestPass("p", 0), POLICY).after
+    pending = waiting.when(RequestPass(), POLICY).after
     after = Given(pending).when(complete(pending), POLICY).after
 
     assert (after.failures_in_row, after.waiting(0)) == (0, False)
@@ -279,8 +300,8 @@ def test_rule_2_a_new_title_does_not_say_it_again_but_a_new_length_does():
     titled = replace(SETTINGS, title="New", labels={"a": "b"})
     shorter = replace(titled, context_length=990)
 
-    after = history.when(ChangeSettings(titled, "p", 0), POLICY).then(SettingsChanged(titled))
-    Given(after).when(ChangeSettings(shorter, "p", 0), POLICY).then(SettingsChanged(shorter), IRREDUCIBLE)
+    after = history.when(ChangeSettings(titled), POLICY).then(SettingsChanged(titled))
+    Given(after).when(ChangeSettings(shorter), POLICY).then(SettingsChanged(shorter), IRREDUCIBLE)
 
 
 def test_s1_integration_4_emergency_at_the_full_ratio_ignores_the_cooldown():
@@ -368,7 +389,7 @@ def test_rule_6_a_larger_context_arms_the_trigger_again():
     """The lowest ratio is that since the pass, wherever it came from."""
     policy = Policy(rearm_messages=1_000)
     high = summarized(policy=policy).state._replace(lowest_ratio_since_pass=0.75)
-    wider = Given(high).when(ChangeSettings(replace(SETTINGS, context_length=2_000), "p", 0), policy).after
+    wider = Given(high).when(ChangeSettings(replace(SETTINGS, context_length=2_000)), policy).after
 
     assert wider.lowest_ratio_since_pass < 0.70
 
@@ -420,16 +441,16 @@ def test_settings_are_a_reason_to_look_again():
     history = given(OPEN, *chat(60))
     smaller = replace(SETTINGS, context_length=500)
 
-    outcome = history.when(ChangeSettings(smaller, "p", 0), POLICY)
+    outcome = history.when(ChangeSettings(smaller), POLICY)
 
     assert triggers(outcome) == [Trigger.EMERGENCY]
-    history.when(ChangeSettings(SETTINGS, "p", 0), POLICY).then()
+    history.when(ChangeSettings(SETTINGS), POLICY).then()
 
 
 def test_a_usage_report_calibrates_and_may_trigger():
     """The model counted a third more than we did: the ratio is past the trigger, though no message came."""
     estimated = [appended(n, 10, source=TokenSource.ESTIMATE) for n in range(1, 66)]
-    outcome = given(OPEN, *estimated).when(ReportUsage(65, "", 975, "p", 0), POLICY)
+    outcome = given(OPEN, *estimated).when(ReportUsage(65, "", 975), POLICY)
 
     outcome.then(UsageReported(65, "", 975, 0, 650, 1.25), outcome.events[-1])
     assert triggers(outcome) == [Trigger.RATIO]
@@ -445,7 +466,7 @@ def test_s1_integration_3_depth_guard_halts_after_the_configured_maximum():
     full.then(*chat(90, first=81), DEPTH_LIMIT)
     fuller = Given(full.after).when(append(*chat(90, first=171)), policy)
     fuller.then(*chat(90, first=171))
-    Given(fuller.after).when(RequestPass("p", 0), policy).then_refused(DepthLimitReached)
+    Given(fuller.after).when(RequestPass(), policy).then_refused(DepthLimitReached)
 
 
 def test_halt_says_it_again_only_when_what_bears_on_it_changed():
@@ -455,15 +476,15 @@ def test_halt_says_it_again_only_when_what_bears_on_it_changed():
     titled = replace(SETTINGS, title="New")
     shorter = replace(SETTINGS, context_length=900)
 
-    halted.when(ChangeSettings(titled, "p", 0), policy).then(SettingsChanged(titled))
-    halted.when(ChangeSettings(shorter, "p", 0), policy).then(SettingsChanged(shorter), DEPTH_LIMIT)
+    halted.when(ChangeSettings(titled), policy).then(SettingsChanged(titled))
+    halted.when(ChangeSettings(shorter), policy).then(SettingsChanged(shorter), DEPTH_LIMIT)
 
 
 def filled(history: Given, policy: Policy, *, tokens: int = 10) -> tuple[PassPlan, Conversation]:
     """Fill the window until a pass is requested; answers its plan and the state in which it is pending."""
     state = history.state
     for number in range(state.message_version + 1, state.message_version + 200):
-        outcome = Given(state).when(append(appended(number, tokens), pass_id=f"p{number}"), policy)
+        outcome = Given(state).when(append(appended(number, tokens)), policy, next_pass_id=f"p{number}")
         state = outcome.after
         if state.pending:
             return state.pending, state
@@ -599,16 +620,16 @@ def test_a_forced_pass_ignores_ratio_cooldown_hysteresis_min_messages_and_waits(
     """Forty messages at two fifths of the ratio, right after a failure."""
     waiting = failed(2, state=given(OPEN, *chat(40)).state)
 
-    assert triggers(waiting.when(RequestPass("p", 0), Policy(min_messages=1_000))) == [Trigger.FORCED]
+    assert triggers(waiting.when(RequestPass(), Policy(min_messages=1_000))) == [Trigger.FORCED]
 
 
 def test_a_forced_pass_is_refused_where_it_could_do_nothing():
     """Disabled, or nothing to compress; while one is pending it is that one."""
     pending = given(OPEN, *chat(79)).when(append(appended(80)), POLICY).after
 
-    given(OPEN, *chat(40)).when(RequestPass("p", 0), Policy(enabled=False)).then_refused(PassesDisabled)
-    given(OPEN, *chat(4)).when(RequestPass("p", 0), POLICY).then_refused(NothingToSummarize)
-    Given(pending).when(RequestPass("q", 0), POLICY).then()
+    given(OPEN, *chat(40)).when(RequestPass(), Policy(enabled=False)).then_refused(PassesDisabled)
+    given(OPEN, *chat(4)).when(RequestPass(), POLICY).then_refused(NothingToSummarize)
+    Given(pending).when(RequestPass(), POLICY, next_pass_id="q").then()
 
 
 def test_overhead_and_reserved_output_count():

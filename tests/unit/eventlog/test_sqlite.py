@@ -20,6 +20,7 @@ from eventlog.errors import (
     LogFailed,
     LogForked,
     LogFull,
+    LogGone,
     LogLocked,
     LogUnavailable,
     LogUnsafe,
@@ -313,6 +314,22 @@ def test_a_failing_disk_stops_the_log_and_says_so_once(path):
 
     assert (outcomes, type(later)) == ({LogFailed}, LogFailed)
     assert [type(error) for error in heard] == [LogFailed]
+    log.close()
+
+
+def test_a_file_that_goes_while_its_commit_is_flushed_acknowledges_nothing(path):
+    """Looked at after the flush too: what was in its place before it says nothing of the time of the answer."""
+
+    def prepare(connection) -> None:
+        connection.connection.driver_connection.set_trace_callback(
+            lambda statement: path.unlink() if statement == "COMMIT" and armed else None
+        )
+
+    armed: list[bool] = []
+    log = SqliteEventLog.open(path, clock_us=Clock(), prepare=prepare)
+    armed.append(True)
+
+    assert isinstance(log.submit(append(event(1))).exception(PATIENCE_S), LogGone)
     log.close()
 
 
