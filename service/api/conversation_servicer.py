@@ -89,14 +89,14 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             batch_messages_max=self._limits.batch_messages_max,
             batch_bytes_max=self._limits.batch_bytes_max,
         )
-        asked = wire.requested(request.settings)
+        has_settings = request.HasField("settings")
         appended = await self._conversations.append(
             key,
             AppendRequest(
                 messages=messages,
                 contents=contents,
-                open_with=lambda: self._models.opening(key.namespace, asked),
-                has_settings=request.HasField("settings"),
+                open_with=lambda: self._models.opening(key.namespace, wire.requested(request.settings)),
+                has_settings=has_settings,
                 request_id=request.request_id,
                 expected_version=request.expected_version if request.HasField("expected_version") else None,
             ),
@@ -113,7 +113,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             message_version=appended.state.message_version,
             usage=wire.usage_of(state),
             summarization=None if plan is None else _pass(state, plan.pass_id) or wire.pending_pass(plan, since_us),
-            settings_ignored=not appended.state.settings.includes(asked),
+            settings_ignored=has_settings and not appended.state.settings.includes(wire.requested(request.settings)),
         )
 
     async def GetContext(self, request: _pb.GetContextRequest, context: Any) -> _pb.GetContextResponse:
