@@ -43,7 +43,7 @@ BROAD_EXCEPTS: dict[str, str] = {
     "eventlog/async_append.py": "one append's listener does not silence the others of its group",
     "eventlog/group_commit.py": "the writer's thread: a bug stops the log loudly, no caller hangs",
     "eventlog/memory.py": "the hook's error is the outcome of its append",
-    "service/api/edge.py": "whatever a call ends in becomes its status",
+    "service/api/pipeline.py": "whatever a call ends in becomes its status",
     "service/api/http.py": "one route's bug does not take the port down",
     "service/summarizer/reactor.py": "one broken pass does not stop the others",
 }

@@ -14,7 +14,7 @@ from eventlog.event import StreamId
 from service.api import wire
 from service.api.auth import current_caller
 from service.api.context import ContextQuery, context_of
-from service.api.errors import TooManyRequests, WaitTooShort
+from service.api.errors import WaitTooShort
 from service.api.fitting import fitting
 from service.api.quotas import Quotas
 from service.api.watch import Watching, watch
@@ -120,9 +120,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         key = _key(request.conversation_id)
         state = await self._conversations.state(key)
         if state.message_version < request.min_version:
-            with self._quotas.waiting(key.namespace) as has_room:
-                if not has_room:
-                    raise TooManyRequests("waits", retry_after_s=1.0)
+            with self._quotas.waiting(key.namespace):
                 state = await self._changes.until(
                     key,
                     lambda: self._conversations.state(key),
@@ -269,7 +267,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
     async def _waited(self, key: StreamId, wanted_s: float, context: Any) -> Conversation:
         """The state when its due pass and what follows from it have ended, or the patience has; or, where too many
         wait already, as it is."""
-        with self._quotas.waiting(key.namespace) as has_room:
+        with self._quotas.waiting_if_room(key.namespace) as has_room:
             return await self._changes.until(
                 key,
                 lambda: self._conversations.state(key),
@@ -295,7 +293,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
                 return state
             self._reactor.stand_in(key, plan.pass_id)
             # Where too many wait, this call keeps its place instead: what it waits for is made for it.
-            with self._quotas.waiting(key.namespace):
+            with self._quotas.waiting_if_room(key.namespace):
                 state = await self._changes.until(
                     key, lambda: self._conversations.state(key), _ended_is(plan.pass_id), timeout_s=patience_s
                 )

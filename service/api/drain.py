@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from service.api.errors import ServerStopping
@@ -36,16 +35,15 @@ class Drain:
         if self._begun:
             raise ServerStopping
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """The call of this task runs."""
+    def enter(self) -> None:
+        """The call of this task runs, until `leave`."""
         task = asyncio.current_task()
-        assert task is not None, "gRPC runs each call as a task"
+        assert task is not None, "a transport runs each call as a task"
         self._running.add(task)
-        try:
-            yield
-        finally:
-            self._running.discard(task)
+
+    def leave(self) -> None:
+        """The call of this task has ended."""
+        self._running.discard(asyncio.current_task())
 
     def meaning_of(self, error: BaseException) -> BaseException:
         """ServerStopping where `finish` ended the call, which looks as if its client had gone; else the error."""

@@ -20,12 +20,14 @@ from abridged.v1 import (
     server_info_service_pb2_grpc,
 )
 from service.api.conversation_servicer import ConversationServicer
-from service.api.edge import Edge, GuardedServer
 from service.api.event_log_servicer import EventLogServicer
+from service.api.guarded_server import GuardedServer
 from service.api.health import HealthServicer
 from service.api.listeners import NO_REUSE, bind, guarded
+from service.api.pipeline import Pipeline
 from service.api.reflection import reflection_handlers
 from service.api.server_info_servicer import ServerInfoServicer
+from service.api.validation import Validation
 
 __all__ = ["CONNECTIONS_MAX", "SERVICES", "Connections", "GrpcServer", "Servicers"]
 
@@ -86,13 +88,15 @@ class GrpcServer:
     def __init__(
         self,
         servicers: Servicers,
-        edge: Edge,
+        pipeline: Pipeline,
+        validation: Validation,
         *,
+        request_bytes_max: int,
         stopping: asyncio.Event,
         connections: Connections = Connections(),
     ) -> None:
         self._stopping = stopping
-        self._drain = edge.drain
+        self._drain = pipeline.drain
         self._resources = ExitStack()
         self._health = HealthServicer(SERVICES)
         self._server = grpc.aio.server(
@@ -115,7 +119,7 @@ class GrpcServer:
                 ("grpc.max_allowed_incoming_connections", connections.listener_max),
             ),
         )
-        guard = GuardedServer(self._server, edge)
+        guard = GuardedServer(self._server, pipeline, validation, request_bytes_max=request_bytes_max)
         guarded = cast(grpc.aio.Server, guard)
         conversation_service_pb2_grpc.add_ConversationServiceServicer_to_server(servicers.conversations, guarded)
         event_log_service_pb2_grpc.add_EventLogServiceServicer_to_server(servicers.event_log, guarded)

@@ -9,18 +9,16 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Iterable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import Any
 
 import grpc
 
 from abridged.v1 import conversation_service_pb2 as api
-from abridged.v1 import conversation_service_pb2_grpc
 from abridged.v1 import server_info_service_pb2 as info
 from service.client import SidecarClient
 from service.domain.message import Message, Role
 from tests.support.answers import hanging
-from tests.support.edge_server import ROOMY, Working, edge_listening
+from tests.support.edge_server import Working, only_place_taken
 from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import Refusal, refusal_of, refused
 from tests.support.sidecar import PATIENCE_S, Sidecar, on_ollama, said, sidecar
@@ -104,13 +102,7 @@ class _Busy(Working):
 async def test_our_client_comes_back_when_there_is_room():
     """After the time that the refusal names."""
     busy = _Busy()
-    async with (
-        edge_listening(busy, limits=replace(ROOMY, concurrent_rpcs_max=1)) as address,
-        grpc.aio.insecure_channel(address) as channel,
-    ):
-        stub: Any = conversation_service_pb2_grpc.ConversationServiceStub(channel)
-        only = stub.GetConversation(api.GetConversationRequest(conversation_id="c1"), timeout=PATIENCE_S)
-        await busy.began.wait()
+    async with only_place_taken(busy) as (address, _, only):
         pauses: list[float] = []
 
         async def sleep(seconds: float) -> None:
