@@ -51,6 +51,7 @@ BROAD_EXCEPTS: dict[str, str] = {
 SLEEPING_TESTS: dict[str, str] = {
     "tests/hostile/test_floods.py": "an honest caller appends now and then, beside an attack that goes on",
     "tests/integration/test_http.py": "a client that drips its request",
+    "tests/integration/test_overload.py": "callers who come back at once, whatever they are told",
     "tests/integration/test_prometheus.py": "a real Prometheus that scrapes in its own time is asked again",
 }
 UNIMPORTED_MODULES: dict[str, str] = {

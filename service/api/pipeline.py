@@ -67,7 +67,7 @@ class Pipeline:
         raise Refused(status)
 
     async def _answer(self, method: Method, call: UnaryCall, record: CallRecord) -> bytes:
-        namespace = self._admitted(method, call)
+        namespace = await self._admitted(method, call)
         if method is UNKNOWN:
             await self._intake.skip(namespace, call.read)
             raise UnknownMethod("there is no such method")
@@ -104,7 +104,7 @@ class Pipeline:
         record = CallRecord(method, call, self._tracing, self._metrics)
         with record:
             try:
-                namespace = self._admitted(method, call)
+                namespace = await self._admitted(method, call)
                 with self._quotas.stream(namespace, ours=method.is_ours):
                     if method.is_ours:
                         self._metrics.subscriber_opened()
@@ -138,11 +138,12 @@ class Pipeline:
                 with self._quotas.item(namespace, len(item)):
                     yield item
 
-    def _admitted(self, method: Method, call: Call) -> str:
+    async def _admitted(self, method: Method, call: Call) -> str:
         """The namespace of who may call, empty for a method that needs no credential. Raises an EdgeError."""
         if method.is_open:
             return ""
-        self.drain.take_up()
+        if not self.drain.takes_up():
+            await self.drain.turn_away()
         caller = self._authenticator.caller(call.metadata)
         if method.scope:
             caller.require(method.scope)

@@ -61,8 +61,11 @@ HANDSHAKE_S = 10.0
 LAME_DUCK_S = 0.2
 """Between saying NOT_SERVING and refusing calls: time for load balancers and clients to hear of it."""
 
-FLUSH_S = 0.5
-"""For answers that are on their way when the last call has ended."""
+GOAWAY_S = 0.05
+"""Between telling clients that the connection goes and refusing those who were held for it."""
+
+FLUSH_S = 1.0
+"""For the last answers to be made and to arrive; it is over when they have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,5 +154,8 @@ class GrpcServer:
         self._stopping.set()
         # Before gRPC stops: what it has not handed over by then it cancels without a word.
         await self._drain.finish(within_s=grace_s)
-        await self._server.stop(FLUSH_S)
+        stopped = asyncio.create_task(self._server.stop(FLUSH_S))
+        await asyncio.sleep(GOAWAY_S)
+        self._drain.let_go()
+        await stopped
         self._resources.close()

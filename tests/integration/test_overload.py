@@ -28,6 +28,8 @@ CALLS = 3_000
 
 TOO_MANY = ("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS")
 STOPPING = ("UNAVAILABLE", "LOG_UNAVAILABLE")
+STUBBORN = 64
+COMES_BACK_S = 0.05
 TAKES_ITS_TIME = {"server.shutdown_grace_s": PATIENCE_S}
 
 
@@ -76,6 +78,33 @@ async def test_calls_that_wait_when_the_server_stops_are_served_or_refused_by_us
     async with sidecar(tmp_path) as s:
         found = await s.conversations.ListConversations(api.ListConversationsRequest(page_size=100))
         assert sum(state.message_version for state in found.conversations) == served
+
+
+async def test_callers_who_come_back_at_once_are_refused_by_us_until_nobody_listens(tmp_path):
+    """However stubborn: what reaches the sidecar gets a reason, and what does not finds no connection."""
+    async with sidecar(tmp_path, {"server.listen": [f"unix:{tmp_path / 'socket'}"]}) as s:
+        told: list[Refusal] = []
+        is_over = asyncio.Event()
+
+        async def stubborn(number: int) -> None:
+            while not is_over.is_set():
+                try:
+                    await s.chat(f"c{number}").append(said(1))
+                except grpc.aio.AioRpcError as error:
+                    told.append(refusal_of(error))
+                await asyncio.sleep(COMES_BACK_S)
+
+        callers = [asyncio.create_task(stubborn(number)) for number in range(STUBBORN)]
+        await asyncio.sleep(4 * COMES_BACK_S)
+        await s.stop()
+        is_over.set()
+        await asyncio.gather(*callers)
+
+    ours = [r for r in told if r.reason]
+    assert {(r.code, r.reason) for r in ours} == {STOPPING}
+    assert all(r.retry_s for r in ours)
+    assert {r.code for r in told if not r.reason} <= {"UNAVAILABLE"}
+    assert all("connect" in r.text for r in told if not r.reason)
 
 
 async def test_a_call_that_outlasts_the_grace_is_asked_to_come_back(tmp_path):
