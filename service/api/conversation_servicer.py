@@ -14,7 +14,7 @@ from eventlog.event import StreamId
 from service.api import wire
 from service.api.auth import current_caller
 from service.api.context import ContextQuery, context_of
-from service.api.errors import TooManyRequests, WaitTooShort
+from service.api.errors import WaitTooShort
 from service.api.fitting import fitting
 from service.api.quotas import Quotas
 from service.api.watch import Watching, watch
@@ -89,14 +89,14 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             batch_messages_max=self._limits.batch_messages_max,
             batch_bytes_max=self._limits.batch_bytes_max,
         )
-        asked = wire.requested(request.settings)
+        has_settings = request.HasField("settings")
         appended = await self._conversations.append(
             key,
             AppendRequest(
                 messages=messages,
                 contents=contents,
-                open_with=lambda: self._models.opening(key.namespace, asked),
-                has_settings=request.HasField("settings"),
+                open_with=lambda: self._models.opening(key.namespace, wire.requested(request.settings)),
+                has_settings=has_settings,
                 request_id=request.request_id,
                 expected_version=request.expected_version if request.HasField("expected_version") else None,
             ),
@@ -113,16 +113,14 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             message_version=appended.state.message_version,
             usage=wire.usage_of(state),
             summarization=None if plan is None else _pass(state, plan.pass_id) or wire.pending_pass(plan, since_us),
-            settings_ignored=not appended.state.settings.includes(asked),
+            settings_ignored=has_settings and not appended.state.settings.includes(wire.requested(request.settings)),
         )
 
     async def GetContext(self, request: _pb.GetContextRequest, context: Any) -> _pb.GetContextResponse:
         key = _key(request.conversation_id)
         state = await self._conversations.state(key)
         if state.message_version < request.min_version:
-            with self._quotas.waiting(key.namespace) as has_room:
-                if not has_room:
-                    raise TooManyRequests("waits", retry_after_s=1.0)
+            with self._quotas.waiting(key.namespace):
                 state = await self._changes.until(
                     key,
                     lambda: self._conversations.state(key),
@@ -263,7 +261,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
     async def _waited(self, key: StreamId, wanted_s: float, context: Any) -> Conversation:
         """The state when its due pass and what follows from it have ended, or the patience has; or, where too many
         wait already, as it is."""
-        with self._quotas.waiting(key.namespace) as has_room:
+        with self._quotas.waiting_if_room(key.namespace) as has_room:
             return await self._changes.until(
                 key,
                 lambda: self._conversations.state(key),
@@ -287,7 +285,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
                 return state
             self._reactor.stand_in(key, plan.pass_id)
             # Where too many wait, this call keeps its place instead: what it waits for is made for it.
-            with self._quotas.waiting(key.namespace):
+            with self._quotas.waiting_if_room(key.namespace):
                 state = await self._changes.until(
                     key, lambda: self._conversations.state(key), _ended_is(plan.pass_id), timeout_s=patience_s
                 )

@@ -1,25 +1,33 @@
 """How a server stops taking calls without leaving one unanswered.
 
-When gRPC is stopped, it cancels without a word what it holds and has not handed over. So the handing over goes on until
-nothing more comes, and whoever comes meanwhile is told to come back.
+When its transport is stopped, it cancels without a word what it holds and has not handed over. So the handing over goes
+on until nothing more comes. Callers who come back at once would never let that be: at the end whoever comes is held
+instead of refused, until all wait; then the transport says that it goes, and only after that they are told to come
+back, which leads them elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from service.api.errors import ServerStopping
 
-__all__ = ["Drain"]
+__all__ = ["HELD_MAX", "Drain"]
 
 LOOK_S = 0.01
 QUIET_LOOKS = 5
-"""Looks in a row at which nothing runs and nothing has come: then the transport holds nothing back. One long look might
-be a busy loop, several are not."""
+"""Looks in a row at which nothing has come: then the transport holds nothing back. One long look might be a busy loop,
+several are not."""
+
+HELD_PART = 0.5
+"""The part of its time that a drain keeps for those who come at its end."""
+
+HELD_MAX = 1_000
+"""Calls that are held at the end: as many as are answered within the time that the transport has for its last answers.
+More are refused at once."""
 
 
 class Drain:
@@ -29,41 +37,78 @@ class Drain:
         self._running: set[asyncio.Task[Any]] = set()
         self._arrived_s = 0.0
         self._begun = False
+        self._end: asyncio.Event | None = None
+        self._held = 0
 
-    def take_up(self) -> None:
-        """Count a call that has come. Raises ServerStopping when it comes too late."""
-        self._arrived_s = time.monotonic()
-        if self._begun:
-            raise ServerStopping
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """The call of this task runs."""
+    def enter(self) -> None:
+        """The call of this task runs, until `leave`."""
         task = asyncio.current_task()
-        assert task is not None, "gRPC runs each call as a task"
+        assert task is not None, "a transport runs each call as a task"
         self._running.add(task)
-        try:
-            yield
-        finally:
-            self._running.discard(task)
+
+    def leave(self) -> None:
+        """The call of this task has ended."""
+        self._running.discard(asyncio.current_task())
+
+    def takes_up(self) -> bool:
+        """Count a call that has come; whether it is taken. If not, `turn_away` ends it."""
+        self._arrived_s = time.monotonic()
+        return not self._begun
+
+    async def turn_away(self) -> NoReturn:
+        """Raise ServerStopping: at once, and at the end of the drain when `let_go` is called."""
+        self.leave()
+        if self._end is not None and self._held < HELD_MAX:
+            self._held += 1
+            try:
+                await self._end.wait()
+            finally:
+                self._held -= 1
+        raise ServerStopping
 
     def meaning_of(self, error: BaseException) -> BaseException:
         """ServerStopping where `finish` ended the call, which looks as if its client had gone; else the error."""
         return ServerStopping() if self._begun and isinstance(error, asyncio.CancelledError) else error
 
     async def finish(self, *, within_s: float) -> None:
-        """Take no more; returns when no call runs and no more come. Ends the calls that run longer than `within_s`."""
+        """Take no more; returns when no call runs and no more come, or `within_s` is over.
+
+        Ends the calls that run longer than their part of it. What has come at the end is held until `let_go`.
+        """
+        began_s = time.monotonic()
         self._begun = True
-        with suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                quiet = self._quiet_already()
-                while quiet < QUIET_LOOKS:
-                    arrived_s = self._arrived_s
-                    await asyncio.sleep(LOOK_S)
-                    quiet = quiet + 1 if arrived_s == self._arrived_s and not self._running else 0
+        if not self._is_quiet():
+            await _until(lambda: not self._running, within_s=within_s * (1 - HELD_PART))
         for task in self._running:
             task.cancel()
+        self._end = asyncio.Event()
+        if not self._is_quiet():
+            await self._quiet(within_s=began_s + within_s - time.monotonic())
 
-    def _quiet_already(self) -> int:
-        quiet_s = time.monotonic() - self._arrived_s
-        return QUIET_LOOKS if quiet_s > LOOK_S * QUIET_LOOKS and not self._running else 0
+    def let_go(self) -> None:
+        """Refuse whoever is held. To be called when the transport takes no more calls."""
+        assert self._end is not None, "the drain has finished"
+        self._end.set()
+
+    def _is_quiet(self) -> bool:
+        return time.monotonic() - self._arrived_s > LOOK_S * QUIET_LOOKS and not self._running
+
+    async def _quiet(self, *, within_s: float) -> None:
+        quiet, arrived_s = 0, self._arrived_s
+
+        def is_quiet() -> bool:
+            nonlocal quiet, arrived_s
+            quiet = quiet + 1 if arrived_s == self._arrived_s and not self._running else 0
+            arrived_s = self._arrived_s
+            return quiet > QUIET_LOOKS
+
+        await _until(is_quiet, within_s=within_s)
+
+
+async def _until(holds: Callable[[], bool], *, within_s: float) -> None:
+    """Return when it holds, looked at now and every LOOK_S, or when the time is over."""
+    until_s = time.monotonic() + within_s
+    while True:
+        if holds() or time.monotonic() >= until_s:
+            return
+        await asyncio.sleep(LOOK_S)

@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
 
-import grpc
-from google.protobuf.message import Message
+from service.api.errors import EdgeError, TooManyRequests
 
-from service.api.errors import InvalidRequest, TooManyRequests
-
-__all__ = ["Intake"]
+__all__ = ["Intake", "Lane"]
 
 READING_MAX = 8
 """Requests of a namespace that are read at a time; others wait in the order of their coming, unread. A request that is
-not being read takes no more of the transport than the first 16 KiB of it."""
+not being read takes no more of the transport than `UNREAD_BYTES_MAX` of it."""
+
+MOMENT_S = 0.5
+"""How long a request has its place to itself: ours come within milliseconds. After it whoever waits may have the place,
+and the request goes on coming beside."""
+
+ASIDE_MAX = 8
+"""Requests that have left their place to another and still come. Past it the one that has been sending for longest is
+refused, so that a slow line of 16 requests is served and silent ones hold nobody back."""
 
 STRANGERS_READING_MAX = 32
-"""The same for calls that need no credential. Nobody waits for another there: who comes when it is full takes the place
+"""Requests of calls that need no credential. Nobody waits for another there: who comes when it is full takes the place
 of the one that has been sending for longest. A health check is small and comes whole."""
 
 REQUEST_S = 10.0
@@ -35,63 +40,155 @@ SKIPPED_S = 1.0
 
 RETRY_S = 0.2
 
+Received = TypeVar("Received")
 
-class Intake:
-    """Reads requests, and knows how many bytes of them are being served: at most `bytes_max` of each namespace.
 
-    `request_bytes_max` is for each request alone.
+class _Request:
+    """A request that its task waits for. `taken_s` is when it got its place, `has_to_go` whether it lost it."""
+
+    __slots__ = ("came_s", "has_to_go", "taken_s", "task")
+
+    def __init__(self, task: asyncio.Task[object], came_s: float) -> None:
+        self.task = task
+        self.came_s = came_s
+        self.taken_s = came_s
+        self.has_to_go = False
+
+    def refuse(self) -> None:
+        """End its task's waiting with TooManyRequests."""
+        self.has_to_go = True
+        self.task.cancel()
+
+
+class Lane:
+    """Requests that are read side by side, the others in the order of their coming.
+
+    One timer serves all of them, since all have the same time: a timer each would cost as much as the reading.
     """
 
-    def __init__(self, *, bytes_max: int, request_bytes_max: int, request_s: float = REQUEST_S) -> None:
-        self.request_bytes_max = request_bytes_max
-        self._bytes_max = bytes_max
+    def __init__(self, places: int, *, aside_max: int, moment_s: float, request_s: float) -> None:
+        self._places = places
+        self._aside_max = aside_max
+        self._moment_s = moment_s
         self._request_s = request_s
-        self._reading: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(READING_MAX))
-        self._strangers: dict[asyncio.Timeout, None] = {}
+        # Each in order: of coming, of coming, of getting the place, of leaving it.
+        self._all: dict[_Request, None] = {}
+        self._waiting: dict[_Request, asyncio.Future[None]] = {}
+        self._placed: dict[_Request, None] = {}
+        self._aside: dict[_Request, None] = {}
+        self._is_timed = False
+        self._is_passing_on = False
+
+    async def read(self, receive: Callable[[], Awaitable[Received]]) -> Received:
+        """What `receive` returns, called when there is a place. Raises TooManyRequests when it takes too long."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None, "a transport runs each call as a task"
+        request = _Request(task, loop.time())
+        self._all[request] = None
+        if not self._is_timed:
+            self._is_timed = True
+            loop.call_later(self._request_s, self._refuse_late)
+        try:
+            if self._waiting or not self._has_place(request.came_s):
+                await self._turn(request)
+            else:
+                self._placed[request] = None
+            return await receive()
+        except asyncio.CancelledError as error:
+            if request.has_to_go and not task.uncancel():
+                raise TooManyRequests("requests that are still being sent", retry_after_s=RETRY_S) from error
+            raise
+        finally:
+            del self._all[request]
+            self._placed.pop(request, None)
+            self._aside.pop(request, None)
+            if self._waiting:
+                self._waiting.pop(request, None)
+                self._give_places(loop.time())
+
+    def _turn(self, request: _Request) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        turn = self._waiting[request] = loop.create_future()
+        if not self._is_passing_on:
+            self._is_passing_on = True
+            loop.call_at(self._passing_on_s(), self._pass_on)
+        return turn
+
+    def _has_place(self, now_s: float) -> bool:
+        """Whether there is a place, if need be that of a request which had it for its moment."""
+        if len(self._placed) < self._places:
+            return True
+        longest = next(iter(self._placed))
+        if now_s - longest.taken_s < self._moment_s:
+            return False
+        del self._placed[longest]
+        self._aside[longest] = None
+        if len(self._aside) > self._aside_max:
+            slowest = next(iter(self._aside))
+            del self._aside[slowest]
+            slowest.refuse()
+        return True
+
+    def _give_places(self, now_s: float) -> None:
+        while self._waiting and self._has_place(now_s):
+            request = next(iter(self._waiting))
+            turn = self._waiting.pop(request)
+            if not turn.done():
+                request.taken_s = now_s
+                self._placed[request] = None
+                turn.set_result(None)
+
+    def _passing_on_s(self) -> float:
+        return next(iter(self._placed)).taken_s + self._moment_s
+
+    def _pass_on(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._give_places(loop.time())
+        self._is_passing_on = bool(self._waiting)
+        if self._is_passing_on:
+            loop.call_at(self._passing_on_s(), self._pass_on)
+
+    def _refuse_late(self) -> None:
+        loop = asyncio.get_running_loop()
+        late_s = loop.time() - self._request_s
+        self._is_timed = False
+        for request in self._all:
+            if request.came_s > late_s:
+                self._is_timed = True
+                loop.call_at(request.came_s + self._request_s, self._refuse_late)
+                return
+            if not request.has_to_go:
+                request.refuse()
+
+
+class Intake:
+    """Reads requests, and knows how many bytes of them are being served: at most `bytes_max` of each namespace."""
+
+    def __init__(self, *, bytes_max: int, request_s: float = REQUEST_S) -> None:
+        self._bytes_max = bytes_max
+        self._lanes: defaultdict[str, Lane] = defaultdict(
+            lambda: Lane(READING_MAX, aside_max=ASIDE_MAX, moment_s=MOMENT_S, request_s=request_s)
+        )
+        self._lanes[""] = Lane(STRANGERS_READING_MAX, aside_max=0, moment_s=0.0, request_s=request_s)
         self._held: Counter[str] = Counter()
 
-    async def read(self, _requests: Any, context: Any, namespace: str) -> Any:
-        """The one request of a call. Raises InvalidRequest when there is none, TooManyRequests when it is late."""
-        try:
-            if namespace:
-                async with asyncio.timeout(self._request_s), self._reading[namespace]:
-                    request = await context.read()
-            else:
-                request = await self._read_of_stranger(context)
-        except TimeoutError as error:
-            raise TooManyRequests("requests that are still being sent", retry_after_s=RETRY_S) from error
-        if request is grpc.aio.EOF:
-            raise InvalidRequest((("", "no request came"),))
-        return request
+    async def read(self, namespace: str, receive: Callable[[], Awaitable[Received]]) -> Received:
+        """What `receive` returns: the one request of a call. Raises TooManyRequests when it is late."""
+        return await self._lanes[namespace].read(receive)
 
-    async def _read_of_stranger(self, context: Any) -> Any:
-        async with asyncio.timeout(self._request_s) as limit:
-            if len(self._strangers) >= STRANGERS_READING_MAX:
-                longest = next(iter(self._strangers))
-                del self._strangers[longest]
-                if not longest.expired():
-                    longest.reschedule(0)
-            self._strangers[limit] = None
-            try:
-                return await context.read()
-            finally:
-                self._strangers.pop(limit, None)
-
-    async def skip(self, _requests: Any, context: Any, namespace: str) -> None:
+    async def skip(self, namespace: str, receive: Callable[[], Awaitable[object]]) -> None:
         """Let a request come that nobody needs: a client that is still sending when the call ends sees its own failure
         to send instead of our answer."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SKIPPED_S), self._reading[namespace]:
-                await context.read()
+        with suppress(TimeoutError, EdgeError):
+            async with asyncio.timeout(SKIPPED_S):
+                await self.read(namespace, receive)
 
-    @contextmanager
-    def held(self, namespace: str, request: Any) -> Iterator[None]:
-        """While a request is served. Raises TooManyRequests."""
-        size = request.ByteSize() if isinstance(request, Message) else 0
+    def hold(self, namespace: str, size: int) -> None:
+        """Count the bytes of a request while it is served, until `let_go`. Raises TooManyRequests."""
         if self._held[namespace] + size > self._bytes_max:
             raise TooManyRequests("bytes of requests at a time", retry_after_s=RETRY_S)
         self._held[namespace] += size
-        try:
-            yield
-        finally:
-            self._held[namespace] -= size
+
+    def let_go(self, namespace: str, size: int) -> None:
+        """A request of so many bytes, which was held, has been served."""
+        self._held[namespace] -= size

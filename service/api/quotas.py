@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from service.api.errors import TooManyRequests
 from service.api.fitting import RESPONSE_BYTES_MAX
@@ -22,10 +23,18 @@ ANSWER_BYTES_MIN = 4_096
 WRITTEN_PART = 8
 """Answers to calls that write are short; they have this part of the room of the others beside it."""
 
-UNTAKEN = "answers that were not taken"
-CALLS_RETRY_S = 0.2
-STREAMS_RETRY_S = 1.0
-ANSWERS_RETRY_S = 1.0
+
+class _Limit(NamedTuple):
+    """What there may be too much of, and when to come back then."""
+
+    what: str
+    retry_s: float
+
+
+CALLS = _Limit("calls", 0.2)
+WAITS = _Limit("waits", 1.0)
+STREAMS = _Limit("streams", 1.0)
+UNTAKEN = _Limit("answers that were not taken", 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +62,25 @@ class Quotas:
         self._written_bytes = Shares(limits.answer_bytes_max // WRITTEN_PART, shared=shared)
         self._streams = {ours: Shares(limits.streams_max, shared=shared) for ours in (True, False)}
 
-    @contextmanager
-    def call(self, namespace: str, *, reads: bool) -> Iterator[None]:
-        """A place for a call that works, if there is room for its answer too. Raises TooManyRequests."""
-        room = self._answer_bytes if reads else self._written_bytes
-        if not room.has_room(namespace, RESPONSE_BYTES_MAX if reads else ANSWER_BYTES_MIN):
-            raise TooManyRequests(UNTAKEN, retry_after_s=ANSWERS_RETRY_S)
-        if not self._calls.take_if_room(namespace):
-            raise TooManyRequests("calls", retry_after_s=CALLS_RETRY_S)
-        try:
-            yield
-        finally:
-            self._calls.give_back(namespace)
+    def take_call(self, namespace: str, *, reads: bool) -> None:
+        """Take a place for a call that works, if there is room for its answer too. Raises TooManyRequests."""
+        room = self._room(reads=reads)
+        _require(room.has_room(namespace, RESPONSE_BYTES_MAX if reads else ANSWER_BYTES_MIN), UNTAKEN)
+        _require(self._calls.take_if_room(namespace), CALLS)
+
+    def give_back_call(self, namespace: str) -> None:
+        """End what `take_call` began."""
+        self._calls.give_back(namespace)
 
     @contextmanager
-    def waiting(self, namespace: str) -> Iterator[bool]:
+    def waiting(self, namespace: str) -> Iterator[None]:
+        """A call waits for something else than itself, as `waiting_if_room`. Raises TooManyRequests without room."""
+        with self.waiting_if_room(namespace) as has_room:
+            _require(has_room, WAITS)
+            yield
+
+    @contextmanager
+    def waiting_if_room(self, namespace: str) -> Iterator[bool]:
         """A call waits for something else than itself: its place is another's meanwhile.
 
         Yields whether there was room to wait; without, the call keeps its place and should not wait long.
@@ -85,10 +98,8 @@ class Quotas:
     @contextmanager
     def stream(self, namespace: str, *, ours: bool) -> Iterator[None]:
         """A place for a stream. Raises TooManyRequests."""
-        if not self._answer_bytes.has_room(namespace, ANSWER_BYTES_MIN):
-            raise TooManyRequests(UNTAKEN, retry_after_s=ANSWERS_RETRY_S)
-        if not self._streams[ours].take_if_room(namespace):
-            raise TooManyRequests("streams", retry_after_s=STREAMS_RETRY_S)
+        _require(self._answer_bytes.has_room(namespace, ANSWER_BYTES_MIN), UNTAKEN)
+        _require(self._streams[ours].take_if_room(namespace), STREAMS)
         try:
             yield
         finally:
@@ -115,8 +126,7 @@ class Quotas:
 
         def grow(size: int) -> None:
             nonlocal total
-            if not self._answer_bytes.take_if_room(namespace, size):
-                raise TooManyRequests(UNTAKEN, retry_after_s=ANSWERS_RETRY_S)
+            _require(self._answer_bytes.take_if_room(namespace, size), UNTAKEN)
             total += size
 
         try:
@@ -130,9 +140,17 @@ class Quotas:
         Raises TooManyRequests for the answer of a call that `reads`: one that wrote is answered, and briefly.
         """
         size = max(size, ANSWER_BYTES_MIN)
-        room = self._answer_bytes if reads else self._written_bytes
-        if not reads:
+        room = self._room(reads=reads)
+        if reads:
+            _require(room.take_if_room(namespace, size), UNTAKEN)
+        else:
             room.take(namespace, size)
-        elif not room.take_if_room(namespace, size):
-            raise TooManyRequests(UNTAKEN, retry_after_s=ANSWERS_RETRY_S)
         return lambda _: room.give_back(namespace, size)
+
+    def _room(self, *, reads: bool) -> Shares:
+        return self._answer_bytes if reads else self._written_bytes
+
+
+def _require(has_room: bool, limit: _Limit) -> None:
+    if not has_room:
+        raise TooManyRequests(limit.what, retry_after_s=limit.retry_s)

@@ -37,6 +37,10 @@ class RequestReader:
         self._validation = validation
         self._nested = _nested(deserialize(b"").DESCRIPTOR)
 
+    def sized(self, data: bytes) -> tuple[Message, int]:
+        """The message, and how many bytes it came in. Raises as a call of the reader does."""
+        return self(data), len(data)
+
     def __call__(self, data: bytes) -> Message:
         """The message. Raises InvalidRequest, RequestTooLarge, CompressedRequest, or MemoryError."""
         if len(data) > self._bytes_max:

@@ -20,12 +20,14 @@ from abridged.v1 import (
     server_info_service_pb2_grpc,
 )
 from service.api.conversation_servicer import ConversationServicer
-from service.api.edge import Edge, GuardedServer
 from service.api.event_log_servicer import EventLogServicer
+from service.api.guarded_server import GuardedServer
 from service.api.health import HealthServicer
 from service.api.listeners import NO_REUSE, bind, guarded
+from service.api.pipeline import Pipeline
 from service.api.reflection import reflection_handlers
 from service.api.server_info_servicer import ServerInfoServicer
+from service.api.validation import Validation
 
 __all__ = ["CONNECTIONS_MAX", "SERVICES", "Connections", "GrpcServer", "Servicers"]
 
@@ -59,8 +61,11 @@ HANDSHAKE_S = 10.0
 LAME_DUCK_S = 0.2
 """Between saying NOT_SERVING and refusing calls: time for load balancers and clients to hear of it."""
 
-FLUSH_S = 0.5
-"""For answers that are on their way when the last call has ended."""
+GOAWAY_S = 0.05
+"""Between telling clients that the connection goes and refusing those who were held for it."""
+
+FLUSH_S = 1.0
+"""For the last answers to be made and to arrive; it is over when they have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +91,15 @@ class GrpcServer:
     def __init__(
         self,
         servicers: Servicers,
-        edge: Edge,
+        pipeline: Pipeline,
+        validation: Validation,
         *,
+        request_bytes_max: int,
         stopping: asyncio.Event,
         connections: Connections = Connections(),
     ) -> None:
         self._stopping = stopping
-        self._drain = edge.drain
+        self._drain = pipeline.drain
         self._resources = ExitStack()
         self._health = HealthServicer(SERVICES)
         self._server = grpc.aio.server(
@@ -115,7 +122,7 @@ class GrpcServer:
                 ("grpc.max_allowed_incoming_connections", connections.listener_max),
             ),
         )
-        guard = GuardedServer(self._server, edge)
+        guard = GuardedServer(self._server, pipeline, validation, request_bytes_max=request_bytes_max)
         guarded = cast(grpc.aio.Server, guard)
         conversation_service_pb2_grpc.add_ConversationServiceServicer_to_server(servicers.conversations, guarded)
         event_log_service_pb2_grpc.add_EventLogServiceServicer_to_server(servicers.event_log, guarded)
@@ -147,5 +154,8 @@ class GrpcServer:
         self._stopping.set()
         # Before gRPC stops: what it has not handed over by then it cancels without a word.
         await self._drain.finish(within_s=grace_s)
-        await self._server.stop(FLUSH_S)
+        stopped = asyncio.create_task(self._server.stop(FLUSH_S))
+        await asyncio.sleep(GOAWAY_S)
+        self._drain.let_go()
+        await stopped
         self._resources.close()

@@ -67,7 +67,7 @@ class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer)
         patience_s = wire.IDLE_WITHOUT_DEADLINE_S if remaining is None else wire.patience_s(remaining)
         if request.HasField("timeout"):
             patience_s = min(patience_s, wire.seconds(request.timeout))
-        with self._quotas.waiting(namespace) as has_room, suppress(TimeoutError):
+        with self._quotas.waiting_if_room(namespace) as has_room, suppress(TimeoutError):
             if has_room:
                 await asyncio.wait_for(self._backlog.idle(namespace), patience_s)
         pending = self._backlog.of_namespace(namespace)

@@ -22,7 +22,7 @@ from eventlog.sqlite.log import SqliteEventLog
 from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from observability.tracing import Tracing, TracingSettings, current_traceparent, open_tracing
-from service.api.edge import METHOD_SCOPES
+from service.api.methods import METHOD_SCOPES
 from service.api.wire import conversation_view
 from service.bootstrap.providers import Providers, host_labels
 from service.codec.events import EVENT_TYPES

@@ -15,11 +15,11 @@ from eventlog.subscription import CommitWakeUp, Timing
 from observability.facts import LogMeasured
 from service.api.auth import Authenticator, Grant
 from service.api.conversation_servicer import ConversationServicer, RequestLimits
-from service.api.edge import Edge
 from service.api.event_log_servicer import EventLogServicer
 from service.api.http import HttpServer, health_routes, metrics_route
 from service.api.intake import Intake
 from service.api.look import Look
+from service.api.pipeline import Pipeline
 from service.api.quotas import Limits, Quotas
 from service.api.readiness import log_checks, model_check, space_check
 from service.api.server import CONNECTIONS_MAX, Connections, GrpcServer, Servicers
@@ -31,7 +31,7 @@ from service.bootstrap.descriptors import for_connections
 from service.config.settings import ServerSettings, Settings
 from service.version import VERSION
 
-__all__ = ["Running", "Sidecar", "assembled", "servicers"]
+__all__ = ["Running", "Sidecar", "assembled", "quotas_of", "servicers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,21 +99,14 @@ def assembled(
     """The servers around `core`. `free_bytes` answers what is free on the volume of a file."""
     stopping, started = asyncio.Event(), asyncio.Event()
     server = settings.server
-    quotas = Quotas(
-        Limits(server.concurrent_rpcs_max, server.streams_max, server.waits_max, server.answer_bytes_max),
-        shared=server.is_shared,
-    )
-    edge = Edge(
+    quotas = quotas_of(server)
+    pipeline = Pipeline(
         authenticator=Authenticator(
             Grant(g.token.get_secret_value() if g.token else "", g.namespace, frozenset(g.scopes))
             for g in server.tokens
         ),
         quotas=quotas,
-        intake=Intake(
-            bytes_max=LARGEST_APPENDS * server.batch_bytes_max,
-            request_bytes_max=REQUEST_FACTOR * server.batch_bytes_max,
-        ),
-        validation=Validation(),
+        intake=Intake(bytes_max=LARGEST_APPENDS * server.batch_bytes_max),
         tracing=core.tracing,
         metrics=core.metrics,
     )
@@ -122,12 +115,22 @@ def assembled(
         core=core,
         grpc=GrpcServer(
             servicers(settings, core, resources, quotas, stopping),
-            edge,
+            pipeline,
+            Validation(),
+            request_bytes_max=REQUEST_FACTOR * server.batch_bytes_max,
             stopping=stopping,
             connections=Connections(max(1, for_connections(CONNECTIONS_MAX) // len(server.listen))),
         ),
         http=_http(settings, core, started, free_bytes),
         started=started,
+    )
+
+
+def quotas_of(server: ServerSettings) -> Quotas:
+    """What calls may hold of the server, by its settings."""
+    return Quotas(
+        Limits(server.concurrent_rpcs_max, server.streams_max, server.waits_max, server.answer_bytes_max),
+        shared=server.is_shared,
     )
 
 

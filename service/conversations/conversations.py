@@ -190,11 +190,13 @@ class Conversations:
         messages: tuple[CountedMessage, ...],
         sent: SentMessages,
     ) -> tuple[Conversation, AppendResult, dict[str, Placed]]:
-        asked = request.open_with() if request.has_settings or not state.is_open else state.settings
-        settings = state.settings if state.is_open else asked
-        if not settings.includes(asked):
-            self._policies.accepted(asked)
-            require_possible(asked)
+        settings = state.settings
+        if request.has_settings or not state.is_open:
+            asked = request.open_with()
+            settings = settings if state.is_open else asked
+            if not settings.includes(asked):
+                self._policies.accepted(asked)
+                require_possible(asked)
         command = AppendMessages(
             conversation_id=key.name,
             messages=self.counting.credited(messages, settings.model),

@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
 from abridged.v1 import server_info_service_pb2 as info
-from service.api.edge import METHOD_SCOPES
+from service.api.methods import METHOD_SCOPES
 from service.api.quotas import ANSWER_BYTES_MIN
 from service.api.server import SERVICES
 from tests.support.refusal import refused

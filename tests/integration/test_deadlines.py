@@ -6,7 +6,7 @@ import asyncio
 
 from abridged.v1 import conversation_service_pb2 as api
 from service.api.deadlines import WORK_S, default_deadline_s
-from service.api.edge import METHOD_SCOPES
+from service.api.methods import METHOD_SCOPES
 from service.api.wire import IDLE_WITHOUT_DEADLINE_S, WAIT_WITHOUT_DEADLINE_S
 from tests.support.edge_server import Working, edge_server
 from tests.support.refusal import refused

@@ -9,18 +9,16 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Iterable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import Any
 
 import grpc
 
 from abridged.v1 import conversation_service_pb2 as api
-from abridged.v1 import conversation_service_pb2_grpc
 from abridged.v1 import server_info_service_pb2 as info
 from service.client import SidecarClient
 from service.domain.message import Message, Role
 from tests.support.answers import hanging
-from tests.support.edge_server import ROOMY, Working, edge_listening
+from tests.support.edge_server import Working, only_place_taken
 from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import Refusal, refusal_of, refused
 from tests.support.sidecar import PATIENCE_S, Sidecar, on_ollama, said, sidecar
@@ -30,6 +28,8 @@ CALLS = 3_000
 
 TOO_MANY = ("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS")
 STOPPING = ("UNAVAILABLE", "LOG_UNAVAILABLE")
+STUBBORN = 64
+COMES_BACK_S = 0.05
 TAKES_ITS_TIME = {"server.shutdown_grace_s": PATIENCE_S}
 
 
@@ -80,6 +80,33 @@ async def test_calls_that_wait_when_the_server_stops_are_served_or_refused_by_us
         assert sum(state.message_version for state in found.conversations) == served
 
 
+async def test_callers_who_come_back_at_once_are_refused_by_us_until_nobody_listens(tmp_path):
+    """However stubborn: what reaches the sidecar gets a reason, and what does not finds no connection."""
+    async with sidecar(tmp_path, {"server.listen": [f"unix:{tmp_path / 'socket'}"]}) as s:
+        told: list[Refusal] = []
+        is_over = asyncio.Event()
+
+        async def stubborn(number: int) -> None:
+            while not is_over.is_set():
+                try:
+                    await s.chat(f"c{number}").append(said(1))
+                except grpc.aio.AioRpcError as error:
+                    told.append(refusal_of(error))
+                await asyncio.sleep(COMES_BACK_S)
+
+        callers = [asyncio.create_task(stubborn(number)) for number in range(STUBBORN)]
+        await asyncio.sleep(4 * COMES_BACK_S)
+        await s.stop()
+        is_over.set()
+        await asyncio.gather(*callers)
+
+    ours = [r for r in told if r.reason]
+    assert {(r.code, r.reason) for r in ours} == {STOPPING}
+    assert all(r.retry_s for r in ours)
+    assert {r.code for r in told if not r.reason} <= {"UNAVAILABLE"}
+    assert all("connect" in r.text for r in told if not r.reason)
+
+
 async def test_a_call_that_outlasts_the_grace_is_asked_to_come_back(tmp_path):
     """And not cut off, which its client could not tell from a crash."""
     async with FakeOllama(responder=hanging()) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
@@ -104,13 +131,7 @@ class _Busy(Working):
 async def test_our_client_comes_back_when_there_is_room():
     """After the time that the refusal names."""
     busy = _Busy()
-    async with (
-        edge_listening(busy, limits=replace(ROOMY, concurrent_rpcs_max=1)) as address,
-        grpc.aio.insecure_channel(address) as channel,
-    ):
-        stub: Any = conversation_service_pb2_grpc.ConversationServiceStub(channel)
-        only = stub.GetConversation(api.GetConversationRequest(conversation_id="c1"), timeout=PATIENCE_S)
-        await busy.began.wait()
+    async with only_place_taken(busy) as (address, _, only):
         pauses: list[float] = []
 
         async def sleep(seconds: float) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -18,7 +17,7 @@ from abridged.v1 import conversation_service_pb2_grpc
 from abridged.v1 import server_info_service_pb2 as info
 from service.version import VERSION
 from tests.support.answers import gated
-from tests.support.edge_server import ROOMY, Working, edge_listening
+from tests.support.edge_server import Working, only_place_taken
 from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import refused
 from tests.support.sidecar import PATIENCE_S, duration, on_ollama, sidecar
@@ -125,23 +124,16 @@ async def test_health_says_not_serving_before_the_sidecar_stops(tmp_path):
 async def test_health_is_answered_under_any_load():
     """A full sidecar is not a dead one: it must not be restarted for being busy."""
     busy = Working()
-    async with (
-        edge_listening(busy, limits=replace(ROOMY, concurrent_rpcs_max=1)) as address,
-        grpc.aio.insecure_channel(address) as channel,
-    ):
+    async with only_place_taken(busy) as (_, channel, _):
         stub: Any = conversation_service_pb2_grpc.ConversationServiceStub(channel)
         health: Any = health_pb2_grpc.HealthStub(channel)
         request = api.GetConversationRequest(conversation_id="c1")
-        only = stub.GetConversation(request, timeout=PATIENCE_S)
-        await busy.began.wait()
         async with refused("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS"):
             await stub.GetConversation(request, timeout=PATIENCE_S)
 
         answers = await asyncio.gather(*(health.Check(health_pb2.HealthCheckRequest()) for _ in range(20)))
 
         assert {a.status for a in answers} == {health_pb2.HealthCheckResponse.SERVING}
-        busy.gate.set()
-        await only
 
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])

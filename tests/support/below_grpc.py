@@ -19,9 +19,8 @@ from google.rpc.status_pb2 import Status
 from observability.logs import LogSettings, configure_logs
 from service.api.auth import Authenticator, set_caller
 from service.api.errors import internal_status, status_of
-from service.api.quotas import Limits, Quotas
 from service.bootstrap.core import Core, open_core
-from service.bootstrap.edge import servicers
+from service.bootstrap.edge import quotas_of, servicers
 from service.config.sources import load
 from tests.support.patience import PATIENCE_S
 
@@ -91,10 +90,5 @@ async def below_grpc(
         core = open_core(loaded, {}, resources, on_fatal=failed.append, now_us=now_us)
         core.reactor.start(core.table.attention())
         resources.push_async_callback(core.reactor.stop, grace_s=0.1)
-        server = loaded.server
-        quotas = Quotas(
-            Limits(server.concurrent_rpcs_max, server.streams_max, server.waits_max, server.answer_bytes_max),
-            shared=server.is_shared,
-        )
-        served = servicers(loaded, core, resources, quotas, asyncio.Event())
+        served = servicers(loaded, core, resources, quotas_of(loaded.server), asyncio.Event())
         yield BelowGrpc(_Stub(served.conversations), _Stub(served.event_log), core, failed)

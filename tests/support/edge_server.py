@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -15,13 +16,14 @@ from observability.metrics import Metrics
 from observability.tracing import TracingSettings, open_tracing
 from service.api.auth import Authenticator
 from service.api.deadlines import default_deadline_s
-from service.api.edge import Edge
 from service.api.intake import Intake
+from service.api.pipeline import Pipeline
 from service.api.quotas import Limits, Quotas
 from service.api.server import Connections, GrpcServer, Servicers
 from service.api.validation import Validation
+from tests.support.patience import PATIENCE_S
 
-__all__ = ["ROOMY", "Silent", "Working", "edge_listening", "edge_server"]
+__all__ = ["ROOMY", "Silent", "Working", "edge_listening", "edge_server", "only_place_taken"]
 
 REQUEST_BYTES_MAX = 1 << 20
 CONNECTIONS = Connections()
@@ -59,17 +61,23 @@ async def edge_listening(
     connections: Connections = CONNECTIONS,
 ) -> AsyncIterator[str]:
     """Serve ConversationService by `conversations`, and nothing else; yields the address."""
-    edge = Edge(
+    pipeline = Pipeline(
         authenticator=Authenticator(()),
         quotas=Quotas(limits, shared=False),
-        intake=Intake(bytes_max=REQUEST_BYTES_MAX, request_bytes_max=REQUEST_BYTES_MAX),
-        validation=Validation(),
+        intake=Intake(bytes_max=REQUEST_BYTES_MAX),
         tracing=open_tracing(TracingSettings()),
         metrics=Metrics(version="1", labels=MetricLabels()),
         deadline_s=deadline_s,
     )
     servicers = Servicers(conversations, Silent(), Silent())  # type: ignore[arg-type]  # one of a test, two unused
-    server = GrpcServer(servicers, edge, stopping=asyncio.Event(), connections=connections)
+    server = GrpcServer(
+        servicers,
+        pipeline,
+        Validation(),
+        request_bytes_max=REQUEST_BYTES_MAX,
+        stopping=asyncio.Event(),
+        connections=connections,
+    )
     (address,) = server.listen(["127.0.0.1:0"])
     await server.start()
     try:
@@ -91,3 +99,23 @@ async def edge_server(
         grpc.aio.insecure_channel(address) as channel,
     ):
         yield conversation_service_pb2_grpc.ConversationServiceStub(channel)
+
+
+@asynccontextmanager
+async def only_place_taken(working: Working) -> AsyncIterator[tuple[str, grpc.aio.Channel, Awaitable[Any]]]:
+    """Serve `working` with a place for one call, which a GetConversation has until the gate opens.
+
+    Yields the address, a channel to it, and that call, which has ended well when this is left.
+    """
+    async with (
+        edge_listening(working, limits=replace(ROOMY, concurrent_rpcs_max=1)) as address,
+        grpc.aio.insecure_channel(address) as channel,
+    ):
+        stub: Any = conversation_service_pb2_grpc.ConversationServiceStub(channel)
+        only = stub.GetConversation(
+            conversation_service_pb2.GetConversationRequest(conversation_id="c1"), timeout=PATIENCE_S
+        )
+        await working.began.wait()
+        yield address, channel, only
+        working.gate.set()
+        await only

@@ -5,29 +5,32 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import grpc
 import pytest
 
-from abridged.v1 import conversation_service_pb2 as api
-from service.api.errors import InvalidRequest, TooManyRequests
-from service.api.intake import READING_MAX, STRANGERS_READING_MAX, Intake
+from service.api.errors import TooManyRequests
+from service.api.intake import ASIDE_MAX, READING_MAX, STRANGERS_READING_MAX, Intake, Lane
 
-REQUEST = api.GetConversationRequest(conversation_id="c" * 98)
-"""Of a hundred bytes."""
+REQUEST = "a request"
 
 
 class _Call:
-    """The context of a call whose request comes when `come` is set."""
+    """A call whose request comes when `come` is set."""
 
-    def __init__(self, request: Any = REQUEST) -> None:
+    def __init__(self) -> None:
         self.come = asyncio.Event()
         self.is_read = False
-        self._request = request
 
-    async def read(self) -> Any:
+    async def read(self) -> str:
         self.is_read = True
         await self.come.wait()
-        return self._request
+        return REQUEST
+
+
+def sent() -> _Call:
+    """A call whose request has come."""
+    call = _Call()
+    call.come.set()
+    return call
 
 
 async def turns() -> None:
@@ -36,17 +39,25 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
+async def refusals(tasks: list[asyncio.Task[Any]]) -> list[bool]:
+    """Which of them were refused; the others are ended."""
+    await turns()
+    found = [task.done() and isinstance(task.exception(), TooManyRequests) for task in tasks]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return found
+
+
 async def test_so_many_requests_of_a_namespace_are_read_at_a_time_and_the_others_wait_unread():
     """In the order of their coming; another namespace waits for none of them."""
-    intake = Intake(bytes_max=1_000, request_bytes_max=1_000)
+    intake = Intake(bytes_max=1_000)
     calls = [_Call() for _ in range(READING_MAX + 2)]
-    reading = [asyncio.create_task(intake.read(None, call, "a")) for call in calls]
-    other = _Call()
-    other.come.set()
+    reading = [asyncio.create_task(intake.read("a", call.read)) for call in calls]
     await turns()
 
     assert [call.is_read for call in calls] == [True] * READING_MAX + [False] * 2
-    assert await intake.read(None, other, "b") is REQUEST
+    assert await intake.read("b", sent().read) is REQUEST
     calls[3].come.set()
     await turns()
     assert [call.is_read for call in calls] == [True] * (READING_MAX + 1) + [False]
@@ -56,51 +67,103 @@ async def test_so_many_requests_of_a_namespace_are_read_at_a_time_and_the_others
 
 
 async def test_a_request_that_does_not_come_is_waited_for_no_longer_than_may_be():
-    """Its place is another one's then."""
-    intake = Intake(bytes_max=1_000, request_bytes_max=1_000, request_s=0.01)
-    silent = [asyncio.create_task(intake.read(None, _Call(), "a")) for _ in range(READING_MAX)]
+    """Whether it is read or still waits; its place is another one's then."""
+    lane = Lane(2, aside_max=0, moment_s=60.0, request_s=0.01)
+    silent = [asyncio.create_task(lane.read(_Call().read)) for _ in range(3)]
     for refused in silent:
         with pytest.raises(TooManyRequests):
             await refused
 
-    late = _Call()
-    late.come.set()
-    assert await intake.read(None, late, "a") is REQUEST
+    assert await lane.read(sent().read) is REQUEST
+
+
+async def test_a_call_that_is_cancelled_while_it_waits_takes_no_place_with_it():
+    """Nor one that is cancelled at the moment at which it gets one."""
+    lane = Lane(1, aside_max=0, moment_s=60.0, request_s=60.0)
+    first = _Call()
+    reading = asyncio.create_task(lane.read(first.read))
+    gone = [asyncio.create_task(lane.read(_Call().read)) for _ in range(2)]
+    await turns()
+
+    gone[0].cancel()
+    first.come.set()
+    await reading
+    gone[1].cancel()
+    await turns()
+
+    assert all(task.cancelled() for task in gone)
+    assert await lane.read(sent().read) is REQUEST
+
+
+async def test_whoever_waits_is_read_beside_a_request_that_had_its_moment():
+    """The slow one goes on coming, and is answered when it is there."""
+    lane = Lane(2, aside_max=2, moment_s=0.01, request_s=60.0)
+    slow = [_Call() for _ in range(2)]
+    reading = [asyncio.create_task(lane.read(call.read)) for call in slow]
+    await turns()
+
+    assert await lane.read(sent().read) is REQUEST
+
+    for call in slow:
+        call.come.set()
+    assert await asyncio.gather(*reading) == [REQUEST] * 2
+
+
+async def test_of_more_slow_requests_than_may_be_beside_the_slowest_is_refused():
+    """One for each that has waited its moment, and no more than are in the way."""
+    lane = Lane(1, aside_max=1, moment_s=0.01, request_s=60.0)
+    silent = [asyncio.create_task(lane.read(_Call().read)) for _ in range(3)]
+    await turns()
+
+    assert await lane.read(sent().read) is REQUEST
+
+    assert await refusals(silent) == [True, True, False]
+
+
+async def test_a_slow_request_is_left_in_its_place_where_nobody_waits():
+    """However long it takes, within its time."""
+    lane = Lane(1, aside_max=0, moment_s=0.0, request_s=60.0)
+    slow = _Call()
+    reading = asyncio.create_task(lane.read(slow.read))
+    await turns()
+
+    slow.come.set()
+
+    assert await reading is REQUEST
+
+
+async def test_a_namespace_reads_no_more_than_its_places_and_those_beside():
+    """Whatever is sent: what they hold is bounded."""
+    intake = Intake(bytes_max=1_000)
+    calls = [_Call() for _ in range(4 * READING_MAX)]
+    silent = [asyncio.create_task(intake.read("a", call.read)) for call in calls]
+    await turns()
+
+    assert sum(call.is_read for call in calls) == READING_MAX
+    assert ASIDE_MAX <= READING_MAX
+    assert not any(await refusals(silent))
 
 
 async def test_a_health_check_waits_for_nobody_who_holds_a_request_back():
     """The one that has been sending for longest gives up its place."""
-    intake = Intake(bytes_max=1_000, request_bytes_max=1_000)
-    silent = [asyncio.create_task(intake.read(None, _Call(), "")) for _ in range(2 * STRANGERS_READING_MAX)]
+    intake = Intake(bytes_max=1_000)
+    silent = [asyncio.create_task(intake.read("", _Call().read)) for _ in range(2 * STRANGERS_READING_MAX)]
     await turns()
-    check = _Call()
-    check.come.set()
 
-    assert await intake.read(None, check, "") is REQUEST
+    assert await intake.read("", sent().read) is REQUEST
 
-    await turns()
-    assert [task.done() for task in silent] == [n <= STRANGERS_READING_MAX for n in range(len(silent))]
-    with pytest.raises(TooManyRequests):
-        await silent[0]
-    for task in silent:
-        task.cancel()
-
-
-async def test_a_call_that_sends_nothing_is_refused():
-    """As one whose sending ended without a request."""
-    empty = _Call(grpc.aio.EOF)
-    empty.come.set()
-
-    with pytest.raises(InvalidRequest):
-        await Intake(bytes_max=1_000, request_bytes_max=1_000).read(None, empty, "a")
+    assert await refusals(silent) == [n <= STRANGERS_READING_MAX for n in range(len(silent))]
 
 
 def test_so_many_bytes_of_a_namespace_are_served_at_a_time():
     """A request that ends makes room."""
-    intake = Intake(bytes_max=250, request_bytes_max=250)
+    intake = Intake(bytes_max=250)
+    intake.hold("a", 100)
+    intake.hold("b", 100)
+    intake.hold("a", 100)
+    with pytest.raises(TooManyRequests):
+        intake.hold("a", 100)
 
-    with intake.held("a", REQUEST), intake.held("b", REQUEST):
-        with intake.held("a", REQUEST), pytest.raises(TooManyRequests), intake.held("a", REQUEST):
-            pass
-        with intake.held("a", REQUEST):
-            pass
+    intake.let_go("a", 100)
+
+    intake.hold("a", 100)

@@ -1,0 +1,68 @@
+"""A call as its transport has it: all that `pipeline` knows of transports."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from google.rpc.status_pb2 import Status
+
+__all__ = ["Call", "Refused", "StreamingCall", "UnaryCall"]
+
+
+class Refused(Exception):
+    """The call ends in an error, with the status that its caller gets."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
+class Call(Protocol):
+    """One call. Its task is cancelled when the caller has gone."""
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """What came with the call beside its request, by lower-case name."""
+        ...
+
+    def time_remaining(self) -> float | None:
+        """Seconds until the caller's deadline; None without one."""
+        ...
+
+    async def read(self) -> tuple[Any, int]:
+        """Wait for the one request; returns it with its size in bytes. Raises an EdgeError when it is none."""
+        ...
+
+    def encoded(self, answer: Any) -> bytes:
+        """The answer as it goes out."""
+        ...
+
+    def own_code(self, error: BaseException) -> str | None:
+        """The code with which the handler has ended the call by itself; None when `error` is something else."""
+        ...
+
+
+class UnaryCall(Call, Protocol):
+    """A call with one answer."""
+
+    def handled(self, request: Any) -> Awaitable[Any]:
+        """The answer to the request."""
+        ...
+
+    def when_over(self, callback: Callable[[object], None]) -> None:
+        """Have `callback` called when the answer has been written, or the call has ended otherwise."""
+        ...
+
+
+class StreamingCall(Call, Protocol):
+    """A call with many answers."""
+
+    @property
+    def requests(self) -> Any:
+        """Where requests go on coming."""
+        ...
+
+    def handled(self, request: Any) -> AsyncGenerator[Any, None]:
+        """The answers to the request. The next one is asked for when the transport has taken this one."""
+        ...

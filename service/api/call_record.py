@@ -1,0 +1,86 @@
+"""What is written down of a call: its span, how it ended, how long it took.
+
+Calls of gRPC's own services make no spans: a probe that asks every second would be most of what a collector gets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AbstractContextManager
+from uuid import uuid4
+
+import structlog
+from google.rpc.code_pb2 import Code
+from google.rpc.status_pb2 import Status
+
+from observability.facts import RpcEnded, RpcStarted
+from observability.metrics import Metrics
+from observability.tracing import SilentTracing, Span, Tracing, sampled_trace_id
+from service.api.call import Call
+from service.api.errors import internal_status, reason_of, status_of
+from service.api.methods import UNKNOWN, Method
+
+__all__ = ["CallRecord"]
+
+_log = structlog.get_logger()
+_UNSEEN = SilentTracing()
+
+
+class CallRecord:
+    """One call, open while it is entered. `conversation_id` is set when the request has passed: it is an id then, and
+    no longer anybody's text."""
+
+    __slots__ = ("_method", "_metrics", "_opened", "_span", "_started_s", "conversation_id")
+
+    _span: Span
+
+    def __init__(self, method: Method, call: Call, tracing: Tracing, metrics: Metrics) -> None:
+        self._method = method
+        self._metrics = metrics
+        self._started_s = time.perf_counter()
+        opens = tracing if method.is_ours or method is UNKNOWN else _UNSEEN
+        started = RpcStarted(method=method.name, traceparent=call.metadata.get("traceparent", ""))
+        self._opened: AbstractContextManager[Span] = opens.span(started)
+        self.conversation_id = ""
+
+    def __enter__(self) -> None:
+        self._span = self._opened.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        # The call's status says how it ended; an exception that leaves says no more.
+        self._opened.__exit__(None, None, None)
+
+    def ended(self, code: str, *, reason: str = "") -> None:
+        """Write down how the call ended: `code` is the name of its status."""
+        self._span.note(RpcEnded(code, reason, self.conversation_id))
+        seconds = time.perf_counter() - self._started_s
+        self._metrics.rpc_ended(
+            self._method.name, code, seconds=seconds, trace_id=sampled_trace_id(self._span.traceparent)
+        )
+
+    def failed(self, call: Call, error: BaseException) -> Status | None:
+        """The status to refuse the call with; None when the caller has gone or the handler ended the call itself.
+
+        Nothing of an exception but its table row reaches a client; what is in no row is a bug, and gets an opaque id
+        that the log line carries.
+        """
+        if isinstance(error, asyncio.CancelledError | GeneratorExit):
+            self.ended("CANCELLED")
+            return None
+        if (code := call.own_code(error)) is not None:
+            self.ended(code)
+            return None
+        status = status_of(error) if isinstance(error, Exception) else None
+        if status is None or status.code == Code.DATA_LOSS or isinstance(error, MemoryError):
+            error_id = uuid4().hex
+            status = status or internal_status(error_id)
+            _log.error(
+                "rpc.failed",
+                method=self._method.name,
+                error_id=error_id,
+                error_type=type(error).__name__,
+                exc_info=error,
+            )
+        self.ended(Code.Name(status.code), reason=reason_of(status))
+        return status

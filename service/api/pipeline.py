@@ -1,0 +1,151 @@
+"""What every call goes through, whatever its transport: span, credential, request (let in by `intake`), quota,
+deadline, errors, metrics. A stream takes its quota before its request is read.
+
+Streams of ours and those of gRPC's own services, which may need no credential, have places apart, so that the latter
+cannot take the former's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+from observability.metrics import Metrics
+from observability.tracing import Tracing
+from service.api.auth import Authenticator, set_caller
+from service.api.call import Call, Refused, StreamingCall, UnaryCall
+from service.api.call_record import CallRecord
+from service.api.deadlines import default_deadline_s
+from service.api.drain import Drain
+from service.api.errors import DeadlinePassed, UnknownMethod
+from service.api.intake import Intake
+from service.api.methods import UNKNOWN, Method
+from service.api.quotas import Quotas
+
+__all__ = ["Pipeline"]
+
+
+class Pipeline:
+    """Serves calls; `drain` ends the unary ones that are being served."""
+
+    def __init__(
+        self,
+        *,
+        authenticator: Authenticator,
+        quotas: Quotas,
+        intake: Intake,
+        tracing: Tracing,
+        metrics: Metrics,
+        deadline_s: Callable[[str], float] = default_deadline_s,
+    ) -> None:
+        self._authenticator = authenticator
+        self._quotas = quotas
+        self._intake = intake
+        self._tracing = tracing
+        self._metrics = metrics
+        self._deadline_s = deadline_s
+        self.drain = Drain()
+
+    async def unary(self, method: Method, call: UnaryCall) -> bytes:
+        """The answer as it goes out. Raises Refused, CancelledError, or that with which the handler ended the call."""
+        record = CallRecord(method, call, self._tracing, self._metrics)
+        with record:
+            self.drain.enter()
+            try:
+                answer = await self._answer(method, call, record)
+            except BaseException as error:
+                status = record.failed(call, self.drain.meaning_of(error))
+                if status is None:
+                    raise
+            else:
+                record.ended("OK")
+                return answer
+            finally:
+                self.drain.leave()
+        raise Refused(status)
+
+    async def _answer(self, method: Method, call: UnaryCall, record: CallRecord) -> bytes:
+        namespace = await self._admitted(method, call)
+        if method is UNKNOWN:
+            await self._intake.skip(namespace, call.read)
+            raise UnknownMethod("there is no such method")
+        request, size = await self._intake.read(namespace, call.read)
+        self._intake.hold(namespace, size)
+        try:
+            if method.is_open:
+                return call.encoded(await self._handled(method, call, request, record))
+            self._quotas.take_call(namespace, reads=method.reads)
+            try:
+                answer = call.encoded(await self._handled(method, call, request, record))
+            finally:
+                self._quotas.give_back_call(namespace)
+            call.when_over(self._quotas.sending(namespace, len(answer), reads=method.reads))
+            return answer
+        finally:
+            self._intake.let_go(namespace, size)
+
+    def _handled(self, method: Method, call: UnaryCall, request: Any, record: CallRecord) -> Awaitable[Any]:
+        """What the handler returns, within the deadline of the method where the caller has set none."""
+        record.conversation_id = getattr(request, "conversation_id", "")
+        handling = call.handled(request)
+        return handling if call.time_remaining() is not None else self._in_time(method, handling)
+
+    async def _in_time(self, method: Method, handling: Awaitable[Any]) -> Any:
+        try:
+            async with asyncio.timeout(self._deadline_s(method.name)) as limit:
+                return await handling
+        except TimeoutError as error:
+            raise DeadlinePassed("the deadline of the method has passed") if limit.expired() else error from error
+
+    async def stream(self, method: Method, call: StreamingCall) -> AsyncGenerator[Any, None]:
+        """The answers: as they go out for methods of ours, else as the handler yields them. Raises as `unary` does."""
+        record = CallRecord(method, call, self._tracing, self._metrics)
+        with record:
+            try:
+                namespace = await self._admitted(method, call)
+                with self._quotas.stream(namespace, ours=method.is_ours):
+                    if method.is_ours:
+                        self._metrics.subscriber_opened()
+                    try:
+                        async with aclosing(self._items(method, call, record, namespace)) as items:
+                            async for item in items:
+                                yield item
+                    finally:
+                        if method.is_ours:
+                            self._metrics.subscriber_closed()
+            except BaseException as error:
+                status = record.failed(call, error)
+                if status is None:
+                    raise
+            else:
+                record.ended("OK")
+                return
+        raise Refused(status)
+
+    async def _items(
+        self, method: Method, call: StreamingCall, record: CallRecord, namespace: str
+    ) -> AsyncGenerator[Any, None]:
+        request = call.requests if method.takes_stream else (await self._intake.read(namespace, call.read))[0]
+        record.conversation_id = getattr(request, "conversation_id", "")
+        async with aclosing(call.handled(request)) as responses:
+            async for response in responses:
+                if not method.is_ours:
+                    yield response
+                    continue
+                item = call.encoded(response)
+                with self._quotas.item(namespace, len(item)):
+                    yield item
+
+    async def _admitted(self, method: Method, call: Call) -> str:
+        """The namespace of who may call, empty for a method that needs no credential. Raises an EdgeError."""
+        if method.is_open:
+            return ""
+        if not self.drain.takes_up():
+            await self.drain.turn_away()
+        caller = self._authenticator.caller(call.metadata)
+        if method.scope:
+            caller.require(method.scope)
+        set_caller(caller)
+        return caller.namespace
