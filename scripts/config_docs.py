@@ -21,20 +21,20 @@ PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 _HEAD = """\
 # Configuration
 
-Made from the settings table in `service/config/settings.py` by `make config-docs`; a check fails when it differs.
+Generated from the settings table in `service/config/settings.py` by `make config-docs`; a check fails if it differs.
 
-A value comes from the first of these that has it:
+A value comes from the first of these that sets it:
 
 1. a flag: `abridged serve --set policy.trigger_token_ratio=0.75`;
-2. the environment: the variable beside each setting. Lists may be written with commas, lists and tables as JSON.
-   `OLLAMA_HOST`, `OLLAMA_API_KEY`, `SUMMARY_MODEL` and `LLM_MODEL` (both name a model of Ollama, the first one wins)
-   are read too, after our own; traces are set by the standard `OTEL_*` variables;
+2. the environment: the variable listed with each setting. Write lists with commas, or lists and tables as JSON.
+   `OLLAMA_HOST`, `OLLAMA_API_KEY`, `SUMMARY_MODEL` and `LLM_MODEL` (both name an Ollama model, the first one wins) are
+   read too, after our own; the standard `OTEL_*` variables configure traces;
 3. a TOML file, named by `--config` or `ABRIDGED_CONFIG`, with a table for each group below;
 4. the default.
 
-`abridged config check` says everything that is wrong with the values at once, or else with what they name: the log's
-folder, scripts, the prompt file, hosts. `abridged config show` prints each value with its origin and without secrets. A
-secret can be given by file: the setting of the same name with `_file`. An unknown name is refused.
+`abridged config check` reports everything that is wrong with the values at once; if nothing is, it checks what they
+name: the log's folder, scripts, the prompt file, hosts. `abridged config show` prints each value with its origin and
+without secrets. To read a secret from a file, use the setting of the same name with `_file`. Unknown names are refused.
 
 ```toml
 [server]
@@ -57,12 +57,12 @@ preserve_recent = 12
 ```
 
 After a pass the trigger is armed again once the ratio has been below `reset_token_ratio`, or after `rearm_messages`
-messages. With `rearm_messages` at or below `cooldown_messages` the reset has no effect.
+messages. If `rearm_messages` is at most `cooldown_messages`, the reset has no effect.
 
 ## Scripted models
 
-`summarizer.models = ["scripted:answers.json"]` answers from a file, for tests and demonstrations; `scripted:default`
-makes a record of the source's own sentences. Call n gets step n, and the last step repeats:
+`summarizer.models = ["scripted:answers.json"]` reads answers from a file, for tests and demonstrations;
+`scripted:default` makes a record from the source's own sentences. Call n returns step n, and the last step repeats:
 
 ```json
 {"context_length": 8192,
@@ -74,9 +74,8 @@ makes a record of the source's own sentences. Call n gets step n, and the last s
            {"hang": true}]}
 ```
 
-`record` fills the fields that it lacks with empty ones; `error` is one of `unavailable`, `missing`, `refused`,
-`truncated`, `looped`; `hang` answers nothing until the deadline. `context_length` may be left out. A file that cannot
-be followed is refused at start."""
+`record` leaves missing fields empty; `error` is one of `unavailable`, `missing`, `refused`, `truncated`, `looped`;
+`hang` returns nothing until the deadline. `context_length` is optional. An invalid file is refused at start."""
 _PLAIN_TYPES = {bool: "true or false", int: "integer", float: "number", str: "text", Path: "path", SecretStr: "secret"}
 
 

@@ -125,49 +125,48 @@ class TokenGrant(_Group):
 
 
 class ServerSettings(_Group):
-    """Where the sidecar listens and how much it takes."""
+    """Where the sidecar listens and how much it accepts."""
 
     listen: Annotated[tuple[ListenAddress, ...], Field(min_length=1)] = Field(
         default=("127.0.0.1:7420",),
-        description="gRPC addresses, `host:port` or `unix:/path`. Beyond loopback a token is required.",
+        description="gRPC addresses, `host:port` or `unix:/path`. An address beyond loopback requires a token.",
     )
     http_listen: HttpAddress = Field(
         default="127.0.0.1:7421",
-        description="Address of `/livez /readyz /startupz /metrics`, which hold no text; empty for none.",
+        description="Address of `/livez /readyz /startupz /metrics`, which expose no text; empty disables them.",
     )
     tokens: tuple[TokenGrant, ...] = Field(
         default=(),
         description="Tables of `token` or `token_file`, `namespace` and `scopes` (append, read, read-all, admin). "
-        "With none, everybody who can connect works in namespace `default`.",
+        "Without tokens, anyone who can connect uses namespace `default`.",
     )
     concurrent_rpcs_max: int = Field(
         default=1_000,
         ge=1,
         le=100_000,
-        description="Unary calls that work at once; more are refused. Where tokens know several namespaces, none gets "
-        "more than is left free of this, `waits_max`, `streams_max` and `answer_bytes_max`: a single busy namespace "
-        "gets half.",
+        description="Concurrent unary calls; more are refused. If tokens name several namespaces, none gets more than "
+        "is left free of this, `waits_max`, `streams_max` and `answer_bytes_max`: a single busy namespace gets half.",
     )
     waits_max: int = Field(
         default=1_000,
         ge=1,
         le=100_000,
-        description="Calls that wait at once, for a pass as a rule; more are answered with what there is, and refused "
-        "where they would wait for a `min_version`.",
+        description="Concurrently waiting calls, mostly for a pass; more return at once with what there is, or are "
+        "refused if they would wait for a `min_version`.",
     )
-    streams_max: int = Field(default=256, ge=1, le=100_000, description="Open streams at once; more are refused.")
+    streams_max: int = Field(default=256, ge=1, le=100_000, description="Concurrent streams; more are refused.")
     answer_bytes_max: int = Field(
         default=33_554_432,
         ge=4_194_304,
         le=8_589_934_592,
-        description="Bytes of answers that are being made or that their callers have not taken yet; past it calls "
-        "that read are refused. They take about three times as much memory.",
+        description="Bytes of responses that are being built or that callers have not received yet; past it, calls "
+        "that read are refused. They use about three times as much memory.",
     )
     message_bytes_max: int = Field(default=262_144, ge=1_024, le=1_000_000, description="Largest message, in bytes.")
-    batch_messages_max: int = Field(default=512, ge=1, le=512, description="Most messages of one append.")
+    batch_messages_max: int = Field(default=512, ge=1, le=512, description="Most messages in one append.")
     batch_bytes_max: int = Field(default=1_048_576, ge=1_024, le=3_145_728, description="Largest append, in bytes.")
     shutdown_grace_s: Seconds = Field(
-        default=4.0, description="After SIGTERM, how long calls and a running pass may take to finish, in seconds."
+        default=4.0, description="How long calls and a running pass may take to finish after SIGTERM, in seconds."
     )
 
     @property
@@ -190,16 +189,14 @@ class ServerSettings(_Group):
 class LogSettings(_Group):
     """The event log."""
 
-    backend: Literal["sqlite", "memory"] = Field(default="sqlite", description="`memory` forgets everything at exit.")
-    path: Path = Field(
-        default=Path("abridged.db"), description="The log's file. It holds message text and is made 0600."
-    )
+    backend: Literal["sqlite", "memory"] = Field(default="sqlite", description="`memory` loses everything at exit.")
+    path: Path = Field(default=Path("abridged.db"), description="The log's file, created 0600. It holds message text.")
 
 
 class PolicySettings(_Group):
     """When a conversation is summarized, and how (profile CHAIN)."""
 
-    enabled: bool = Field(default=_P.enabled, description="Off stops new passes at once; appends and reads go on.")
+    enabled: bool = Field(default=_P.enabled, description="Off stops new passes at once; appends and reads continue.")
     trigger_token_ratio: Share = Field(default=_P.trigger_token_ratio, description="Ratio that triggers a pass.")
     reset_token_ratio: Share = Field(default=_P.reset_token_ratio, description="Ratio that arms the trigger again.")
     emergency_token_ratio: Ratio = Field(
@@ -211,76 +208,85 @@ class PolicySettings(_Group):
     preserve_recent: Count = Field(
         default=_P.preserve_recent,
         ge=2,
-        description="Newest messages kept, at most; the user's newest, pending calls and the last two stay anyway.",
+        description="Newest messages kept, at most; the user's newest, pending calls and the last two always stay.",
     )
     tail_token_ratio: Share = Field(
         default=_P.tail_token_ratio, description="Share of the budget that the kept messages may take."
     )
-    cooldown_messages: Count = Field(default=_P.cooldown_messages, description="Messages between passes, at least.")
+    cooldown_messages: Count = Field(default=_P.cooldown_messages, description="Fewest messages between passes.")
     rearm_messages: Count = Field(
-        default=_P.rearm_messages, description="Messages that arm the trigger when the ratio stays above the reset."
+        default=_P.rearm_messages, description="Messages that arm the trigger if the ratio stays above the reset."
     )
-    min_range_tokens: Count = Field(
-        default=_P.min_range_tokens, ge=1, description="Tokens worth a pass; fewer are left alone."
-    )
+    min_range_tokens: Count = Field(default=_P.min_range_tokens, ge=1, description="Fewest tokens worth a pass.")
     min_gain: Share = Field(default=_P.min_gain, description="Share that a summary must save to be committed.")
     max_summary_chain_depth: Count = Field(
-        default=_P.max_summary_chain_depth, ge=1, description="Records that may build on one another."
+        default=_P.max_summary_chain_depth, ge=1, description="Most records that build on one another."
     )
     on_depth_limit: Annotated[DepthLimit, BeforeValidator(_lower)] = Field(
-        default=_P.on_depth_limit, description="At that depth: stop, or begin a new chain, from originals if need be."
+        default=_P.on_depth_limit, description="At that depth: stop, or begin a new chain, from originals if needed."
     )
     rebase_calls_max: Count = Field(
-        default=_P.rebase_calls_max, ge=1, description="Model calls of a rebase that reads more than one call holds."
+        default=_P.rebase_calls_max,
+        ge=1,
+        description="Most model calls of a rebase that reads more than one call holds.",
     )
     rewrites_max: Count = Field(
-        default=_P.rewrites_max, ge=1, description="Records that a text may go through before originals are read again."
+        default=_P.rewrites_max, ge=1, description="Records a text may pass through before originals are read again."
     )
     pass_calls_max: Count = Field(
-        default=_P.pass_calls_max, ge=1, description="Model calls of one pass, repairs and retries included."
+        default=_P.pass_calls_max, ge=1, description="Most model calls of one pass, including repairs and retries."
     )
     force_refresh_after_messages: Count = Field(
-        default=_P.force_refresh_after_messages, description="A pass at least every so many messages; 0 for never."
+        default=_P.force_refresh_after_messages,
+        description="Start a pass after this many messages at the latest; 0 for never.",
     )
     max_summary_tokens: Count = Field(
-        default=_P.max_summary_tokens, description="Size of a summary; 0 for an eighth of the budget, at most 1,024."
+        default=_P.max_summary_tokens, description="Largest summary; 0 for an eighth of the budget, at most 1,024."
     )
     max_input_tokens: Count = Field(
-        default=_P.max_input_tokens, ge=1_000, description="Source of one model call; more is split and merged."
+        default=_P.max_input_tokens,
+        ge=1_000,
+        description="Largest source of one model call; a larger one is split and merged.",
     )
     repair_attempts: Annotated[int, Field(ge=0, le=5)] = Field(
-        default=_P.repair_attempts, description="Times that a model is told what was wrong with its answer."
+        default=_P.repair_attempts,
+        description="How often a model gets the reasons why its answer was refused, to repair it.",
     )
     min_shared_words: Count = Field(
-        default=_P.min_shared_words, description="Words of its source that a draft has; a short source asks for fewer."
+        default=_P.min_shared_words,
+        description="Fewest words a draft shares with its source; a short source requires fewer.",
     )
     min_grounded_share: Share = Field(
-        default=_P.min_grounded_share, description="Share of a draft's words that were said; 0 for no floor."
+        default=_P.min_grounded_share,
+        description="Smallest share of a draft's words that occur in its source; 0 for no floor.",
     )
     min_coverage: Share = Field(
-        default=_P.min_coverage, description="Share of the source's parts that a draft tells of; 0 for no floor."
+        default=_P.min_coverage, description="Smallest share of the source's parts that a draft covers; 0 for no floor."
     )
     min_identifier_survival: Share = Field(
-        default=_P.min_identifier_survival, description="Share of the required identifiers that a draft keeps."
+        default=_P.min_identifier_survival,
+        description="Smallest share of the required identifiers that a draft keeps; 0 for no floor.",
     )
     min_carried_share: Share = Field(
-        default=_P.min_carried_share, description="Share of earlier decisions and open points told; 0 for no floor."
+        default=_P.min_carried_share,
+        description="Smallest share of earlier decisions and open points kept; 0 for no floor.",
     )
     min_remake_share: Share = Field(
-        default=_P.min_remake_share, description="Share of what a fallback record keeps that its remake must keep."
+        default=_P.min_remake_share,
+        description="Share of what a fallback record keeps that its remake must keep; 0 for no floor.",
     )
     max_repetition: Share = Field(
-        default=_P.max_repetition, description="Share of a draft that may repeat itself; 0 for no ceiling."
+        default=_P.max_repetition, description="Largest share of a draft that may repeat itself; 0 for no ceiling."
     )
     fallback: Annotated[Fallback, BeforeValidator(_lower)] = Field(
-        default=_P.fallback, description="When the extractive summarizer makes the record that a model could not."
+        default=_P.fallback, description="When the extractive summarizer makes a record that a model could not."
     )
     tool_output: Annotated[ToolOutput, BeforeValidator(_lower)] = Field(
         default=_P.tool_output,
-        description="Tool results in prompts; `capped` caps those of a source that one call cannot hold.",
+        description="Tool results in prompts; `capped` truncates them if one call cannot hold the source.",
     )
     tool_output_tokens_max: Count = Field(
-        default=_P.tool_output_tokens_max, ge=16, description="Tokens of a capped tool result."
+        default=_P.tool_output_tokens_max, ge=16, description="Most tokens of a capped tool result."
     )
     summary_role: Annotated[SummaryRole, BeforeValidator(_lower)] = Field(
         default=_P.summary_role, description="Role of the summary in the context."
@@ -288,41 +294,40 @@ class PolicySettings(_Group):
 
 
 class SummarizerSettings(_Group):
-    """How passes ask models."""
+    """How passes call models."""
 
     models: Annotated[tuple[ProviderModel, ...], Field(min_length=1, max_length=16)] = Field(
         default=("ollama:qwen2.5:3b",),
-        description="`ollama:NAME`, `extractive:default` (asks no model) or `scripted:FILE`, in order of preference; "
-        "the next one serves when a model is missing, not when its host is away (`policy.fallback` is for that).",
+        description="`ollama:NAME`, `extractive:default` (calls no model) or `scripted:FILE`, in order of preference; "
+        "the next one is used if a model is missing, not if its host is down (`policy.fallback` is for that).",
     )
     prompt_file: Path | None = Field(
         default=None,
-        description="A prompt of your own: system text, a line `--- user ---`, user text, with the placeholders "
-        "`{{meta}} {{previous}} {{transcript}} {{summary_tokens_max}}`. A bad one is refused at start.",
+        description="File with your own prompt: system text, a line `--- user ---`, user text, with the placeholders "
+        "`{{meta}} {{previous}} {{transcript}} {{summary_tokens_max}}`. An invalid one is refused at start.",
     )
     temperature: float = Field(default=0.2, ge=0, le=2, description="Sampling temperature.")
     seed: int = Field(
-        default=7, ge=0, le=2_147_483_647, description="First seed; a repair or a redone range takes others."
+        default=7, ge=0, le=2_147_483_647, description="First seed; a repair or a redone range uses others."
     )
     repeat_penalty: float = Field(
         default=1.1,
         ge=1,
         le=2,
-        description="How much less likely Ollama makes the words that were just written; 1 for not at all. Small "
-        "models loop without it.",
+        description="How much Ollama penalizes words it has just written; 1 disables it. Small models loop without it.",
     )
     deadline_s: Seconds = Field(
         default=600.0,
-        description="All questions of one pass to a model, in seconds; the wait for a place at a host does not count, "
-        "nor does an answer that has begun and keeps coming.",
+        description="Limit on all of a pass's calls to a model, in seconds. The wait for a place at a host does not "
+        "count, nor does an answer that has begun and keeps coming.",
     )
-    retries: int = Field(default=1, ge=0, le=10, description="Retries of a transport error.")
+    retries: int = Field(default=1, ge=0, le=10, description="Retries after a transport error.")
     backoff_base_ms: int = Field(
-        default=250, ge=1, le=60_000, description="First pause before a retry, in milliseconds."
+        default=250, ge=1, le=60_000, description="Delay before the first retry, in milliseconds."
     )
-    concurrent_passes: int = Field(default=2, ge=1, le=64, description="Passes that run at once.")
+    concurrent_passes: int = Field(default=2, ge=1, le=64, description="Passes that run concurrently.")
     queue_max: int = Field(
-        default=256, ge=1, le=100_000, description="Pending passes of a namespace; past it forced ones are refused."
+        default=256, ge=1, le=100_000, description="Pending passes per namespace; past it, forced ones are refused."
     )
 
 
@@ -331,36 +336,36 @@ class OllamaSettings(_Group):
 
     hosts: Annotated[tuple[str, ...], Field(min_length=1, max_length=32)] = Field(
         default=("127.0.0.1:11434",),
-        description="Hosts, written as Ollama's own clients read them; what is no host or port is refused.",
+        description="Hosts, in the syntax of Ollama's own clients; invalid hosts and ports are refused.",
     )
     allow_insecure_hosts: bool = Field(
         default=False, description="Allow plain HTTP to hosts beyond loopback and private networks."
     )
-    api_key: Secret = Field(default=None, description="Bearer token for hosts that ask for one.")
-    api_key_file: Path | None = Field(default=None, description="File that holds it.")
-    connect_timeout_s: Seconds = Field(default=5.0, description="To connect, in seconds.")
+    api_key: Secret = Field(default=None, description="Bearer token for hosts that require one.")
+    api_key_file: Path | None = Field(default=None, description="File that contains the token.")
+    connect_timeout_s: Seconds = Field(default=5.0, description="Timeout to connect, in seconds.")
     first_byte_timeout_s: Seconds = Field(
         default=300.0,
-        description="To the first byte: queue, load and prefill, in seconds; without a GPU prefill takes minutes.",
+        description="Timeout to the first byte, in seconds: queue, load and prefill (minutes without a GPU).",
     )
-    stall_timeout_s: Seconds = Field(default=30.0, description="Between two chunks, in seconds.")
+    stall_timeout_s: Seconds = Field(default=30.0, description="Timeout between two chunks, in seconds.")
     num_ctx: int = Field(
         default=16_384,
         ge=1_024,
         le=1_048_576,
-        description="Context of every call, at most the model's; one constant, since a change reloads the model. With "
-        "twice the context of your conversations most passes are one call; less takes less memory and more calls.",
+        description="Context of every call, at most the model's; a constant, because a change reloads the model. At "
+        "twice your conversations' context most passes take one call; less uses less memory and more calls.",
     )
-    concurrency: int = Field(default=1, ge=1, le=64, description="Calls at once to a host.")
-    queue_max: int = Field(default=16, ge=1, le=10_000, description="Calls that may wait for a host.")
+    concurrency: int = Field(default=1, ge=1, le=64, description="Concurrent calls per host.")
+    queue_max: int = Field(default=16, ge=1, le=10_000, description="Most calls that wait for a host.")
     cache_dir: Path | None = Field(
         default=None,
-        description="Folder of model descriptions, asked for once a digest; by default `<log.path>.models`.",
+        description="Folder that caches model descriptions, one per digest; by default `<log.path>.models`.",
     )
 
 
 class TokenSettings(_Group):
-    """How tokens are counted where the caller does not say."""
+    """How tokens are counted when the caller does not count them."""
 
     counter: Literal["estimate", "bpe"] = Field(
         default="estimate",
@@ -368,10 +373,10 @@ class TokenSettings(_Group):
         "for its models (gpt-4o, gpt-4.1, gpt-5, o1, o3, o4, gpt-oss) and an estimate for all others.",
     )
     default_context_length: int = Field(
-        default=8_192, ge=512, le=16_777_216, description="When nobody knows the model's."
+        default=8_192, ge=512, le=16_777_216, description="Used if the model's own is unknown."
     )
     context_lengths: Mapping[str, Annotated[int, Field(ge=512, le=16_777_216)]] = Field(
-        default={}, description="Table of a glob on the model's name to its context length."
+        default={}, description="Table from a glob on the model's name to its context length."
     )
 
     @property
@@ -384,24 +389,24 @@ class TelemetrySettings(_Group):
     """Logs. Traces and their exporter are set by the standard `OTEL_*` variables."""
 
     log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = Field(
-        default="info", description="Least severe level that is written."
+        default="info", description="Lowest level that is logged."
     )
     log_format: Literal["auto", "json", "console"] = Field(
-        default="auto", description="`auto`: console on a terminal, else JSON."
+        default="auto", description="`auto`: console on a terminal, otherwise JSON."
     )
     log_content: bool = Field(
         default=False,
-        description="Write the first 200 characters of a bad model output to the debug log. It is user text.",
+        description="Log the first 200 characters of a bad model output at debug level. This is user text.",
     )
 
 
 class ClientSettings(_Group):
-    """How our own commands reach a sidecar."""
+    """How the `abridged` commands reach a sidecar."""
 
     address: ListenAddress = Field(default="127.0.0.1:7420", description="The sidecar's gRPC address.")
-    token: Secret = Field(default=None, description="Token to present.")
-    token_file: Path | None = Field(default=None, description="File that holds it.")
-    deadline_s: Seconds = Field(default=30.0, description="Longest wait for a unary call, in seconds.")
+    token: Secret = Field(default=None, description="Bearer token to send.")
+    token_file: Path | None = Field(default=None, description="File that contains the token.")
+    deadline_s: Seconds = Field(default=30.0, description="Deadline of a unary call, in seconds.")
 
 
 class Settings(_Group):
@@ -409,7 +414,7 @@ class Settings(_Group):
 
     policy_by_model: Mapping[str, PolicySettings] = Field(
         default={},
-        description="Table of a glob on `provider:model` to the policy fields that differ; the first match decides.",
+        description="Table from a glob on `provider:model` to the policy fields that differ; the first match applies.",
     )
     client_policy_fields: tuple[str, ...] = Field(
         default=tuple(sorted(CLIENT_FIELDS)), description="Policy fields that a client may set for its conversation."

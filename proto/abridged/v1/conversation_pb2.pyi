@@ -32,19 +32,19 @@ class _DepthLimitEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DepthLimit
     DEPTH_LIMIT_HALT: _DepthLimit.ValueType  # 1
     """No further pass."""
     DEPTH_LIMIT_REBASE: _DepthLimit.ValueType  # 2
-    """The next record stands alone: made from all original messages where one call holds them, else from an earlier
+    """The next record stands alone: made from all original messages if one call can hold them, otherwise from an earlier
     record and the originals since.
     """
 
 class DepthLimit(_DepthLimit, metaclass=_DepthLimitEnumTypeWrapper):
-    """DepthLimit says what happens when a chain of records is as deep as it may be."""
+    """DepthLimit is what happens when a chain of records reaches its maximum depth."""
 
 DEPTH_LIMIT_UNSPECIFIED: DepthLimit.ValueType  # 0
 """The server's default."""
 DEPTH_LIMIT_HALT: DepthLimit.ValueType  # 1
 """No further pass."""
 DEPTH_LIMIT_REBASE: DepthLimit.ValueType  # 2
-"""The next record stands alone: made from all original messages where one call holds them, else from an earlier
+"""The next record stands alone: made from all original messages if one call can hold them, otherwise from an earlier
 record and the originals since.
 """
 Global___DepthLimit: _TypeAlias = DepthLimit  # noqa: Y015
@@ -65,7 +65,7 @@ class _FallbackEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Fallback.Val
     """Always."""
 
 class Fallback(_Fallback, metaclass=_FallbackEnumTypeWrapper):
-    """Fallback says when the extractive summarizer stands in for a model that failed or is too slow."""
+    """Fallback is when the extractive summarizer stands in for a model that failed or is too slow."""
 
 FALLBACK_UNSPECIFIED: Fallback.ValueType  # 0
 """The server's default."""
@@ -90,10 +90,10 @@ class _ToolOutputEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ToolOutput
     TOOL_OUTPUT_CAPPED: _ToolOutput.ValueType  # 2
     """First and last lines within a token cap."""
     TOOL_OUTPUT_OMITTED: _ToolOutput.ValueType  # 3
-    """A line that says that there was one."""
+    """One line in its place."""
 
 class ToolOutput(_ToolOutput, metaclass=_ToolOutputEnumTypeWrapper):
-    """ToolOutput says how tool results enter a summarization prompt."""
+    """ToolOutput is how tool results enter a summarization prompt."""
 
 TOOL_OUTPUT_UNSPECIFIED: ToolOutput.ValueType  # 0
 """The server's default."""
@@ -102,7 +102,7 @@ TOOL_OUTPUT_FULL: ToolOutput.ValueType  # 1
 TOOL_OUTPUT_CAPPED: ToolOutput.ValueType  # 2
 """First and last lines within a token cap."""
 TOOL_OUTPUT_OMITTED: ToolOutput.ValueType  # 3
-"""A line that says that there was one."""
+"""One line in its place."""
 Global___ToolOutput: _TypeAlias = ToolOutput  # noqa: Y015
 
 class _SummaryRole:
@@ -147,7 +147,7 @@ class _ContextLengthSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_C
     """The built-in default."""
 
 class ContextLengthSource(_ContextLengthSource, metaclass=_ContextLengthSourceEnumTypeWrapper):
-    """ContextLengthSource says where a context length comes from."""
+    """ContextLengthSource is where a context length comes from."""
 
 CONTEXT_LENGTH_SOURCE_UNSPECIFIED: ContextLengthSource.ValueType  # 0
 """Never sent."""
@@ -170,41 +170,41 @@ class _HeldByEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_HeldBy.ValueTy
     HELD_BY_UNSPECIFIED: _HeldBy.ValueType  # 0
     """Nothing holds it, or it is below its trigger."""
     HELD_BY_PASS_PENDING: _HeldBy.ValueType  # 1
-    """A pass is on its way."""
+    """A pass is pending."""
     HELD_BY_DISABLED: _HeldBy.ValueType  # 2
     """Passes are switched off."""
     HELD_BY_WAITING_AFTER_FAILURE: _HeldBy.ValueType  # 3
-    """Passes failed, and the next one waits."""
+    """The last pass failed or saved too little, and the next model call waits."""
     HELD_BY_IRREDUCIBLE: _HeldBy.ValueType  # 4
     """Nothing in it can be compressed."""
     HELD_BY_DEPTH_LIMIT: _HeldBy.ValueType  # 5
-    """The chain is as deep as it may be."""
+    """The chain is at its maximum depth."""
     HELD_BY_MIN_MESSAGES: _HeldBy.ValueType  # 6
-    """It has too few messages."""
+    """The conversation has too few messages."""
     HELD_BY_COOLDOWN: _HeldBy.ValueType  # 7
-    """Too few messages came since the last pass."""
+    """Too few messages since the last pass."""
     HELD_BY_HYSTERESIS: _HeldBy.ValueType  # 8
     """The ratio has not been low enough since the last pass."""
 
 class HeldBy(_HeldBy, metaclass=_HeldByEnumTypeWrapper):
-    """HeldBy says why a window past its trigger is left as it is."""
+    """HeldBy is why a window past its trigger is left as it is."""
 
 HELD_BY_UNSPECIFIED: HeldBy.ValueType  # 0
 """Nothing holds it, or it is below its trigger."""
 HELD_BY_PASS_PENDING: HeldBy.ValueType  # 1
-"""A pass is on its way."""
+"""A pass is pending."""
 HELD_BY_DISABLED: HeldBy.ValueType  # 2
 """Passes are switched off."""
 HELD_BY_WAITING_AFTER_FAILURE: HeldBy.ValueType  # 3
-"""Passes failed, and the next one waits."""
+"""The last pass failed or saved too little, and the next model call waits."""
 HELD_BY_IRREDUCIBLE: HeldBy.ValueType  # 4
 """Nothing in it can be compressed."""
 HELD_BY_DEPTH_LIMIT: HeldBy.ValueType  # 5
-"""The chain is as deep as it may be."""
+"""The chain is at its maximum depth."""
 HELD_BY_MIN_MESSAGES: HeldBy.ValueType  # 6
-"""It has too few messages."""
+"""The conversation has too few messages."""
 HELD_BY_COOLDOWN: HeldBy.ValueType  # 7
-"""Too few messages came since the last pass."""
+"""Too few messages since the last pass."""
 HELD_BY_HYSTERESIS: HeldBy.ValueType  # 8
 """The ratio has not been low enough since the last pass."""
 Global___HeldBy: _TypeAlias = HeldBy  # noqa: Y015
@@ -218,35 +218,35 @@ class _TriggerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Trigger.Value
     TRIGGER_UNSPECIFIED: _Trigger.ValueType  # 0
     """Never sent."""
     TRIGGER_RATIO: _Trigger.ValueType  # 1
-    """The ratio crossed its mark."""
+    """The ratio reached the trigger ratio."""
     TRIGGER_EMERGENCY: _Trigger.ValueType  # 2
-    """The window is at its budget."""
+    """The ratio reached the emergency ratio."""
     TRIGGER_PERIODIC: _Trigger.ValueType  # 3
-    """So many messages since the last pass."""
+    """force_refresh_after_messages have arrived since the last pass."""
     TRIGGER_FOLLOW_UP: _Trigger.ValueType  # 4
-    """The ratio was still past its mark after a pass."""
+    """The ratio was still past the trigger ratio after a pass."""
     TRIGGER_FORCED: _Trigger.ValueType  # 5
-    """Asked for."""
+    """A client forced it."""
     TRIGGER_REMAKE: _Trigger.ValueType  # 6
-    """An extractive record is made anew, because a model is back."""
+    """A model is back to remake an extractive record."""
 
 class Trigger(_Trigger, metaclass=_TriggerEnumTypeWrapper):
-    """Trigger says why a pass began."""
+    """Trigger is why a pass began."""
 
 TRIGGER_UNSPECIFIED: Trigger.ValueType  # 0
 """Never sent."""
 TRIGGER_RATIO: Trigger.ValueType  # 1
-"""The ratio crossed its mark."""
+"""The ratio reached the trigger ratio."""
 TRIGGER_EMERGENCY: Trigger.ValueType  # 2
-"""The window is at its budget."""
+"""The ratio reached the emergency ratio."""
 TRIGGER_PERIODIC: Trigger.ValueType  # 3
-"""So many messages since the last pass."""
+"""force_refresh_after_messages have arrived since the last pass."""
 TRIGGER_FOLLOW_UP: Trigger.ValueType  # 4
-"""The ratio was still past its mark after a pass."""
+"""The ratio was still past the trigger ratio after a pass."""
 TRIGGER_FORCED: Trigger.ValueType  # 5
-"""Asked for."""
+"""A client forced it."""
 TRIGGER_REMAKE: Trigger.ValueType  # 6
-"""An extractive record is made anew, because a model is back."""
+"""A model is back to remake an extractive record."""
 Global___Trigger: _TypeAlias = Trigger  # noqa: Y015
 
 class _SummarizationState:
@@ -262,12 +262,12 @@ class _SummarizationStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Su
     SUMMARIZATION_STATE_COMPLETED: _SummarizationState.ValueType  # 2
     """Its record is committed."""
     SUMMARIZATION_STATE_FAILED: _SummarizationState.ValueType  # 3
-    """It failed; the messages are as they were."""
+    """It failed; the messages are unchanged."""
     SUMMARIZATION_STATE_SKIPPED: _SummarizationState.ValueType  # 4
-    """It ended without a record, and that is no failure."""
+    """It ended without a record, which is not a failure."""
 
 class SummarizationState(_SummarizationState, metaclass=_SummarizationStateEnumTypeWrapper):
-    """SummarizationState says how far a pass is."""
+    """SummarizationState is how far a pass has come."""
 
 SUMMARIZATION_STATE_UNSPECIFIED: SummarizationState.ValueType  # 0
 """Never sent."""
@@ -276,9 +276,9 @@ SUMMARIZATION_STATE_PENDING: SummarizationState.ValueType  # 1
 SUMMARIZATION_STATE_COMPLETED: SummarizationState.ValueType  # 2
 """Its record is committed."""
 SUMMARIZATION_STATE_FAILED: SummarizationState.ValueType  # 3
-"""It failed; the messages are as they were."""
+"""It failed; the messages are unchanged."""
 SUMMARIZATION_STATE_SKIPPED: SummarizationState.ValueType  # 4
-"""It ended without a record, and that is no failure."""
+"""It ended without a record, which is not a failure."""
 Global___SummarizationState: _TypeAlias = SummarizationState  # noqa: Y015
 
 class _ErrorClass:
@@ -290,35 +290,35 @@ class _ErrorClassEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorClass
     ERROR_CLASS_UNSPECIFIED: _ErrorClass.ValueType  # 0
     """It did not fail."""
     ERROR_CLASS_TRANSPORT: _ErrorClass.ValueType  # 1
-    """Connect, timeout, stall, 5xx, overloaded; `cause` says which."""
+    """Connection, timeout, stall, 5xx or overload; `cause` says which."""
     ERROR_CLASS_MODEL_MISSING: _ErrorClass.ValueType  # 2
-    """The model is not there."""
+    """The model does not exist."""
     ERROR_CLASS_MODEL_REFUSED: _ErrorClass.ValueType  # 3
-    """The model's server refused."""
+    """The model's server refused the request."""
     ERROR_CLASS_TRUNCATED: _ErrorClass.ValueType  # 4
     """The model's server dropped part of the prompt."""
     ERROR_CLASS_INVALID: _ErrorClass.ValueType  # 5
-    """The answer did not pass the schema or the checks, or repeated itself until it was stopped."""
+    """The answer failed the schema or the checks, or repeated itself until it was stopped."""
     ERROR_CLASS_CANCELLED: _ErrorClass.ValueType  # 6
     """It was cancelled."""
     ERROR_CLASS_INTERNAL: _ErrorClass.ValueType  # 7
     """A bug."""
 
 class ErrorClass(_ErrorClass, metaclass=_ErrorClassEnumTypeWrapper):
-    """ErrorClass says why a pass failed."""
+    """ErrorClass is why a pass failed."""
 
 ERROR_CLASS_UNSPECIFIED: ErrorClass.ValueType  # 0
 """It did not fail."""
 ERROR_CLASS_TRANSPORT: ErrorClass.ValueType  # 1
-"""Connect, timeout, stall, 5xx, overloaded; `cause` says which."""
+"""Connection, timeout, stall, 5xx or overload; `cause` says which."""
 ERROR_CLASS_MODEL_MISSING: ErrorClass.ValueType  # 2
-"""The model is not there."""
+"""The model does not exist."""
 ERROR_CLASS_MODEL_REFUSED: ErrorClass.ValueType  # 3
-"""The model's server refused."""
+"""The model's server refused the request."""
 ERROR_CLASS_TRUNCATED: ErrorClass.ValueType  # 4
 """The model's server dropped part of the prompt."""
 ERROR_CLASS_INVALID: ErrorClass.ValueType  # 5
-"""The answer did not pass the schema or the checks, or repeated itself until it was stopped."""
+"""The answer failed the schema or the checks, or repeated itself until it was stopped."""
 ERROR_CLASS_CANCELLED: ErrorClass.ValueType  # 6
 """It was cancelled."""
 ERROR_CLASS_INTERNAL: ErrorClass.ValueType  # 7
@@ -336,27 +336,27 @@ class _SkipReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SkipReason
     SKIP_REASON_IRREDUCIBLE: _SkipReason.ValueType  # 1
     """Nothing in the window can be compressed."""
     SKIP_REASON_DEPTH_LIMIT: _SkipReason.ValueType  # 2
-    """The chain is as deep as it may be."""
+    """The chain is at its maximum depth."""
     SKIP_REASON_NO_GAIN: _SkipReason.ValueType  # 3
     """The record would not have saved enough."""
 
 class SkipReason(_SkipReason, metaclass=_SkipReasonEnumTypeWrapper):
-    """SkipReason says why a pass was not made or not committed."""
+    """SkipReason is why a pass was not made or not committed."""
 
 SKIP_REASON_UNSPECIFIED: SkipReason.ValueType  # 0
 """It was not skipped."""
 SKIP_REASON_IRREDUCIBLE: SkipReason.ValueType  # 1
 """Nothing in the window can be compressed."""
 SKIP_REASON_DEPTH_LIMIT: SkipReason.ValueType  # 2
-"""The chain is as deep as it may be."""
+"""The chain is at its maximum depth."""
 SKIP_REASON_NO_GAIN: SkipReason.ValueType  # 3
 """The record would not have saved enough."""
 Global___SkipReason: _TypeAlias = SkipReason  # noqa: Y015
 
 @_typing.final
 class PolicyOverrides(_message.Message):
-    """PolicyOverrides changes single fields of the policy. A field that is not set keeps the operator's value; the operator
-    says which fields a client may set, and any other is refused.
+    """PolicyOverrides overrides single fields of the policy. An unset field keeps the operator's value. The operator
+    decides which fields a client may set; any other is refused.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -393,35 +393,35 @@ class PolicyOverrides(_message.Message):
     REWRITES_MAX_FIELD_NUMBER: _builtins.int
     PASS_CALLS_MAX_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
-    """Whether passes run at all."""
+    """Whether passes run."""
     trigger_token_ratio: _builtins.float
     """The ratio at which a pass is triggered."""
     reset_token_ratio: _builtins.float
-    """The ratio under which the trigger is armed again."""
+    """The ratio below which the trigger is armed again."""
     emergency_token_ratio: _builtins.float
     """The ratio from which min_messages, cooldown and hysteresis no longer hold a pass back."""
     min_messages: _builtins.int
-    """No pass before the conversation has this many messages; system messages do not count."""
+    """Fewest messages of a conversation before its first pass, not counting system messages."""
     preserve_recent: _builtins.int
     """How many of the newest messages stay verbatim."""
     tail_token_ratio: _builtins.float
-    """How much of the budget those may take."""
+    """The share of the budget that they may take."""
     cooldown_messages: _builtins.int
-    """Messages after a pass before the next one."""
+    """Fewest messages between two passes."""
     rearm_messages: _builtins.int
-    """Messages after which the trigger is armed again although the ratio never fell under reset."""
+    """Messages after which the trigger is armed again even if the ratio never fell below the reset ratio."""
     min_range_tokens: _builtins.int
-    """A range of fewer tokens is not worth a pass."""
+    """Fewest tokens of a range that are worth a pass."""
     min_gain: _builtins.float
-    """A record that saves a smaller share of what it replaces is not committed."""
+    """The smallest share of what it replaces that a record must save to be committed."""
     max_summary_chain_depth: _builtins.int
-    """How many records a chain may have."""
+    """Most records in a chain."""
     on_depth_limit: Global___DepthLimit.ValueType
-    """What happens then."""
+    """What happens at that depth."""
     force_refresh_after_messages: _builtins.int
-    """A pass after this many messages whatever the ratio; 0 is off."""
+    """Start a pass after this many messages at any ratio; 0 for never."""
     max_summary_tokens: _builtins.int
-    """The summary's size; 0 is an eighth of the budget, at most 1,024."""
+    """Largest summary, in tokens; 0 for an eighth of the budget, at most 1,024."""
     fallback: Global___Fallback.ValueType
     """When the extractive summarizer stands in."""
     tool_output: Global___ToolOutput.ValueType
@@ -431,31 +431,31 @@ class PolicyOverrides(_message.Message):
     repair_attempts: _builtins.int
     """How often a bad answer goes back to the model with the reasons."""
     rebase_calls_max: _builtins.int
-    """Model calls of a rebase that reads more than one call holds."""
+    """Most model calls of a rebase that reads more than one call holds."""
     max_input_tokens: _builtins.int
-    """Tokens of source that one model call gets; more is split and merged."""
+    """Most tokens of source in one model call; a larger source is split and merged."""
     tool_output_tokens_max: _builtins.int
-    """Tokens that TOOL_OUTPUT_CAPPED leaves of a tool result."""
+    """Most tokens that TOOL_OUTPUT_CAPPED keeps of a tool result."""
     min_shared_words: _builtins.int
-    """Words of its source that a draft has at least, fewer where the source is short; 0 is off."""
+    """Fewest words that a draft must share with its source, fewer for a short source; 0 disables it."""
     min_grounded_share: _builtins.float
-    """Share of a draft's words that its source or the record before has, at least; 0 is off."""
+    """Smallest share of a draft's words that must occur in its source or in the previous record; 0 disables it."""
     min_coverage: _builtins.float
-    """Share of a long source's parts that a draft speaks of, at least; half of it where the draft continues a record, of
-    which it must not be a mere copy; 0 is off.
+    """Smallest share of a long source's parts that a draft must cover. Half of it if the draft continues a record, which
+    it must not merely copy; 0 disables it.
     """
     min_identifier_survival: _builtins.float
-    """Share of the required identifiers that a draft keeps, at least; 0 is off."""
+    """Smallest share of the required identifiers that a draft must keep; 0 disables it."""
     min_carried_share: _builtins.float
-    """Share of the earlier record's decisions, and of its open points, that a draft still tells, at least; 0 is off."""
+    """Smallest share of the previous record's decisions, and of its open points, that a draft must keep; 0 disables it."""
     min_remake_share: _builtins.float
-    """Share of what a fallback record keeps and covers that its remake has to; 0 is off."""
+    """Smallest share of what a fallback record keeps and covers that its remake must keep; 0 disables it."""
     max_repetition: _builtins.float
-    """Share of a draft that may repeat what the draft said before; 0 is off."""
+    """Largest share of a draft that may repeat itself; 0 disables it."""
     rewrites_max: _builtins.int
-    """Records that a text may go through before its original messages are read again."""
+    """Most records that a text may pass through before its original messages are read again."""
     pass_calls_max: _builtins.int
-    """Model calls of one pass, repairs and retries included."""
+    """Most model calls of one pass, including repairs and retries."""
     def __init__(
         self,
         *,
@@ -608,7 +608,7 @@ Global___PolicyOverrides: _TypeAlias = PolicyOverrides  # noqa: Y015
 
 @_typing.final
 class ConversationSettings(_message.Message):
-    """ConversationSettings is what a client says of a conversation."""
+    """ConversationSettings is what a client sets for a conversation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -642,11 +642,11 @@ class ConversationSettings(_message.Message):
     model: _builtins.str
     """The chat model, as provider:model or the provider's own name; decides context length and calibration."""
     context_length: _builtins.int
-    """The model's context length in tokens; 0 asks the model's description, then the operator's table."""
+    """The model's context length in tokens; 0 looks it up in the model's description, then in the operator's table."""
     reserved_output_tokens: _builtins.int
-    """Tokens that the answer needs; the budget is the context length without them."""
+    """Tokens reserved for the model's answer; the budget is the context length minus these."""
     overhead_tokens: _builtins.int
-    """Tokens of what the caller sends and the log does not have: system prompt, tool definitions."""
+    """Tokens that the caller sends and the log does not contain: system prompt, tool definitions."""
     title: _builtins.str
     """A title."""
     @_builtins.property
@@ -655,7 +655,7 @@ class ConversationSettings(_message.Message):
 
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Free labels, for ListConversations."""
+        """Labels of your choice, to filter ListConversations by."""
 
     def __init__(
         self,
@@ -678,7 +678,7 @@ Global___ConversationSettings: _TypeAlias = ConversationSettings  # noqa: Y015
 
 @_typing.final
 class TokenUsage(_message.Message):
-    """TokenUsage says how full a conversation's window is."""
+    """TokenUsage is how full a conversation's window is."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -694,21 +694,21 @@ class TokenUsage(_message.Message):
     window_tokens: _builtins.int
     """Tokens of the window: summary and messages."""
     overhead_tokens: _builtins.int
-    """Tokens that the caller adds."""
+    """Tokens that the caller sends in addition."""
     context_length: _builtins.int
     """The model's context length."""
     context_length_source: Global___ContextLengthSource.ValueType
-    """Where that is from."""
+    """Where that comes from."""
     reserved_output_tokens: _builtins.int
-    """Tokens kept for the answer."""
+    """Tokens reserved for the model's answer."""
     budget_tokens: _builtins.int
-    """Context length without the reserved tokens."""
+    """Context length minus the reserved tokens."""
     ratio: _builtins.float
     """(window + overhead) / budget."""
     lowest_ratio_since_pass: _builtins.float
     """The lowest ratio since the last pass."""
     calibration_factor: _builtins.float
-    """What estimates are multiplied with, learned from ReportUsage."""
+    """The factor applied to estimates, learned from ReportUsage."""
     def __init__(
         self,
         *,
@@ -742,7 +742,7 @@ class LastSummarization(_message.Message):
     depth: _builtins.int
     """The record's depth."""
     message_count: _builtins.int
-    """Messages of the conversation when it was triggered."""
+    """The conversation's messages at its trigger."""
     token_ratio: _builtins.float
     """The ratio that triggered it."""
     def __init__(
@@ -793,18 +793,18 @@ class Conversation(_message.Message):
     messages_since_pass: _builtins.int
     """Messages since the last pass."""
     live_summary_id: _builtins.str
-    """The live record; empty when there is none."""
+    """The live record; empty if there is none."""
     depth: _builtins.int
-    """Its depth; unset when there is none."""
+    """Its depth; unset if there is none."""
     summary_count: _builtins.int
     """Records ever committed."""
     pending_summarization_id: _builtins.str
-    """The pass under way; empty when there is none."""
+    """The pending pass; empty if there is none."""
     failures_in_row: _builtins.int
     """Failed passes in a row."""
     held_by: Global___HeldBy.ValueType
-    """Why a window past its trigger is left as it is; unset when nothing holds it, and below the trigger.
-    ListConversations leaves it unset, since some of these change with time alone.
+    """Why a window past its trigger is left as it is; unset below the trigger and if nothing holds it. ListConversations
+    leaves it unset, because some reasons change with time alone.
     """
     @_builtins.property
     def settings(self) -> Global___ConversationSettings:
@@ -816,7 +816,7 @@ class Conversation(_message.Message):
 
     @_builtins.property
     def last_summarization(self) -> Global___LastSummarization:
-        """The last completed pass; absent when there was none."""
+        """The last completed pass; absent if there was none."""
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
@@ -858,7 +858,7 @@ Global___Conversation: _TypeAlias = Conversation  # noqa: Y015
 
 @_typing.final
 class Summarization(_message.Message):
-    """Summarization is one pass, from trigger to its end."""
+    """Summarization is one pass, from its trigger to its end."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -883,9 +883,9 @@ class Summarization(_message.Message):
     trigger: Global___Trigger.ValueType
     """Why it began."""
     state: Global___SummarizationState.ValueType
-    """How far it is."""
+    """How far it has come."""
     depth: _builtins.int
-    """The depth of the record that it makes."""
+    """The depth of its record."""
     token_ratio: _builtins.float
     """The ratio at the trigger."""
     attempts: _builtins.int
@@ -893,13 +893,13 @@ class Summarization(_message.Message):
     error_class: Global___ErrorClass.ValueType
     """Why it failed."""
     retryable: _builtins.bool
-    """Whether trying again can help."""
+    """Whether a retry can help."""
     skip_reason: Global___SkipReason.ValueType
     """Why it was skipped."""
     summary_id: _builtins.str
     """The record that it committed."""
     cause: _builtins.str
-    """Why it failed, in words: the sidecar's own, with a host and figures, never any text of a message or an answer."""
+    """Why it failed, in the sidecar's own words, with host and figures; never text from a message or an answer."""
     asked: _builtins.bool
     """Whether a model was asked at all before it failed."""
     @_builtins.property
@@ -916,7 +916,7 @@ class Summarization(_message.Message):
 
     @_builtins.property
     def models_tried(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The models that were turned to, in their order, as provider:model: those that were missing or failed, and last the
+        """The models that the pass turned to, in order, as provider:model: those that were missing or failed, and last the
         one that made the record.
         """
 

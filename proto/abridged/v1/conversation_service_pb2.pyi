@@ -36,19 +36,19 @@ class _ContextViewEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ContextVi
     CONTEXT_VIEW_UNSPECIFIED: _ContextView.ValueType  # 0
     """COMPACTED."""
     CONTEXT_VIEW_COMPACTED: _ContextView.ValueType  # 1
-    """The window: what the chat model should get."""
+    """The window: what to send to the chat model."""
     CONTEXT_VIEW_ORIGINAL: _ContextView.ValueType  # 2
-    """Every message as it came."""
+    """Every message as it was appended."""
 
 class ContextView(_ContextView, metaclass=_ContextViewEnumTypeWrapper):
-    """ContextView chooses what GetContext answers."""
+    """ContextView selects what GetContext returns."""
 
 CONTEXT_VIEW_UNSPECIFIED: ContextView.ValueType  # 0
 """COMPACTED."""
 CONTEXT_VIEW_COMPACTED: ContextView.ValueType  # 1
-"""The window: what the chat model should get."""
+"""The window: what to send to the chat model."""
 CONTEXT_VIEW_ORIGINAL: ContextView.ValueType  # 2
-"""Every message as it came."""
+"""Every message as it was appended."""
 Global___ContextView: _TypeAlias = ContextView  # noqa: Y015
 
 class _Rendering:
@@ -60,35 +60,31 @@ class _RenderingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Rendering.V
     RENDERING_UNSPECIFIED: _Rendering.ValueType  # 0
     """None."""
     RENDERING_OPENAI: _Rendering.ValueType  # 1
-    """{"messages": [...]} as OpenAI-style chat completions take it. Attachments of users: images by http(s) or data, PDF
-    files, mp3 and wav by data.
+    """{"messages": [...]} for OpenAI-style chat completions. User attachments: images by http(s) or data; PDF files, mp3
+    and wav by data.
     """
     RENDERING_ANTHROPIC: _Rendering.ValueType  # 2
-    """{"system": ..., "messages": [...]} as Anthropic's Messages API takes it. Attachments of users and of tool results:
-    images and PDF documents by https or data, plain text by data.
+    """{"system": ..., "messages": [...]} for Anthropic's Messages API. Attachments of users and tool results: images and
+    PDF documents by https or data, plain text by data.
     """
     RENDERING_OLLAMA: _Rendering.ValueType  # 3
-    """{"messages": [...]} as Ollama's /api/chat takes it. Attachments of users and of tool results: jpeg, png and webp by
-    data.
-    """
+    """{"messages": [...]} for Ollama's /api/chat. Attachments of users and tool results: jpeg, png and webp by data."""
 
 class Rendering(_Rendering, metaclass=_RenderingEnumTypeWrapper):
-    """Rendering chooses a JSON form beside the messages."""
+    """Rendering selects an additional JSON form of the messages."""
 
 RENDERING_UNSPECIFIED: Rendering.ValueType  # 0
 """None."""
 RENDERING_OPENAI: Rendering.ValueType  # 1
-"""{"messages": [...]} as OpenAI-style chat completions take it. Attachments of users: images by http(s) or data, PDF
-files, mp3 and wav by data.
+"""{"messages": [...]} for OpenAI-style chat completions. User attachments: images by http(s) or data; PDF files, mp3
+and wav by data.
 """
 RENDERING_ANTHROPIC: Rendering.ValueType  # 2
-"""{"system": ..., "messages": [...]} as Anthropic's Messages API takes it. Attachments of users and of tool results:
-images and PDF documents by https or data, plain text by data.
+"""{"system": ..., "messages": [...]} for Anthropic's Messages API. Attachments of users and tool results: images and
+PDF documents by https or data, plain text by data.
 """
 RENDERING_OLLAMA: Rendering.ValueType  # 3
-"""{"messages": [...]} as Ollama's /api/chat takes it. Attachments of users and of tool results: jpeg, png and webp by
-data.
-"""
+"""{"messages": [...]} for Ollama's /api/chat. Attachments of users and tool results: jpeg, png and webp by data."""
 Global___Rendering: _TypeAlias = Rendering  # noqa: Y015
 
 class _AttachmentOmission:
@@ -100,11 +96,11 @@ class _AttachmentOmissionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_At
     ATTACHMENT_OMISSION_UNSPECIFIED: _AttachmentOmission.ValueType  # 0
     """Never sent."""
     ATTACHMENT_OMISSION_ROLE: _AttachmentOmission.ValueType  # 1
-    """The API takes none in messages of this role."""
+    """The API accepts none in messages of this role."""
     ATTACHMENT_OMISSION_MEDIA_TYPE: _AttachmentOmission.ValueType  # 2
-    """The API does not take the media type, or none is given."""
+    """The API does not accept the media type, or none is given."""
     ATTACHMENT_OMISSION_URI: _AttachmentOmission.ValueType  # 3
-    """The API does not fetch such a URI for this media type, or the data in it is broken or empty."""
+    """The API does not fetch such a URI for this media type, or its data is broken or empty."""
 
 class AttachmentOmission(_AttachmentOmission, metaclass=_AttachmentOmissionEnumTypeWrapper):
     """AttachmentOmission says why an attachment is not in a rendering."""
@@ -112,11 +108,11 @@ class AttachmentOmission(_AttachmentOmission, metaclass=_AttachmentOmissionEnumT
 ATTACHMENT_OMISSION_UNSPECIFIED: AttachmentOmission.ValueType  # 0
 """Never sent."""
 ATTACHMENT_OMISSION_ROLE: AttachmentOmission.ValueType  # 1
-"""The API takes none in messages of this role."""
+"""The API accepts none in messages of this role."""
 ATTACHMENT_OMISSION_MEDIA_TYPE: AttachmentOmission.ValueType  # 2
-"""The API does not take the media type, or none is given."""
+"""The API does not accept the media type, or none is given."""
 ATTACHMENT_OMISSION_URI: AttachmentOmission.ValueType  # 3
-"""The API does not fetch such a URI for this media type, or the data in it is broken or empty."""
+"""The API does not fetch such a URI for this media type, or its data is broken or empty."""
 Global___AttachmentOmission: _TypeAlias = AttachmentOmission  # noqa: Y015
 
 class _PassStage:
@@ -128,7 +124,7 @@ class _PassStageEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PassStage.V
     PASS_STAGE_UNSPECIFIED: _PassStage.ValueType  # 0
     """Never sent."""
     PASS_STAGE_REQUESTED: _PassStage.ValueType  # 1
-    """It is in the queue."""
+    """It is queued."""
     PASS_STAGE_STARTED: _PassStage.ValueType  # 2
     """It was claimed."""
     PASS_STAGE_ATTEMPT: _PassStage.ValueType  # 3
@@ -141,12 +137,12 @@ class _PassStageEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PassStage.V
     """It failed or was skipped."""
 
 class PassStage(_PassStage, metaclass=_PassStageEnumTypeWrapper):
-    """PassStage says what a running pass is doing."""
+    """PassStage is what a pass is doing."""
 
 PASS_STAGE_UNSPECIFIED: PassStage.ValueType  # 0
 """Never sent."""
 PASS_STAGE_REQUESTED: PassStage.ValueType  # 1
-"""It is in the queue."""
+"""It is queued."""
 PASS_STAGE_STARTED: PassStage.ValueType  # 2
 """It was claimed."""
 PASS_STAGE_ATTEMPT: PassStage.ValueType  # 3
@@ -161,7 +157,7 @@ Global___PassStage: _TypeAlias = PassStage  # noqa: Y015
 
 @_typing.final
 class AppendMessagesRequest(_message.Message):
-    """AppendMessagesRequest appends."""
+    """AppendMessagesRequest is a batch of messages for one conversation."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -174,23 +170,23 @@ class AppendMessagesRequest(_message.Message):
     conversation_id: _builtins.str
     """The conversation, in the caller's namespace."""
     request_id: _builtins.str
-    """Makes the call repeatable where message ids are left to the server."""
+    """Makes the call repeatable if the server generates the message ids."""
     expected_version: _builtins.int
-    """The number of messages that the conversation must have; 0 that it must be new."""
+    """The number of messages that the conversation must have; 0 if it must be new."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
         """The messages, in order."""
 
     @_builtins.property
     def settings(self) -> _conversation_pb2.ConversationSettings:
-        """Settings, if the conversation is new. One that exists keeps its own, and settings_ignored says so; impossible ones
-        are refused all the same.
+        """Settings for a new conversation. An existing one keeps its own, and settings_ignored is set; impossible settings
+        are refused in both cases.
         """
 
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
-        """How long to wait for a pass that is pending afterwards, bounded by the call's deadline. Where too many calls wait
-        already, the answer comes at once, with the pass as it is.
+        """How long to wait for a pass that is pending after the append, bounded by the call's deadline. If too many calls are
+        already waiting, the call returns at once with the pass's current state.
         """
 
     def __init__(
@@ -215,7 +211,7 @@ Global___AppendMessagesRequest: _TypeAlias = AppendMessagesRequest  # noqa: Y015
 
 @_typing.final
 class AppendedMessage(_message.Message):
-    """AppendedMessage is where a message is."""
+    """AppendedMessage is the place of a message."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -228,7 +224,7 @@ class AppendedMessage(_message.Message):
     number: _builtins.int
     """Its number."""
     position: _builtins.int
-    """Its position in the log; 0 when already_appended."""
+    """Its position in the log; 0 if already_appended."""
     already_appended: _builtins.bool
     """Whether an earlier call had appended it."""
     def __init__(
@@ -249,7 +245,7 @@ Global___AppendedMessage: _TypeAlias = AppendedMessage  # noqa: Y015
 
 @_typing.final
 class AppendMessagesResponse(_message.Message):
-    """AppendMessagesResponse says what was appended and how full the window is now."""
+    """AppendMessagesResponse is what was appended, and how full the window now is."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -259,10 +255,10 @@ class AppendMessagesResponse(_message.Message):
     SUMMARIZATION_FIELD_NUMBER: _builtins.int
     SETTINGS_IGNORED_FIELD_NUMBER: _builtins.int
     message_version: _builtins.int
-    """Messages of the conversation now."""
+    """The conversation's messages so far."""
     settings_ignored: _builtins.bool
-    """Whether `settings` asked for something that the conversation, which existed already, does not have:
-    UpdateConversation changes it.
+    """Whether `settings` differ from those of the conversation, which already existed: use UpdateConversation to change
+    them.
     """
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendedMessage]:
@@ -274,7 +270,7 @@ class AppendMessagesResponse(_message.Message):
 
     @_builtins.property
     def summarization(self) -> _conversation_pb2.Summarization:
-        """The pass that this call triggered or waited for; absent when there is none."""
+        """The pass that this call triggered or waited for; absent if there is none."""
 
     def __init__(
         self,
@@ -311,25 +307,25 @@ class GetContextRequest(_message.Message):
     conversation_id: _builtins.str
     """The conversation."""
     min_version: _builtins.int
-    """The message version that the answer must include: read your writes. Where too many calls wait already, one that
-    would have to wait for it is refused.
+    """The message version that the response must include: read your writes. If too many calls are already waiting, a call
+    that would have to wait for it is refused.
     """
     max_tokens: _builtins.int
-    """The most that the answer may cost, overhead not counted; 0 is no limit of the caller's."""
+    """Most tokens that the context may cost, without the overhead; 0 for no limit."""
     clip: _builtins.bool
-    """Excerpt the largest messages until max_tokens holds, instead of failing."""
+    """Excerpt the largest messages until they fit max_tokens, instead of failing."""
     summary_role: _conversation_pb2.SummaryRole.ValueType
     """The role of the summary message."""
     view: Global___ContextView.ValueType
-    """What to answer."""
+    """What to return."""
     rendering: Global___Rendering.ValueType
-    """A JSON form to render too."""
+    """A JSON form to add."""
     abort_on_failure: _builtins.bool
-    """Fail when the pass that this call waited for has failed, instead of serving the original messages."""
+    """Fail if the pass that this call waited for fails, instead of returning the original messages."""
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
-        """How long to wait for a pending pass, bounded by the call's deadline. Where too many calls wait already, the answer
-        comes at once, with the pass that is pending.
+        """How long to wait for a pending pass, bounded by the call's deadline. If too many calls are already waiting, the
+        call returns at once, with the pass still pending.
         """
 
     def __init__(
@@ -367,11 +363,11 @@ class ContextMessage(_message.Message):
     number: _builtins.int
     """Its number; 0 for a summary."""
     tokens: _builtins.int
-    """What it costs."""
+    """Its cost in tokens."""
     tag: _builtins.str
     """`summary-depth:n` for a summary."""
     clipped: _builtins.bool
-    """Whether its text was excerpted because of `clip`."""
+    """Whether `clip` excerpted its text."""
     @_builtins.property
     def message(self) -> _message_pb2.Message:
         """The message, as it should be sent."""
@@ -395,7 +391,7 @@ Global___ContextMessage: _TypeAlias = ContextMessage  # noqa: Y015
 
 @_typing.final
 class GetContextResponse(_message.Message):
-    """GetContextResponse is the window, and what it is worth."""
+    """GetContextResponse is the window and its figures."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -413,30 +409,30 @@ class GetContextResponse(_message.Message):
     over_limit: _builtins.bool
     """Whether window and overhead are over the budget."""
     held_by: _conversation_pb2.HeldBy.ValueType
-    """Why the conversation's window stays past its trigger, whatever the view is: see Conversation.held_by."""
+    """Why the conversation's window stays past its trigger, in either view: see Conversation.held_by."""
     compacted: _builtins.bool
-    """Whether a summary stands for messages: the value of gen_ai.conversation.compacted."""
+    """Whether a summary replaces messages: the value of gen_ai.conversation.compacted."""
     summary_id: _builtins.str
-    """The live record; empty when there is none."""
+    """The live record; empty if there is none."""
     depth: _builtins.int
-    """Its depth; unset when there is none."""
+    """Its depth; unset if there is none."""
     pending_summarization_id: _builtins.str
-    """The pass under way; empty when there is none."""
+    """The pending pass; empty if there is none."""
     message_version: _builtins.int
-    """The message version that the window stands at."""
+    """The message version of the window."""
     rendered_json: _builtins.str
-    """The JSON form that was asked for."""
+    """The requested JSON form."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContextMessage]:
-        """What to send, in order."""
+        """The messages to send, in order."""
 
     @_builtins.property
     def usage(self) -> _conversation_pb2.TokenUsage:
-        """What it costs, overhead included."""
+        """Its cost, including the overhead."""
 
     @_builtins.property
     def omitted_attachments(self) -> _containers.RepeatedCompositeFieldContainer[Global___OmittedAttachment]:
-        """The attachments of `messages` that are not in `rendered_json`, in its order."""
+        """The attachments of `messages` that `rendered_json` omits, in its order."""
 
     def __init__(
         self,
@@ -478,9 +474,9 @@ class OmittedAttachment(_message.Message):
     number: _builtins.int
     """The message's number."""
     index: _builtins.int
-    """Its place in the message's attachments, from 0."""
+    """Its index in the message's attachments, from 0."""
     reason: Global___AttachmentOmission.ValueType
-    """Why."""
+    """The reason."""
     def __init__(
         self,
         *,
@@ -545,7 +541,7 @@ Global___GetConversationResponse: _TypeAlias = GetConversationResponse  # noqa: 
 
 @_typing.final
 class ListConversationsRequest(_message.Message):
-    """ListConversationsRequest filters."""
+    """ListConversationsRequest selects conversations."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -574,11 +570,11 @@ class ListConversationsRequest(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     MIN_RATIO_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """At most this many; 0 is 50, more than 500 is 500."""
+    """Most results to return; 0 means 50, more than 500 means 500."""
     page_token: _builtins.str
-    """From the answer before; empty for the first page."""
+    """The previous response's next_page_token; empty for the first page."""
     min_ratio: _builtins.float
-    """Only conversations at or over this ratio."""
+    """Only conversations with at least this ratio."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Only conversations that have all these labels."""
@@ -608,7 +604,7 @@ class ListConversationsResponse(_message.Message):
     CONVERSATIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Of the next page; empty at the end."""
+    """The next page's token; empty on the last page."""
     @_builtins.property
     def conversations(self) -> _containers.RepeatedCompositeFieldContainer[_conversation_pb2.Conversation]:
         """The conversations."""
@@ -629,7 +625,7 @@ Global___ListConversationsResponse: _TypeAlias = ListConversationsResponse  # no
 
 @_typing.final
 class UpdateConversationRequest(_message.Message):
-    """UpdateConversationRequest changes settings."""
+    """UpdateConversationRequest is a change of settings."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -647,8 +643,8 @@ class UpdateConversationRequest(_message.Message):
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
-        """The fields of `settings` to change, such as `model` or `policy.trigger_token_ratio`, in snake_case or in the
-        lowerCamelCase of JSON; `*` is all of them. A path that `settings` leaves unset goes back to the default.
+        """The fields of `settings` to change, such as `model` or `policy.trigger_token_ratio`, in snake_case or in JSON's
+        lowerCamelCase; `*` means all of them. A path that `settings` leaves unset is reset to its default.
         """
 
     def __init__(
@@ -683,7 +679,7 @@ class UpdateConversationResponse(_message.Message):
 
     @_builtins.property
     def summarization(self) -> _conversation_pb2.Summarization:
-        """The pass that the change triggered; absent when there is none."""
+        """The pass that the change triggered; absent if there is none."""
 
     def __init__(
         self,
@@ -701,7 +697,7 @@ Global___UpdateConversationResponse: _TypeAlias = UpdateConversationResponse  # 
 
 @_typing.final
 class ReportUsageRequest(_message.Message):
-    """ReportUsageRequest reports."""
+    """ReportUsageRequest is the API's token count for a context."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -714,7 +710,7 @@ class ReportUsageRequest(_message.Message):
     message_version: _builtins.int
     """GetContextResponse.message_version of the context that was sent."""
     prompt_tokens: _builtins.int
-    """The prompt's tokens by the API's count, overhead included."""
+    """The prompt tokens that the API counted, including the overhead."""
     summary_id: _builtins.str
     """GetContextResponse.summary_id of the context that was sent."""
     def __init__(
@@ -759,7 +755,7 @@ Global___ReportUsageResponse: _TypeAlias = ReportUsageResponse  # noqa: Y015
 
 @_typing.final
 class SummarizeConversationRequest(_message.Message):
-    """SummarizeConversationRequest forces a pass."""
+    """SummarizeConversationRequest asks for a pass."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -769,8 +765,8 @@ class SummarizeConversationRequest(_message.Message):
     """The conversation."""
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
-        """How long to wait for its end, bounded by the call's deadline; 0 returns at once. Where too many calls wait already,
-        the answer comes at once.
+        """How long to wait for its end, bounded by the call's deadline; 0 returns at once. If too many calls are already
+        waiting, the call returns at once.
         """
 
     def __init__(
@@ -789,7 +785,7 @@ Global___SummarizeConversationRequest: _TypeAlias = SummarizeConversationRequest
 
 @_typing.final
 class SummarizeConversationResponse(_message.Message):
-    """SummarizeConversationResponse is the pass, as far as it is."""
+    """SummarizeConversationResponse is the pass in its current state."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -863,7 +859,7 @@ Global___GetSummarizationResponse: _TypeAlias = GetSummarizationResponse  # noqa
 
 @_typing.final
 class ListSummarizationsRequest(_message.Message):
-    """ListSummarizationsRequest pages."""
+    """ListSummarizationsRequest selects a page of passes."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -873,9 +869,9 @@ class ListSummarizationsRequest(_message.Message):
     conversation_id: _builtins.str
     """The conversation."""
     page_size: _builtins.int
-    """At most this many; 0 is 50, more than 500 is 500."""
+    """Most results to return; 0 means 50, more than 500 means 500."""
     page_token: _builtins.str
-    """From the answer before; empty for the first page."""
+    """The previous response's next_page_token; empty for the first page."""
     def __init__(
         self,
         *,
@@ -900,7 +896,7 @@ class ListSummarizationsResponse(_message.Message):
     SUMMARIZATIONS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Of the next page; empty at the end."""
+    """The next page's token; empty on the last page."""
     @_builtins.property
     def summarizations(self) -> _containers.RepeatedCompositeFieldContainer[_conversation_pb2.Summarization]:
         """The passes."""
@@ -921,7 +917,7 @@ Global___ListSummarizationsResponse: _TypeAlias = ListSummarizationsResponse  # 
 
 @_typing.final
 class ListSummariesRequest(_message.Message):
-    """ListSummariesRequest pages."""
+    """ListSummariesRequest selects a page of records."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -931,9 +927,9 @@ class ListSummariesRequest(_message.Message):
     conversation_id: _builtins.str
     """The conversation."""
     page_size: _builtins.int
-    """At most this many; 0 is 50, more than 500 is 500."""
+    """Most results to return; 0 means 50, more than 500 means 500."""
     page_token: _builtins.str
-    """From the answer before; empty for the first page."""
+    """The previous response's next_page_token; empty for the first page."""
     def __init__(
         self,
         *,
@@ -958,7 +954,7 @@ class ListSummariesResponse(_message.Message):
     SUMMARIES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Of the next page; empty at the end."""
+    """The next page's token; empty on the last page."""
     @_builtins.property
     def summaries(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.SummaryRecord]:
         """The records."""
@@ -1012,7 +1008,7 @@ class GetSummaryResponse(_message.Message):
     SUMMARY_FIELD_NUMBER: _builtins.int
     LIVE_FIELD_NUMBER: _builtins.int
     live: _builtins.bool
-    """Whether it is in the window now, itself or through a descendant."""
+    """Whether the window contains it, directly or through a descendant."""
     @_builtins.property
     def summary(self) -> _summary_pb2.SummaryRecord:
         """The record."""
@@ -1033,7 +1029,7 @@ Global___GetSummaryResponse: _TypeAlias = GetSummaryResponse  # noqa: Y015
 
 @_typing.final
 class WatchConversationRequest(_message.Message):
-    """WatchConversationRequest says from where."""
+    """WatchConversationRequest says where to start."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1042,7 +1038,7 @@ class WatchConversationRequest(_message.Message):
     conversation_id: _builtins.str
     """The conversation."""
     after_version: _builtins.int
-    """The event version after which to begin; 0 is the beginning."""
+    """Stream events after this event version; 0 for all of them."""
     def __init__(
         self,
         *,
@@ -1059,7 +1055,7 @@ Global___WatchConversationRequest: _TypeAlias = WatchConversationRequest  # noqa
 
 @_typing.final
 class PassProgress(_message.Message):
-    """PassProgress is a fact of a running pass that the log does not have."""
+    """PassProgress is the progress of a running pass; it is not in the log."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1078,16 +1074,16 @@ class PassProgress(_message.Message):
     attempt: _builtins.int
     """The attempt, from 1."""
     model: _builtins.str
-    """The model that is asked."""
+    """The model being asked."""
     output_chars: _builtins.int
     """Characters of the answer so far."""
     calls_done: _builtins.int
-    """Model calls that are done, of a long input."""
+    """Model calls completed, for a long input."""
     calls_total: _builtins.int
-    """Model calls that are planned."""
+    """Model calls planned."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """When."""
+        """When it happened."""
 
     def __init__(
         self,
@@ -1125,7 +1121,7 @@ class WatchConversationResponse(_message.Message):
 
     @_builtins.property
     def progress(self) -> Global___PassProgress:
-        """Progress of its pass."""
+        """Progress of a pass."""
 
     @_builtins.property
     def caught_up(self) -> _event_log_service_pb2.CaughtUp:
@@ -1133,7 +1129,7 @@ class WatchConversationResponse(_message.Message):
 
     @_builtins.property
     def heartbeat(self) -> _event_log_service_pb2.Heartbeat:
-        """Nothing happened for a while."""
+        """Nothing has happened for a while."""
 
     def __init__(
         self,

@@ -28,10 +28,10 @@ GRPC_VERSION: str
 
 class ConversationServiceStub:
     """ConversationService keeps conversations inside their models' context windows. Every error carries a
-    google.rpc.ErrorInfo whose reason is an ErrorReason. Beside the errors that a method names, each may end in
-    RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to come back), in DATA_LOSS (LOG_CORRUPT: something that
-    it needs is damaged or missing) and, while the server stops, in UNAVAILABLE. A page of a list ends at its size or
-    before 3 MiB, so a short page is not the last one: that has an empty next_page_token.
+    google.rpc.ErrorInfo whose reason is an ErrorReason. In addition to the errors listed for a method, each may return
+    RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry), DATA_LOSS (LOG_CORRUPT: data that it needs is
+    damaged or missing) and, during a shutdown, UNAVAILABLE. A list page ends at its size or before 3 MiB, so a short
+    page need not be the last: the last one has an empty next_page_token.
     """
 
     @_typing.overload
@@ -40,138 +40,136 @@ class ConversationServiceStub:
     def __new__(cls, channel: _aio.Channel) -> ConversationServiceAsyncStub: ...
     AppendMessages: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.AppendMessagesRequest, _conversation_service_pb2.AppendMessagesResponse]
     """AppendMessages writes 1 to 512 messages to one conversation, atomically, and opens the conversation on first use.
-    OK means on disk. A pass that it triggers runs in the background and never turns the append into an error.
-    A request has at most 16,384 fields, those of its messages, its settings and what they list among them.
-    Idempotent by message ids, and by request_id where the ids are left to the server: a repeat answers the first
-    result, a batch that is partly known appends the rest.
-    Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content),
-    RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
+    OK means that they are on disk. A pass that it triggers runs in the background and never turns the append into an
+    error. A request has at most 16,384 fields, including those of its messages and settings. Idempotent by message
+    ids, or by request_id if the server generates the ids: a repeat returns the first result, and a batch that is
+    partly known appends the rest. Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with
+    other content), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
     """
     GetContext: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetContextRequest, _conversation_service_pb2.GetContextResponse]
-    """GetContext answers the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
-    silently: with max_tokens, what cannot fit is FAILED_PRECONDITION, or with `clip` the largest message is excerpted
-    and named. Safe to repeat: at most it starts a pass that was due anyway. The answer carries the whole window, a
-    rendering beside it a second time, so it can be larger than the 4 MiB that gRPC clients take by default: raise the
-    client's receive limit, or bound the answer with max_tokens. Errors: INVALID_ARGUMENT, NOT_FOUND,
-    FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version), RESOURCE_EXHAUSTED (min_version, when too many calls wait).
+    """GetContext returns the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
+    silently: if the window exceeds max_tokens it returns FAILED_PRECONDITION, or with `clip` excerpts and names the
+    largest message. Safe to repeat: at most it starts a pass that was due anyway. The response contains the whole
+    window, and again in a rendering, so it can exceed the 4 MiB that gRPC clients accept by default: raise the
+    client's receive limit, or set max_tokens. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION,
+    DEADLINE_EXCEEDED (min_version), RESOURCE_EXHAUSTED (min_version, if too many calls are waiting).
     """
     GetConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetConversationRequest, _conversation_service_pb2.GetConversationResponse]
-    """GetConversation answers state and settings. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
+    """GetConversation returns state and settings. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
     ListConversations: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ListConversationsRequest, _conversation_service_pb2.ListConversationsResponse]
-    """ListConversations answers the caller's conversations, last changed first, filtered by labels and ratio. One that
-    changes meanwhile goes to the front, where a reader of later pages does not meet it; every other one comes once.
-    Without side effects. Errors: INVALID_ARGUMENT (a page token of another list too).
+    """ListConversations returns the caller's conversations, last changed first, filtered by labels and ratio. One that
+    changes between pages moves to the front, so later pages do not contain it; every other one is returned once. No
+    side effects. Errors: INVALID_ARGUMENT (also for another list's page token).
     """
     UpdateConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.UpdateConversationRequest, _conversation_service_pb2.UpdateConversationResponse]
-    """UpdateConversation changes the settings that update_mask names; the rules run at once on what is changed.
-    Idempotent by nature: the same settings again write nothing. Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED
+    """UpdateConversation changes the settings that update_mask names; the trigger rules run on the new settings at once.
+    Idempotent: setting the same values again writes nothing. Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED
     (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     ReportUsage: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ReportUsageRequest, _conversation_service_pb2.ReportUsageResponse]
-    """ReportUsage tells what the chat model's API really counted for a GetContext, which calibrates the estimates.
-    Idempotent by message version: the same report again changes nothing; a report for a context that a pass has
-    replaced since is accepted and teaches nothing. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (a version
-    not reached), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """ReportUsage reports the tokens that the chat model's API counted for a GetContext; this calibrates the estimates.
+    Idempotent by message version: repeating a report changes nothing, and a report for a context that a pass has since
+    replaced is accepted but ignored. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (a version not reached),
+    RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     SummarizeConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SummarizeConversationRequest, _conversation_service_pb2.SummarizeConversationResponse]
-    """SummarizeConversation forces a pass, whatever ratio, cooldown, hysteresis and min_messages say. A pass that is
-    under way is answered instead of a second one, so a retry while it runs joins it; a retry after its end forces
-    another. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED (too many passes are pending,
-    or LOG_FULL), UNAVAILABLE.
+    """SummarizeConversation forces a pass, regardless of ratio, cooldown, hysteresis and min_messages. If a pass is
+    already pending, it returns that one, so a retry joins it; a retry after its end forces another. Errors:
+    INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED (too many passes are pending, or LOG_FULL),
+    UNAVAILABLE.
     """
     GetSummarization: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetSummarizationRequest, _conversation_service_pb2.GetSummarizationResponse]
-    """GetSummarization answers a pass. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
+    """GetSummarization returns a pass. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
     ListSummarizations: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ListSummarizationsRequest, _conversation_service_pb2.ListSummarizationsResponse]
-    """ListSummarizations answers the passes of a conversation, newest first. Without side effects.
-    Errors: INVALID_ARGUMENT, NOT_FOUND.
+    """ListSummarizations returns the passes of a conversation, newest first. No side effects. Errors: INVALID_ARGUMENT,
+    NOT_FOUND.
     """
     ListSummaries: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ListSummariesRequest, _conversation_service_pb2.ListSummariesResponse]
-    """ListSummaries answers the records of a conversation, newest first. Without side effects.
-    Errors: INVALID_ARGUMENT, NOT_FOUND.
+    """ListSummaries returns the records of a conversation, newest first. No side effects. Errors: INVALID_ARGUMENT,
+    NOT_FOUND.
     """
     GetSummary: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetSummaryRequest, _conversation_service_pb2.GetSummaryResponse]
-    """GetSummary answers a record. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
+    """GetSummary returns a record. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
     WatchConversation: _grpc.UnaryStreamMultiCallable[_conversation_service_pb2.WatchConversationRequest, _conversation_service_pb2.WatchConversationResponse]
-    """WatchConversation streams a conversation's events after a version, then live, with the progress of passes between
-    them. It ends with OK when the server stops, and else with an error: resume with the last event's version. No age
-    of a connection ends it. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
+    """WatchConversation streams a conversation's events after a version, then live, interleaved with the progress of
+    passes. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
+    Connections have no maximum age. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
     """
 
 @_typing.type_check_only
 class ConversationServiceAsyncStub(ConversationServiceStub):
     """ConversationService keeps conversations inside their models' context windows. Every error carries a
-    google.rpc.ErrorInfo whose reason is an ErrorReason. Beside the errors that a method names, each may end in
-    RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to come back), in DATA_LOSS (LOG_CORRUPT: something that
-    it needs is damaged or missing) and, while the server stops, in UNAVAILABLE. A page of a list ends at its size or
-    before 3 MiB, so a short page is not the last one: that has an empty next_page_token.
+    google.rpc.ErrorInfo whose reason is an ErrorReason. In addition to the errors listed for a method, each may return
+    RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry), DATA_LOSS (LOG_CORRUPT: data that it needs is
+    damaged or missing) and, during a shutdown, UNAVAILABLE. A list page ends at its size or before 3 MiB, so a short
+    page need not be the last: the last one has an empty next_page_token.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     AppendMessages: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.AppendMessagesRequest, _conversation_service_pb2.AppendMessagesResponse]  # type: ignore[assignment]
     """AppendMessages writes 1 to 512 messages to one conversation, atomically, and opens the conversation on first use.
-    OK means on disk. A pass that it triggers runs in the background and never turns the append into an error.
-    A request has at most 16,384 fields, those of its messages, its settings and what they list among them.
-    Idempotent by message ids, and by request_id where the ids are left to the server: a repeat answers the first
-    result, a batch that is partly known appends the rest.
-    Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content),
-    RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
+    OK means that they are on disk. A pass that it triggers runs in the background and never turns the append into an
+    error. A request has at most 16,384 fields, including those of its messages and settings. Idempotent by message
+    ids, or by request_id if the server generates the ids: a repeat returns the first result, and a batch that is
+    partly known appends the rest. Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with
+    other content), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
     """
     GetContext: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetContextRequest, _conversation_service_pb2.GetContextResponse]  # type: ignore[assignment]
-    """GetContext answers the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
-    silently: with max_tokens, what cannot fit is FAILED_PRECONDITION, or with `clip` the largest message is excerpted
-    and named. Safe to repeat: at most it starts a pass that was due anyway. The answer carries the whole window, a
-    rendering beside it a second time, so it can be larger than the 4 MiB that gRPC clients take by default: raise the
-    client's receive limit, or bound the answer with max_tokens. Errors: INVALID_ARGUMENT, NOT_FOUND,
-    FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version), RESOURCE_EXHAUSTED (min_version, when too many calls wait).
+    """GetContext returns the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
+    silently: if the window exceeds max_tokens it returns FAILED_PRECONDITION, or with `clip` excerpts and names the
+    largest message. Safe to repeat: at most it starts a pass that was due anyway. The response contains the whole
+    window, and again in a rendering, so it can exceed the 4 MiB that gRPC clients accept by default: raise the
+    client's receive limit, or set max_tokens. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION,
+    DEADLINE_EXCEEDED (min_version), RESOURCE_EXHAUSTED (min_version, if too many calls are waiting).
     """
     GetConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetConversationRequest, _conversation_service_pb2.GetConversationResponse]  # type: ignore[assignment]
-    """GetConversation answers state and settings. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
+    """GetConversation returns state and settings. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
     ListConversations: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListConversationsRequest, _conversation_service_pb2.ListConversationsResponse]  # type: ignore[assignment]
-    """ListConversations answers the caller's conversations, last changed first, filtered by labels and ratio. One that
-    changes meanwhile goes to the front, where a reader of later pages does not meet it; every other one comes once.
-    Without side effects. Errors: INVALID_ARGUMENT (a page token of another list too).
+    """ListConversations returns the caller's conversations, last changed first, filtered by labels and ratio. One that
+    changes between pages moves to the front, so later pages do not contain it; every other one is returned once. No
+    side effects. Errors: INVALID_ARGUMENT (also for another list's page token).
     """
     UpdateConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.UpdateConversationRequest, _conversation_service_pb2.UpdateConversationResponse]  # type: ignore[assignment]
-    """UpdateConversation changes the settings that update_mask names; the rules run at once on what is changed.
-    Idempotent by nature: the same settings again write nothing. Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED
+    """UpdateConversation changes the settings that update_mask names; the trigger rules run on the new settings at once.
+    Idempotent: setting the same values again writes nothing. Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED
     (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     ReportUsage: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ReportUsageRequest, _conversation_service_pb2.ReportUsageResponse]  # type: ignore[assignment]
-    """ReportUsage tells what the chat model's API really counted for a GetContext, which calibrates the estimates.
-    Idempotent by message version: the same report again changes nothing; a report for a context that a pass has
-    replaced since is accepted and teaches nothing. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (a version
-    not reached), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """ReportUsage reports the tokens that the chat model's API counted for a GetContext; this calibrates the estimates.
+    Idempotent by message version: repeating a report changes nothing, and a report for a context that a pass has since
+    replaced is accepted but ignored. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (a version not reached),
+    RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     SummarizeConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SummarizeConversationRequest, _conversation_service_pb2.SummarizeConversationResponse]  # type: ignore[assignment]
-    """SummarizeConversation forces a pass, whatever ratio, cooldown, hysteresis and min_messages say. A pass that is
-    under way is answered instead of a second one, so a retry while it runs joins it; a retry after its end forces
-    another. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED (too many passes are pending,
-    or LOG_FULL), UNAVAILABLE.
+    """SummarizeConversation forces a pass, regardless of ratio, cooldown, hysteresis and min_messages. If a pass is
+    already pending, it returns that one, so a retry joins it; a retry after its end forces another. Errors:
+    INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED (too many passes are pending, or LOG_FULL),
+    UNAVAILABLE.
     """
     GetSummarization: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetSummarizationRequest, _conversation_service_pb2.GetSummarizationResponse]  # type: ignore[assignment]
-    """GetSummarization answers a pass. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
+    """GetSummarization returns a pass. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
     ListSummarizations: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListSummarizationsRequest, _conversation_service_pb2.ListSummarizationsResponse]  # type: ignore[assignment]
-    """ListSummarizations answers the passes of a conversation, newest first. Without side effects.
-    Errors: INVALID_ARGUMENT, NOT_FOUND.
+    """ListSummarizations returns the passes of a conversation, newest first. No side effects. Errors: INVALID_ARGUMENT,
+    NOT_FOUND.
     """
     ListSummaries: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListSummariesRequest, _conversation_service_pb2.ListSummariesResponse]  # type: ignore[assignment]
-    """ListSummaries answers the records of a conversation, newest first. Without side effects.
-    Errors: INVALID_ARGUMENT, NOT_FOUND.
+    """ListSummaries returns the records of a conversation, newest first. No side effects. Errors: INVALID_ARGUMENT,
+    NOT_FOUND.
     """
     GetSummary: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetSummaryRequest, _conversation_service_pb2.GetSummaryResponse]  # type: ignore[assignment]
-    """GetSummary answers a record. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
+    """GetSummary returns a record. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
     WatchConversation: _aio.UnaryStreamMultiCallable[_conversation_service_pb2.WatchConversationRequest, _conversation_service_pb2.WatchConversationResponse]  # type: ignore[assignment]
-    """WatchConversation streams a conversation's events after a version, then live, with the progress of passes between
-    them. It ends with OK when the server stops, and else with an error: resume with the last event's version. No age
-    of a connection ends it. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
+    """WatchConversation streams a conversation's events after a version, then live, interleaved with the progress of
+    passes. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
+    Connections have no maximum age. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
     """
 
 class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     """ConversationService keeps conversations inside their models' context windows. Every error carries a
-    google.rpc.ErrorInfo whose reason is an ErrorReason. Beside the errors that a method names, each may end in
-    RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to come back), in DATA_LOSS (LOG_CORRUPT: something that
-    it needs is damaged or missing) and, while the server stops, in UNAVAILABLE. A page of a list ends at its size or
-    before 3 MiB, so a short page is not the last one: that has an empty next_page_token.
+    google.rpc.ErrorInfo whose reason is an ErrorReason. In addition to the errors listed for a method, each may return
+    RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry), DATA_LOSS (LOG_CORRUPT: data that it needs is
+    damaged or missing) and, during a shutdown, UNAVAILABLE. A list page ends at its size or before 3 MiB, so a short
+    page need not be the last: the last one has an empty next_page_token.
     """
 
     @_abc_1.abstractmethod
@@ -181,12 +179,11 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.AppendMessagesResponse, _abc.Awaitable[_conversation_service_pb2.AppendMessagesResponse]]:
         """AppendMessages writes 1 to 512 messages to one conversation, atomically, and opens the conversation on first use.
-        OK means on disk. A pass that it triggers runs in the background and never turns the append into an error.
-        A request has at most 16,384 fields, those of its messages, its settings and what they list among them.
-        Idempotent by message ids, and by request_id where the ids are left to the server: a repeat answers the first
-        result, a batch that is partly known appends the rest.
-        Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content),
-        RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
+        OK means that they are on disk. A pass that it triggers runs in the background and never turns the append into an
+        error. A request has at most 16,384 fields, including those of its messages and settings. Idempotent by message
+        ids, or by request_id if the server generates the ids: a repeat returns the first result, and a batch that is
+        partly known appends the rest. Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with
+        other content), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
         """
 
     @_abc_1.abstractmethod
@@ -195,12 +192,12 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.GetContextRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.GetContextResponse, _abc.Awaitable[_conversation_service_pb2.GetContextResponse]]:
-        """GetContext answers the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
-        silently: with max_tokens, what cannot fit is FAILED_PRECONDITION, or with `clip` the largest message is excerpted
-        and named. Safe to repeat: at most it starts a pass that was due anyway. The answer carries the whole window, a
-        rendering beside it a second time, so it can be larger than the 4 MiB that gRPC clients take by default: raise the
-        client's receive limit, or bound the answer with max_tokens. Errors: INVALID_ARGUMENT, NOT_FOUND,
-        FAILED_PRECONDITION, DEADLINE_EXCEEDED (min_version), RESOURCE_EXHAUSTED (min_version, when too many calls wait).
+        """GetContext returns the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
+        silently: if the window exceeds max_tokens it returns FAILED_PRECONDITION, or with `clip` excerpts and names the
+        largest message. Safe to repeat: at most it starts a pass that was due anyway. The response contains the whole
+        window, and again in a rendering, so it can exceed the 4 MiB that gRPC clients accept by default: raise the
+        client's receive limit, or set max_tokens. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION,
+        DEADLINE_EXCEEDED (min_version), RESOURCE_EXHAUSTED (min_version, if too many calls are waiting).
         """
 
     @_abc_1.abstractmethod
@@ -209,7 +206,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.GetConversationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.GetConversationResponse, _abc.Awaitable[_conversation_service_pb2.GetConversationResponse]]:
-        """GetConversation answers state and settings. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
+        """GetConversation returns state and settings. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListConversations(
@@ -217,9 +214,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.ListConversationsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.ListConversationsResponse, _abc.Awaitable[_conversation_service_pb2.ListConversationsResponse]]:
-        """ListConversations answers the caller's conversations, last changed first, filtered by labels and ratio. One that
-        changes meanwhile goes to the front, where a reader of later pages does not meet it; every other one comes once.
-        Without side effects. Errors: INVALID_ARGUMENT (a page token of another list too).
+        """ListConversations returns the caller's conversations, last changed first, filtered by labels and ratio. One that
+        changes between pages moves to the front, so later pages do not contain it; every other one is returned once. No
+        side effects. Errors: INVALID_ARGUMENT (also for another list's page token).
         """
 
     @_abc_1.abstractmethod
@@ -228,8 +225,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.UpdateConversationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.UpdateConversationResponse, _abc.Awaitable[_conversation_service_pb2.UpdateConversationResponse]]:
-        """UpdateConversation changes the settings that update_mask names; the rules run at once on what is changed.
-        Idempotent by nature: the same settings again write nothing. Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED
+        """UpdateConversation changes the settings that update_mask names; the trigger rules run on the new settings at once.
+        Idempotent: setting the same values again writes nothing. Errors: NOT_FOUND, INVALID_ARGUMENT, ABORTED
         (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
         """
 
@@ -239,10 +236,10 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.ReportUsageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.ReportUsageResponse, _abc.Awaitable[_conversation_service_pb2.ReportUsageResponse]]:
-        """ReportUsage tells what the chat model's API really counted for a GetContext, which calibrates the estimates.
-        Idempotent by message version: the same report again changes nothing; a report for a context that a pass has
-        replaced since is accepted and teaches nothing. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (a version
-        not reached), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """ReportUsage reports the tokens that the chat model's API counted for a GetContext; this calibrates the estimates.
+        Idempotent by message version: repeating a report changes nothing, and a report for a context that a pass has since
+        replaced is accepted but ignored. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (a version not reached),
+        RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -251,10 +248,10 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.SummarizeConversationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.SummarizeConversationResponse, _abc.Awaitable[_conversation_service_pb2.SummarizeConversationResponse]]:
-        """SummarizeConversation forces a pass, whatever ratio, cooldown, hysteresis and min_messages say. A pass that is
-        under way is answered instead of a second one, so a retry while it runs joins it; a retry after its end forces
-        another. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED (too many passes are pending,
-        or LOG_FULL), UNAVAILABLE.
+        """SummarizeConversation forces a pass, regardless of ratio, cooldown, hysteresis and min_messages. If a pass is
+        already pending, it returns that one, so a retry joins it; a retry after its end forces another. Errors:
+        INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED (too many passes are pending, or LOG_FULL),
+        UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -263,7 +260,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.GetSummarizationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.GetSummarizationResponse, _abc.Awaitable[_conversation_service_pb2.GetSummarizationResponse]]:
-        """GetSummarization answers a pass. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
+        """GetSummarization returns a pass. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListSummarizations(
@@ -271,8 +268,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.ListSummarizationsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.ListSummarizationsResponse, _abc.Awaitable[_conversation_service_pb2.ListSummarizationsResponse]]:
-        """ListSummarizations answers the passes of a conversation, newest first. Without side effects.
-        Errors: INVALID_ARGUMENT, NOT_FOUND.
+        """ListSummarizations returns the passes of a conversation, newest first. No side effects. Errors: INVALID_ARGUMENT,
+        NOT_FOUND.
         """
 
     @_abc_1.abstractmethod
@@ -281,8 +278,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.ListSummariesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.ListSummariesResponse, _abc.Awaitable[_conversation_service_pb2.ListSummariesResponse]]:
-        """ListSummaries answers the records of a conversation, newest first. Without side effects.
-        Errors: INVALID_ARGUMENT, NOT_FOUND.
+        """ListSummaries returns the records of a conversation, newest first. No side effects. Errors: INVALID_ARGUMENT,
+        NOT_FOUND.
         """
 
     @_abc_1.abstractmethod
@@ -291,7 +288,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.GetSummaryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.GetSummaryResponse, _abc.Awaitable[_conversation_service_pb2.GetSummaryResponse]]:
-        """GetSummary answers a record. Without side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
+        """GetSummary returns a record. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def WatchConversation(
@@ -299,9 +296,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.WatchConversationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_conversation_service_pb2.WatchConversationResponse], _abc.AsyncIterator[_conversation_service_pb2.WatchConversationResponse]]:
-        """WatchConversation streams a conversation's events after a version, then live, with the progress of passes between
-        them. It ends with OK when the server stops, and else with an error: resume with the last event's version. No age
-        of a connection ends it. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
+        """WatchConversation streams a conversation's events after a version, then live, interleaved with the progress of
+        passes. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
+        Connections have no maximum age. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
         """
 
 def add_ConversationServiceServicer_to_server(servicer: ConversationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -25,13 +25,13 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_UNSPECIFIED: _ErrorReason.ValueType  # 0
     """Never sent."""
     ERROR_REASON_INVALID_FIELD: _ErrorReason.ValueType  # 1
-    """INVALID_ARGUMENT: a field breaks a rule; BadRequest names each."""
+    """INVALID_ARGUMENT: a field breaks a rule; BadRequest lists each one."""
     ERROR_REASON_TOO_LARGE: _ErrorReason.ValueType  # 2
     """INVALID_ARGUMENT: a request, a batch or a message is over its limit; metadata has `limit` and `size`."""
     ERROR_REASON_INVALID_PAGE_TOKEN: _ErrorReason.ValueType  # 3
-    """INVALID_ARGUMENT: a page token is not one of ours, or of another request."""
+    """INVALID_ARGUMENT: a page token is invalid, or belongs to another request."""
     ERROR_REASON_INVALID_POLICY: _ErrorReason.ValueType  # 4
-    """INVALID_ARGUMENT: a policy that is impossible whatever the data, or a field that clients may not set."""
+    """INVALID_ARGUMENT: an impossible policy, or a field that clients may not set."""
     ERROR_REASON_CONVERSATION_NOT_FOUND: _ErrorReason.ValueType  # 5
     """NOT_FOUND: no such conversation in the caller's namespace."""
     ERROR_REASON_SUMMARY_NOT_FOUND: _ErrorReason.ValueType  # 6
@@ -41,9 +41,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_WRONG_EXPECTED_VERSION: _ErrorReason.ValueType  # 8
     """ABORTED: the conversation is at another version; metadata has `expected` and `actual`."""
     ERROR_REASON_MESSAGE_ID_REUSED: _ErrorReason.ValueType  # 9
-    """ALREADY_EXISTS: a message id was used with other content; metadata has `message_ids`. Not retryable."""
+    """ALREADY_EXISTS: a message id was reused with different content; metadata has `message_ids`. Not retryable."""
     ERROR_REASON_REQUEST_ID_REUSED: _ErrorReason.ValueType  # 10
-    """ALREADY_EXISTS: a request id was used with other content. Not retryable."""
+    """ALREADY_EXISTS: a request id was reused with different content. Not retryable."""
     ERROR_REASON_WINDOW_TOO_LARGE: _ErrorReason.ValueType  # 11
     """FAILED_PRECONDITION: the window does not fit into max_tokens; metadata has `tokens` and `limit`."""
     ERROR_REASON_SUMMARIZATION_FAILED: _ErrorReason.ValueType  # 12
@@ -51,56 +51,58 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     `summarization_id`, `error_class` and `cause`.
     """
     ERROR_REASON_NOTHING_TO_SUMMARIZE: _ErrorReason.ValueType  # 13
-    """FAILED_PRECONDITION: there is nothing that a forced pass could compress."""
+    """FAILED_PRECONDITION: a forced pass has nothing to compress."""
     ERROR_REASON_DEPTH_LIMIT: _ErrorReason.ValueType  # 14
-    """FAILED_PRECONDITION: the chain is as deep as it may be and the policy says to halt."""
+    """FAILED_PRECONDITION: the chain is at its maximum depth and the policy says HALT."""
     ERROR_REASON_SUMMARIZATION_DISABLED: _ErrorReason.ValueType  # 15
     """FAILED_PRECONDITION: passes are switched off."""
     ERROR_REASON_TOO_MANY_REQUESTS: _ErrorReason.ValueType  # 16
-    """RESOURCE_EXHAUSTED: over a limit on what the server does at a time, or out of memory; "Who may call" in
-    docs/operations.md lists the causes. RetryInfo says when to come back.
+    """RESOURCE_EXHAUSTED: over a limit on concurrent work, or out of memory; "Who may call" in docs/operations.md lists
+    the causes. RetryInfo says when to retry.
     """
     ERROR_REASON_LOG_FULL: _ErrorReason.ValueType  # 17
-    """RESOURCE_EXHAUSTED: no space left for the log; RetryInfo says when to come back."""
+    """RESOURCE_EXHAUSTED: no space left for the log; RetryInfo says when to retry."""
     ERROR_REASON_LOG_UNAVAILABLE: _ErrorReason.ValueType  # 18
-    """UNAVAILABLE: the log is busy or the server is stopping; the same ids make a retry safe."""
+    """UNAVAILABLE: the log is busy or the server is shutting down; retry with the same ids."""
     ERROR_REASON_LOG_CORRUPT: _ErrorReason.ValueType  # 19
-    """DATA_LOSS: something that is stored is damaged or missing. Never served."""
+    """DATA_LOSS: stored data is damaged or missing. It is never served."""
     ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 20
-    """UNAUTHENTICATED: no token, or one that is not known."""
+    """UNAUTHENTICATED: no token, or an unknown one."""
     ERROR_REASON_PERMISSION_DENIED: _ErrorReason.ValueType  # 21
-    """PERMISSION_DENIED: the token has not the scope; metadata has `scope`."""
+    """PERMISSION_DENIED: the token lacks the scope; metadata has `scope`."""
     ERROR_REASON_NOT_IMPLEMENTED: _ErrorReason.ValueType  # 22
-    """UNIMPLEMENTED: a method, view or option that this version does not have, or a compressed request, which none has."""
+    """UNIMPLEMENTED: a method, view or option that this version does not have; or a compressed request, which no version
+    accepts.
+    """
     ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 23
     """DEADLINE_EXCEEDED: the wait was longer than the call's deadline."""
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 24
-    """INTERNAL: a bug; metadata has `error_id`, which the server's log carries."""
+    """INTERNAL: a bug; metadata has `error_id`, which the server also logs."""
     ERROR_REASON_VERSION_NOT_REACHED: _ErrorReason.ValueType  # 25
     """FAILED_PRECONDITION: a message version that the conversation has not reached."""
     ERROR_REASON_SERVICE_NOT_FOUND: _ErrorReason.ValueType  # 26
     """NOT_FOUND: a health check of a service that the server does not have."""
     ERROR_REASON_CURSOR_OUT_OF_RANGE: _ErrorReason.ValueType  # 27
-    """OUT_OF_RANGE: a cursor past the end, of another log or of one that was restored from a backup: begin again.
-    Metadata has `log_id`, `cursor` and `head`.
+    """OUT_OF_RANGE: a cursor past the end, from another log or from before a restore: start over. Metadata has `log_id`,
+    `cursor` and `head`.
     """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the `reason` of the google.rpc.ErrorInfo that every error of the server carries; its domain is
-    `abridged.dev`. The name without its prefix is what the wire has. An error without ErrorInfo is the transport's: a
-    connection that broke (UNAVAILABLE, in some clients UNKNOWN or CANCELLED), a deadline, a request over its limits.
+    `abridged.dev`. On the wire it is the name without its prefix. An error without ErrorInfo comes from the transport: a
+    broken connection (UNAVAILABLE, in some clients UNKNOWN or CANCELLED), a deadline, a request over its limits.
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
 """Never sent."""
 ERROR_REASON_INVALID_FIELD: ErrorReason.ValueType  # 1
-"""INVALID_ARGUMENT: a field breaks a rule; BadRequest names each."""
+"""INVALID_ARGUMENT: a field breaks a rule; BadRequest lists each one."""
 ERROR_REASON_TOO_LARGE: ErrorReason.ValueType  # 2
 """INVALID_ARGUMENT: a request, a batch or a message is over its limit; metadata has `limit` and `size`."""
 ERROR_REASON_INVALID_PAGE_TOKEN: ErrorReason.ValueType  # 3
-"""INVALID_ARGUMENT: a page token is not one of ours, or of another request."""
+"""INVALID_ARGUMENT: a page token is invalid, or belongs to another request."""
 ERROR_REASON_INVALID_POLICY: ErrorReason.ValueType  # 4
-"""INVALID_ARGUMENT: a policy that is impossible whatever the data, or a field that clients may not set."""
+"""INVALID_ARGUMENT: an impossible policy, or a field that clients may not set."""
 ERROR_REASON_CONVERSATION_NOT_FOUND: ErrorReason.ValueType  # 5
 """NOT_FOUND: no such conversation in the caller's namespace."""
 ERROR_REASON_SUMMARY_NOT_FOUND: ErrorReason.ValueType  # 6
@@ -110,9 +112,9 @@ ERROR_REASON_SUMMARIZATION_NOT_FOUND: ErrorReason.ValueType  # 7
 ERROR_REASON_WRONG_EXPECTED_VERSION: ErrorReason.ValueType  # 8
 """ABORTED: the conversation is at another version; metadata has `expected` and `actual`."""
 ERROR_REASON_MESSAGE_ID_REUSED: ErrorReason.ValueType  # 9
-"""ALREADY_EXISTS: a message id was used with other content; metadata has `message_ids`. Not retryable."""
+"""ALREADY_EXISTS: a message id was reused with different content; metadata has `message_ids`. Not retryable."""
 ERROR_REASON_REQUEST_ID_REUSED: ErrorReason.ValueType  # 10
-"""ALREADY_EXISTS: a request id was used with other content. Not retryable."""
+"""ALREADY_EXISTS: a request id was reused with different content. Not retryable."""
 ERROR_REASON_WINDOW_TOO_LARGE: ErrorReason.ValueType  # 11
 """FAILED_PRECONDITION: the window does not fit into max_tokens; metadata has `tokens` and `limit`."""
 ERROR_REASON_SUMMARIZATION_FAILED: ErrorReason.ValueType  # 12
@@ -120,37 +122,39 @@ ERROR_REASON_SUMMARIZATION_FAILED: ErrorReason.ValueType  # 12
 `summarization_id`, `error_class` and `cause`.
 """
 ERROR_REASON_NOTHING_TO_SUMMARIZE: ErrorReason.ValueType  # 13
-"""FAILED_PRECONDITION: there is nothing that a forced pass could compress."""
+"""FAILED_PRECONDITION: a forced pass has nothing to compress."""
 ERROR_REASON_DEPTH_LIMIT: ErrorReason.ValueType  # 14
-"""FAILED_PRECONDITION: the chain is as deep as it may be and the policy says to halt."""
+"""FAILED_PRECONDITION: the chain is at its maximum depth and the policy says HALT."""
 ERROR_REASON_SUMMARIZATION_DISABLED: ErrorReason.ValueType  # 15
 """FAILED_PRECONDITION: passes are switched off."""
 ERROR_REASON_TOO_MANY_REQUESTS: ErrorReason.ValueType  # 16
-"""RESOURCE_EXHAUSTED: over a limit on what the server does at a time, or out of memory; "Who may call" in
-docs/operations.md lists the causes. RetryInfo says when to come back.
+"""RESOURCE_EXHAUSTED: over a limit on concurrent work, or out of memory; "Who may call" in docs/operations.md lists
+the causes. RetryInfo says when to retry.
 """
 ERROR_REASON_LOG_FULL: ErrorReason.ValueType  # 17
-"""RESOURCE_EXHAUSTED: no space left for the log; RetryInfo says when to come back."""
+"""RESOURCE_EXHAUSTED: no space left for the log; RetryInfo says when to retry."""
 ERROR_REASON_LOG_UNAVAILABLE: ErrorReason.ValueType  # 18
-"""UNAVAILABLE: the log is busy or the server is stopping; the same ids make a retry safe."""
+"""UNAVAILABLE: the log is busy or the server is shutting down; retry with the same ids."""
 ERROR_REASON_LOG_CORRUPT: ErrorReason.ValueType  # 19
-"""DATA_LOSS: something that is stored is damaged or missing. Never served."""
+"""DATA_LOSS: stored data is damaged or missing. It is never served."""
 ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 20
-"""UNAUTHENTICATED: no token, or one that is not known."""
+"""UNAUTHENTICATED: no token, or an unknown one."""
 ERROR_REASON_PERMISSION_DENIED: ErrorReason.ValueType  # 21
-"""PERMISSION_DENIED: the token has not the scope; metadata has `scope`."""
+"""PERMISSION_DENIED: the token lacks the scope; metadata has `scope`."""
 ERROR_REASON_NOT_IMPLEMENTED: ErrorReason.ValueType  # 22
-"""UNIMPLEMENTED: a method, view or option that this version does not have, or a compressed request, which none has."""
+"""UNIMPLEMENTED: a method, view or option that this version does not have; or a compressed request, which no version
+accepts.
+"""
 ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 23
 """DEADLINE_EXCEEDED: the wait was longer than the call's deadline."""
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 24
-"""INTERNAL: a bug; metadata has `error_id`, which the server's log carries."""
+"""INTERNAL: a bug; metadata has `error_id`, which the server also logs."""
 ERROR_REASON_VERSION_NOT_REACHED: ErrorReason.ValueType  # 25
 """FAILED_PRECONDITION: a message version that the conversation has not reached."""
 ERROR_REASON_SERVICE_NOT_FOUND: ErrorReason.ValueType  # 26
 """NOT_FOUND: a health check of a service that the server does not have."""
 ERROR_REASON_CURSOR_OUT_OF_RANGE: ErrorReason.ValueType  # 27
-"""OUT_OF_RANGE: a cursor past the end, of another log or of one that was restored from a backup: begin again.
-Metadata has `log_id`, `cursor` and `head`.
+"""OUT_OF_RANGE: a cursor past the end, from another log or from before a restore: start over. Metadata has `log_id`,
+`cursor` and `head`.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -22,16 +22,16 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class CaughtUp(_message.Message):
-    """CaughtUp says that everything up to the head has been sent."""
+    """CaughtUp means that everything up to the head has been sent."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     POSITION_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     position: _builtins.int
-    """The namespace's head, as it was read; 0 in WatchConversation."""
+    """The namespace's head at that time; 0 in WatchConversation."""
     version: _builtins.int
-    """The event version of the conversation, as it was read; 0 in SubscribeEvents."""
+    """The conversation's event version at that time; 0 in SubscribeEvents."""
     def __init__(
         self,
         *,
@@ -48,13 +48,13 @@ Global___CaughtUp: _TypeAlias = CaughtUp  # noqa: Y015
 
 @_typing.final
 class FellBehind(_message.Message):
-    """FellBehind says that the reader is more than a page behind the head again."""
+    """FellBehind means that the reader is again more than a page behind the head."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     POSITION_FIELD_NUMBER: _builtins.int
     position: _builtins.int
-    """The namespace's head, as it was read."""
+    """The namespace's head at that time."""
     def __init__(
         self,
         *,
@@ -70,7 +70,7 @@ Global___FellBehind: _TypeAlias = FellBehind  # noqa: Y015
 
 @_typing.final
 class Heartbeat(_message.Message):
-    """Heartbeat says that the stream lives."""
+    """Heartbeat means that the stream is alive."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -78,9 +78,9 @@ class Heartbeat(_message.Message):
     TIME_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     position: _builtins.int
-    """The head now, as CaughtUp has it."""
+    """The head now, as in CaughtUp."""
     version: _builtins.int
-    """The event version now, as CaughtUp has it."""
+    """The event version now, as in CaughtUp."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
         """The server's clock."""
@@ -102,7 +102,7 @@ Global___Heartbeat: _TypeAlias = Heartbeat  # noqa: Y015
 
 @_typing.final
 class ReadEventsRequest(_message.Message):
-    """ReadEventsRequest says what to read."""
+    """ReadEventsRequest selects the events to read."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -111,15 +111,15 @@ class ReadEventsRequest(_message.Message):
     LIMIT_FIELD_NUMBER: _builtins.int
     BACKWARD_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
-    """Only this conversation; empty is the whole namespace."""
+    """Only this conversation; empty for the whole namespace."""
     after: _builtins.int
-    """The version (of a conversation) or position (of the namespace) after which to begin; backward: before which, and
-    0 is the end.
+    """Read after this version (of a conversation) or position (of the namespace). Backward: before it, and 0 starts at
+    the end.
     """
     limit: _builtins.int
-    """At most this many events; 0 is 100, more than 500 is 500."""
+    """Most events to return; 0 means 100, more than 500 means 500."""
     backward: _builtins.bool
-    """From newer to older."""
+    """Read from newer to older."""
     def __init__(
         self,
         *,
@@ -138,7 +138,7 @@ Global___ReadEventsRequest: _TypeAlias = ReadEventsRequest  # noqa: Y015
 
 @_typing.final
 class ReadEventsResponse(_message.Message):
-    """ReadEventsResponse is what was read."""
+    """ReadEventsResponse is a page of events."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -146,9 +146,9 @@ class ReadEventsResponse(_message.Message):
     NEXT_AFTER_FIELD_NUMBER: _builtins.int
     END_FIELD_NUMBER: _builtins.int
     next_after: _builtins.int
-    """`after` of the next call."""
+    """The next call's `after`."""
     end: _builtins.bool
-    """Whether there is nothing more in this direction."""
+    """Whether there are no more events in this direction."""
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[_event_pb2.Event]:
         """The events."""
@@ -170,7 +170,7 @@ Global___ReadEventsResponse: _TypeAlias = ReadEventsResponse  # noqa: Y015
 
 @_typing.final
 class SubscribeEventsRequest(_message.Message):
-    """SubscribeEventsRequest says from where, and what."""
+    """SubscribeEventsRequest selects the events to stream."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -178,7 +178,7 @@ class SubscribeEventsRequest(_message.Message):
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     TYPES_FIELD_NUMBER: _builtins.int
     after_position: _builtins.int
-    """The position after which to begin; 0 is the beginning."""
+    """Stream events after this position; 0 for all of them."""
     conversation_id: _builtins.str
     """Only this conversation."""
     @_builtins.property
@@ -209,10 +209,10 @@ class EventPage(_message.Message):
     EVENTS_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
     cursor: _builtins.int
-    """The position that has been read, whether it matched or not: `after_position` to resume with."""
+    """The last position read, whether it matched or not: the `after_position` to resume with."""
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[_event_pb2.Event]:
-        """The events that the filter lets through; may be none."""
+        """The events that match the filter; may be empty."""
 
     def __init__(
         self,
@@ -248,11 +248,11 @@ class SubscribeEventsResponse(_message.Message):
 
     @_builtins.property
     def fell_behind(self) -> Global___FellBehind:
-        """The reader is behind again."""
+        """The reader has fallen behind."""
 
     @_builtins.property
     def heartbeat(self) -> Global___Heartbeat:
-        """Nothing happened for a while."""
+        """Nothing has happened for a while."""
 
     def __init__(
         self,
@@ -291,16 +291,16 @@ Global___GetHeadRequest: _TypeAlias = GetHeadRequest  # noqa: Y015
 
 @_typing.final
 class GetHeadResponse(_message.Message):
-    """GetHeadResponse is where the log is."""
+    """GetHeadResponse is the head of the log."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     LOG_ID_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
     log_id: _builtins.str
-    """The log."""
+    """The log's id."""
     position: _builtins.int
-    """The last committed position of the caller's namespace; 0 when it has none."""
+    """The last committed position of the caller's namespace; 0 if it has none."""
     def __init__(
         self,
         *,

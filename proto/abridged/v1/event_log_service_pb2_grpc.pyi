@@ -27,11 +27,10 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class EventLogServiceStub:
-    """EventLogService reads the log: the truth that everything else is computed from. Positions are those of the whole log,
-    so that the events of a namespace have gaps between them; no head or cursor tells how far other namespaces have come.
-    Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to
-    come back), in DATA_LOSS (LOG_CORRUPT: something that it needs is damaged or missing) and, while the server stops, in
-    UNAVAILABLE.
+    """EventLogService reads the log, from which everything else is computed. Positions count the whole log, so there are
+    gaps between the events of a namespace; no head or cursor reveals how far other namespaces have come. In addition to
+    the errors listed for a method, each may return RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry),
+    DATA_LOSS (LOG_CORRUPT: data that it needs is damaged or missing) and, during a shutdown, UNAVAILABLE.
     """
 
     @_typing.overload
@@ -39,53 +38,51 @@ class EventLogServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> EventLogServiceAsyncStub: ...
     ReadEvents: _grpc.UnaryUnaryMultiCallable[_event_log_service_pb2.ReadEventsRequest, _event_log_service_pb2.ReadEventsResponse]
-    """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
-    Of a namespace it looks at a bounded number of the log's events, and an answer ends before 3 MiB too: only `end`
-    says that there is nothing more, for a short answer, or one without events, may come before. Without side effects.
-    Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope), OUT_OF_RANGE
-    (forward from past the end).
+    """ReadEvents returns events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
+    For a namespace it examines a bounded number of the log's events, and a response ends before 3 MiB, so a response
+    may be short or empty before the end: only `end` means that there are no more. No side effects. Errors:
+    INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope), OUT_OF_RANGE (forward
+    from past the end).
     """
     SubscribeEvents: _grpc.UnaryStreamMultiCallable[_event_log_service_pb2.SubscribeEventsRequest, _event_log_service_pb2.SubscribeEventsResponse]
     """SubscribeEvents streams events after a position, then live, in pages of at most 500. Slow readers are neither
-    dropped nor buffered for. It ends with OK when the server stops, and else with an error: resume with the last
-    cursor. No age of a connection ends it. Errors: INVALID_ARGUMENT, PERMISSION_DENIED, OUT_OF_RANGE (a cursor past
-    the head: of another log, or older than a restore; `log_id` says of which log the head is).
+    dropped nor buffered for. It ends with OK when the server shuts down, otherwise with an error: resume with the last
+    cursor. Connections have no maximum age. Errors: INVALID_ARGUMENT, PERMISSION_DENIED, OUT_OF_RANGE (a cursor past
+    the head, from another log or from before a restore; `log_id` names the head's log).
     """
     GetHead: _grpc.UnaryUnaryMultiCallable[_event_log_service_pb2.GetHeadRequest, _event_log_service_pb2.GetHeadResponse]
-    """GetHead answers the last committed position of the caller's namespace. Without side effects."""
+    """GetHead returns the last committed position of the caller's namespace. No side effects."""
 
 @_typing.type_check_only
 class EventLogServiceAsyncStub(EventLogServiceStub):
-    """EventLogService reads the log: the truth that everything else is computed from. Positions are those of the whole log,
-    so that the events of a namespace have gaps between them; no head or cursor tells how far other namespaces have come.
-    Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to
-    come back), in DATA_LOSS (LOG_CORRUPT: something that it needs is damaged or missing) and, while the server stops, in
-    UNAVAILABLE.
+    """EventLogService reads the log, from which everything else is computed. Positions count the whole log, so there are
+    gaps between the events of a namespace; no head or cursor reveals how far other namespaces have come. In addition to
+    the errors listed for a method, each may return RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry),
+    DATA_LOSS (LOG_CORRUPT: data that it needs is damaged or missing) and, during a shutdown, UNAVAILABLE.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ReadEvents: _aio.UnaryUnaryMultiCallable[_event_log_service_pb2.ReadEventsRequest, _event_log_service_pb2.ReadEventsResponse]  # type: ignore[assignment]
-    """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
-    Of a namespace it looks at a bounded number of the log's events, and an answer ends before 3 MiB too: only `end`
-    says that there is nothing more, for a short answer, or one without events, may come before. Without side effects.
-    Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope), OUT_OF_RANGE
-    (forward from past the end).
+    """ReadEvents returns events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
+    For a namespace it examines a bounded number of the log's events, and a response ends before 3 MiB, so a response
+    may be short or empty before the end: only `end` means that there are no more. No side effects. Errors:
+    INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope), OUT_OF_RANGE (forward
+    from past the end).
     """
     SubscribeEvents: _aio.UnaryStreamMultiCallable[_event_log_service_pb2.SubscribeEventsRequest, _event_log_service_pb2.SubscribeEventsResponse]  # type: ignore[assignment]
     """SubscribeEvents streams events after a position, then live, in pages of at most 500. Slow readers are neither
-    dropped nor buffered for. It ends with OK when the server stops, and else with an error: resume with the last
-    cursor. No age of a connection ends it. Errors: INVALID_ARGUMENT, PERMISSION_DENIED, OUT_OF_RANGE (a cursor past
-    the head: of another log, or older than a restore; `log_id` says of which log the head is).
+    dropped nor buffered for. It ends with OK when the server shuts down, otherwise with an error: resume with the last
+    cursor. Connections have no maximum age. Errors: INVALID_ARGUMENT, PERMISSION_DENIED, OUT_OF_RANGE (a cursor past
+    the head, from another log or from before a restore; `log_id` names the head's log).
     """
     GetHead: _aio.UnaryUnaryMultiCallable[_event_log_service_pb2.GetHeadRequest, _event_log_service_pb2.GetHeadResponse]  # type: ignore[assignment]
-    """GetHead answers the last committed position of the caller's namespace. Without side effects."""
+    """GetHead returns the last committed position of the caller's namespace. No side effects."""
 
 class EventLogServiceServicer(metaclass=_abc_1.ABCMeta):
-    """EventLogService reads the log: the truth that everything else is computed from. Positions are those of the whole log,
-    so that the events of a namespace have gaps between them; no head or cursor tells how far other namespaces have come.
-    Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to
-    come back), in DATA_LOSS (LOG_CORRUPT: something that it needs is damaged or missing) and, while the server stops, in
-    UNAVAILABLE.
+    """EventLogService reads the log, from which everything else is computed. Positions count the whole log, so there are
+    gaps between the events of a namespace; no head or cursor reveals how far other namespaces have come. In addition to
+    the errors listed for a method, each may return RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry),
+    DATA_LOSS (LOG_CORRUPT: data that it needs is damaged or missing) and, during a shutdown, UNAVAILABLE.
     """
 
     @_abc_1.abstractmethod
@@ -94,11 +91,11 @@ class EventLogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _event_log_service_pb2.ReadEventsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_event_log_service_pb2.ReadEventsResponse, _abc.Awaitable[_event_log_service_pb2.ReadEventsResponse]]:
-        """ReadEvents answers events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
-        Of a namespace it looks at a bounded number of the log's events, and an answer ends before 3 MiB too: only `end`
-        says that there is nothing more, for a short answer, or one without events, may come before. Without side effects.
-        Errors: INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope), OUT_OF_RANGE
-        (forward from past the end).
+        """ReadEvents returns events of one conversation or of the caller's namespace, forward or backward, at most `limit`.
+        For a namespace it examines a bounded number of the log's events, and a response ends before 3 MiB, so a response
+        may be short or empty before the end: only `end` means that there are no more. No side effects. Errors:
+        INVALID_ARGUMENT, NOT_FOUND, PERMISSION_DENIED (a whole namespace needs the read-all scope), OUT_OF_RANGE (forward
+        from past the end).
         """
 
     @_abc_1.abstractmethod
@@ -108,9 +105,9 @@ class EventLogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_event_log_service_pb2.SubscribeEventsResponse], _abc.AsyncIterator[_event_log_service_pb2.SubscribeEventsResponse]]:
         """SubscribeEvents streams events after a position, then live, in pages of at most 500. Slow readers are neither
-        dropped nor buffered for. It ends with OK when the server stops, and else with an error: resume with the last
-        cursor. No age of a connection ends it. Errors: INVALID_ARGUMENT, PERMISSION_DENIED, OUT_OF_RANGE (a cursor past
-        the head: of another log, or older than a restore; `log_id` says of which log the head is).
+        dropped nor buffered for. It ends with OK when the server shuts down, otherwise with an error: resume with the last
+        cursor. Connections have no maximum age. Errors: INVALID_ARGUMENT, PERMISSION_DENIED, OUT_OF_RANGE (a cursor past
+        the head, from another log or from before a restore; `log_id` names the head's log).
         """
 
     @_abc_1.abstractmethod
@@ -119,6 +116,6 @@ class EventLogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _event_log_service_pb2.GetHeadRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_event_log_service_pb2.GetHeadResponse, _abc.Awaitable[_event_log_service_pb2.GetHeadResponse]]:
-        """GetHead answers the last committed position of the caller's namespace. Without side effects."""
+        """GetHead returns the last committed position of the caller's namespace. No side effects."""
 
 def add_EventLogServiceServicer_to_server(servicer: EventLogServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

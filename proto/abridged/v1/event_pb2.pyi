@@ -34,26 +34,26 @@ class _TokenSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TokenSour
     TOKEN_SOURCE_CALLER: _TokenSource.ValueType  # 1
     """The caller."""
     TOKEN_SOURCE_TOKENIZER: _TokenSource.ValueType  # 2
-    """The model's own vocabulary; that of another model's only estimates."""
+    """A tokenizer with the model's own vocabulary; any other vocabulary only estimates."""
     TOKEN_SOURCE_ESTIMATE: _TokenSource.ValueType  # 3
     """An estimate, which the calibration factor corrects."""
 
 class TokenSource(_TokenSource, metaclass=_TokenSourceEnumTypeWrapper):
-    """TokenSource says who counted a message's tokens."""
+    """TokenSource is who counted a message's tokens."""
 
 TOKEN_SOURCE_UNSPECIFIED: TokenSource.ValueType  # 0
 """Never written."""
 TOKEN_SOURCE_CALLER: TokenSource.ValueType  # 1
 """The caller."""
 TOKEN_SOURCE_TOKENIZER: TokenSource.ValueType  # 2
-"""The model's own vocabulary; that of another model's only estimates."""
+"""A tokenizer with the model's own vocabulary; any other vocabulary only estimates."""
 TOKEN_SOURCE_ESTIMATE: TokenSource.ValueType  # 3
 """An estimate, which the calibration factor corrects."""
 Global___TokenSource: _TypeAlias = TokenSource  # noqa: Y015
 
 @_typing.final
 class Event(_message.Message):
-    """Event is an event as it is stored, and what it says."""
+    """Event is a stored event and its decoded payload."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -78,7 +78,7 @@ class Event(_message.Message):
     SUMMARIZATION_SKIPPED_FIELD_NUMBER: _builtins.int
     SUMMARIZATION_RELEASED_FIELD_NUMBER: _builtins.int
     log_id: _builtins.str
-    """The log."""
+    """The log's id."""
     position: _builtins.int
     """Its place in the log, from 1 without gaps."""
     conversation_id: _builtins.str
@@ -90,56 +90,56 @@ class Event(_message.Message):
     type: _builtins.str
     """Its type: the name of its message in `body`."""
     schema_version: _builtins.int
-    """The payload's version, 1 first: raised when the meaning of a stored field changes."""
+    """The payload's version, from 1; it goes up when the meaning of a stored field changes."""
     trace_context: _builtins.str
     """W3C traceparent of the call that wrote it."""
     payload: _builtins.bytes
-    """The payload, byte for byte as it is stored: a message of abridged.v1 named by `type`, in the form of its
-    schema_version. For copies and for checks of the seal; readers take `body`.
+    """The payload exactly as stored: the abridged.v1 message that `type` names, in the form of its schema_version. For
+    copying and for checking the seal; readers use `body`.
     """
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """The log's clock."""
+        """When it was written, by the log's clock."""
 
     @_builtins.property
     def conversation_opened(self) -> Global___ConversationOpened:
-        """See there."""
+        """See that message."""
 
     @_builtins.property
     def settings_changed(self) -> Global___SettingsChanged:
-        """See there."""
+        """See that message."""
 
     @_builtins.property
     def message_appended(self) -> Global___MessageAppended:
-        """See there."""
+        """See that message."""
 
     @_builtins.property
     def usage_reported(self) -> Global___UsageReported:
-        """See there."""
+        """See that message."""
 
     @_builtins.property
     def summarization_requested(self) -> Global___SummarizationRequested:
-        """See there."""
+        """See that message."""
 
     @_builtins.property
     def summarization_started(self) -> Global___SummarizationStarted:
-        """See there."""
+        """See that message."""
 
     @_builtins.property
     def summarization_completed(self) -> Global___SummarizationCompleted:
-        """See there."""
+        """See that message."""
 
     @_builtins.property
     def summarization_failed(self) -> Global___SummarizationFailed:
-        """See there."""
+        """See that message."""
 
     @_builtins.property
     def summarization_skipped(self) -> Global___SummarizationSkipped:
-        """See there."""
+        """See that message."""
 
     @_builtins.property
     def summarization_released(self) -> Global___SummarizationReleased:
-        """See there."""
+        """See that message."""
 
     def __init__(
         self,
@@ -188,9 +188,9 @@ class ResolvedSettings(_message.Message):
     context_length: _builtins.int
     """The context length in force, in tokens."""
     context_length_source: _conversation_pb2.ContextLengthSource.ValueType
-    """Where it is from."""
+    """Where it comes from."""
     calibration_factor: _builtins.float
-    """What estimates are multiplied with."""
+    """The factor applied to estimates."""
     @_builtins.property
     def requested(self) -> _conversation_pb2.ConversationSettings:
         """What the client set."""
@@ -223,7 +223,7 @@ class ConversationOpened(_message.Message):
     """The conversation's id."""
     @_builtins.property
     def settings(self) -> Global___ResolvedSettings:
-        """The settings that it opens with."""
+        """Its initial settings."""
 
     def __init__(
         self,
@@ -277,14 +277,14 @@ class MessageAppended(_message.Message):
     number: _builtins.int
     """Its number, from 1."""
     tokens: _builtins.int
-    """What it costs in the window."""
+    """Its tokens in the window."""
     token_source: Global___TokenSource.ValueType
-    """Who counted."""
+    """Who counted them."""
     counter: _builtins.str
     """The counter's name."""
     @_builtins.property
     def message(self) -> _message_pb2.Message:
-        """The message as it came, with its id."""
+        """The message as received, with its id."""
 
     def __init__(
         self,
@@ -305,7 +305,7 @@ Global___MessageAppended: _TypeAlias = MessageAppended  # noqa: Y015
 
 @_typing.final
 class UsageReported(_message.Message):
-    """UsageReported is what the chat model's API really counted."""
+    """UsageReported is the chat model API's own token count."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -318,15 +318,15 @@ class UsageReported(_message.Message):
     message_version: _builtins.int
     """The message version of the context that was sent."""
     prompt_tokens: _builtins.int
-    """The prompt's tokens by the API's count."""
+    """The prompt tokens that the API counted."""
     exact_tokens: _builtins.int
-    """What we had counted for it, uncorrected: trusted counts, then estimates."""
+    """Our own count, uncorrected: the trusted part."""
     estimated_tokens: _builtins.int
-    """The estimated part, uncorrected."""
+    """Our own count, uncorrected: the estimated part."""
     calibration_factor: _builtins.float
     """The factor from now on."""
     summary_id: _builtins.str
-    """The record that the context had; empty when it had none."""
+    """The record in the context; empty if there was none."""
     def __init__(
         self,
         *,
@@ -347,7 +347,7 @@ Global___UsageReported: _TypeAlias = UsageReported  # noqa: Y015
 
 @_typing.final
 class PassPlan(_message.Message):
-    """PassPlan fixes what a pass does, so that what arrives during the pass does not matter."""
+    """PassPlan fixes what a pass does, so that messages which arrive during it do not matter."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -381,38 +381,38 @@ class PassPlan(_message.Message):
     depth: _builtins.int
     """The record's depth."""
     rebase: _builtins.bool
-    """Whether the record will stand alone: for everything that has left the window."""
+    """Whether the record will stand alone, for everything that has left the window."""
     replaces_summary_id: _builtins.str
-    """The record that this one takes the place of, for TRIGGER_REMAKE."""
+    """The record that this one replaces, for TRIGGER_REMAKE."""
     token_ratio: _builtins.float
     """The ratio at the trigger."""
     message_version: _builtins.int
-    """Messages of the conversation at the trigger."""
+    """The conversation's messages at the trigger."""
     replaced_tokens: _builtins.int
     """Tokens that the record replaces in the window."""
     summary_tokens_max: _builtins.int
     """The size that the record should have."""
     room_tokens: _builtins.int
-    """The size that the record may have at most: a larger one would miss what the pass is for."""
+    """The size that the record may have at most: a larger one would defeat the purpose of the pass."""
     covered_tokens: _builtins.int
-    """What it costs to read the covered messages again, in tokens."""
+    """Tokens needed to read the covered messages again."""
     rewrites: _builtins.int
-    """How many records the oldest part of the record's text will have gone through since its originals were read."""
+    """How many records the oldest part of the record's text will have passed through since its originals were read."""
     extractive: _builtins.bool
     """Whether the record is made by extraction, without a model call."""
     cut: _builtins.bool
-    """Whether more could have been compressed: a pass reads what its bounds allow, and follow-ups take the rest."""
+    """Whether more could have been compressed: a pass reads what its limits allow, and follow-ups read the rest."""
     @_builtins.property
     def covered(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.MessageRange]:
-        """Messages that the record will cover: those that leave the window; on a rebase all that have left it too."""
+        """Messages that the record will cover: those that leave the window, and on a rebase all that have already left it."""
 
     @_builtins.property
     def source(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.MessageRange]:
-        """The original messages that are read: `covered`, or on a partial rebase only those since the base record."""
+        """The original messages to read: `covered`, or on a partial rebase only those since the base record."""
 
     @_builtins.property
     def policy(self) -> _conversation_pb2.PolicyOverrides:
-        """The policy in force, every field set; max_input_tokens is what one call of the summarizer held, 10,000,000 for
+        """The policy in force, with every field set; max_input_tokens is what one summarizer call can hold, 10,000,000 for
         extraction.
         """
 
@@ -449,7 +449,7 @@ Global___PassPlan: _TypeAlias = PassPlan  # noqa: Y015
 
 @_typing.final
 class SummarizationRequested(_message.Message):
-    """SummarizationRequested is the trigger; it is in the commit of what caused it."""
+    """SummarizationRequested is the trigger, in the same commit as its cause."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -473,7 +473,7 @@ Global___SummarizationRequested: _TypeAlias = SummarizationRequested  # noqa: Y0
 
 @_typing.final
 class SummarizationStarted(_message.Message):
-    """SummarizationStarted says that a pass was claimed."""
+    """SummarizationStarted means that a sidecar claimed the pass."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -482,7 +482,7 @@ class SummarizationStarted(_message.Message):
     summarization_id: _builtins.str
     """The pass."""
     claim: _builtins.int
-    """How often it was claimed, this time included."""
+    """The number of claims so far, including this one."""
     def __init__(
         self,
         *,
@@ -499,9 +499,7 @@ Global___SummarizationStarted: _TypeAlias = SummarizationStarted  # noqa: Y015
 
 @_typing.final
 class SummarizationReleased(_message.Message):
-    """SummarizationReleased says that a claim was given back because the process stopped in good order. The pass is
-    pending.
-    """
+    """SummarizationReleased means that an orderly shutdown gave the claim back. The pass is pending."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -523,7 +521,7 @@ Global___SummarizationReleased: _TypeAlias = SummarizationReleased  # noqa: Y015
 
 @_typing.final
 class SummarizationCompleted(_message.Message):
-    """SummarizationCompleted carries the record; the messages that it covers leave the window."""
+    """SummarizationCompleted carries the record; the messages it covers leave the window."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -541,18 +539,18 @@ class SummarizationCompleted(_message.Message):
     token_source: Global___TokenSource.ValueType
     """Who counted the record's tokens."""
     wait_messages: _builtins.int
-    """After a model was asked and failed: how many more messages end the wait before the next one is asked."""
+    """If a model was asked and failed: how many more messages end the wait before a model is asked again."""
     @_builtins.property
     def record(self) -> _summary_pb2.SummaryRecord:
         """The record."""
 
     @_builtins.property
     def wait_until(self) -> _timestamp_pb2.Timestamp:
-        """When the wait ends at the latest. Not set: there is none."""
+        """When the wait ends at the latest; unset if there is none."""
 
     @_builtins.property
     def models_tried(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The models that were turned to, in their order, as provider:model."""
+        """The models that the pass turned to, in order, as provider:model."""
 
     def __init__(
         self,
@@ -575,7 +573,7 @@ Global___SummarizationCompleted: _TypeAlias = SummarizationCompleted  # noqa: Y0
 
 @_typing.final
 class SummarizationFailed(_message.Message):
-    """SummarizationFailed leaves the messages as they were. With ERROR_CLASS_CANCELLED nobody wanted the pass any more."""
+    """SummarizationFailed leaves the messages unchanged. ERROR_CLASS_CANCELLED means that the pass was no longer wanted."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -593,28 +591,32 @@ class SummarizationFailed(_message.Message):
     summarization_id: _builtins.str
     """The pass."""
     error_class: _conversation_pb2.ErrorClass.ValueType
-    """Why."""
+    """The reason."""
     attempts: _builtins.int
     """Model calls made."""
     retryable: _builtins.bool
-    """Whether trying again can help."""
+    """Whether a retry can help."""
     output_bytes: _builtins.int
-    """Length in bytes of a bad answer."""
+    """Length of a bad answer, in bytes."""
     output_hash: _builtins.bytes
-    """Its hash under the log's own secret: equal answers of one log have equal hashes, and nobody else can test a guess."""
+    """Its hash, keyed with the log's own secret: equal answers have equal hashes within one log, and nobody else can test
+    a guess.
+    """
     wait_messages: _builtins.int
-    """Messages that must come before the next model call ..."""
+    """Messages that must arrive before the next model call ..."""
     cause: _builtins.str
-    """Why in words, at most 200 characters: the sidecar's own, never a server's, a message's or an answer's."""
+    """The reason in the sidecar's own words, at most 200 characters; never text from a server, a message or an answer."""
     asked: _builtins.bool
-    """Whether a model was asked at all. False with an empty cause: an earlier version wrote the event, and did not say."""
+    """Whether a model was asked at all. False with an empty cause means that an earlier version, which did not record
+    this, wrote the event.
+    """
     @_builtins.property
     def wait_until(self) -> _timestamp_pb2.Timestamp:
-        """... or the time after which it may run anyway, whichever is first."""
+        """... or the time after which it may run anyway, whichever comes first."""
 
     @_builtins.property
     def models_tried(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The models that were turned to, in their order, as provider:model."""
+        """The models that the pass turned to, in order, as provider:model."""
 
     def __init__(
         self,
@@ -641,7 +643,7 @@ Global___SummarizationFailed: _TypeAlias = SummarizationFailed  # noqa: Y015
 
 @_typing.final
 class SummarizationSkipped(_message.Message):
-    """SummarizationSkipped says why there was no pass, or no record."""
+    """SummarizationSkipped is why there was no pass, or no record."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -651,16 +653,16 @@ class SummarizationSkipped(_message.Message):
     WAIT_MESSAGES_FIELD_NUMBER: _builtins.int
     WAIT_UNTIL_FIELD_NUMBER: _builtins.int
     summarization_id: _builtins.str
-    """The pass; empty when none began."""
+    """The pass; empty if none began."""
     reason: _conversation_pb2.SkipReason.ValueType
-    """Why."""
+    """The reason."""
     attempts: _builtins.int
     """Model calls made."""
     wait_messages: _builtins.int
-    """As SummarizationFailed has it; 0 when nothing waits."""
+    """As in SummarizationFailed; 0 if nothing waits."""
     @_builtins.property
     def wait_until(self) -> _timestamp_pb2.Timestamp:
-        """As SummarizationFailed has it."""
+        """As in SummarizationFailed."""
 
     def __init__(
         self,

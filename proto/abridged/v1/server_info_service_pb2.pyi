@@ -39,7 +39,7 @@ Global___GetServerInfoRequest: _TypeAlias = GetServerInfoRequest  # noqa: Y015
 
 @_typing.final
 class Limits(_message.Message):
-    """Limits are what requests may not exceed."""
+    """Limits are the server's limits on requests."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -52,23 +52,25 @@ class Limits(_message.Message):
     WAITS_MAX_FIELD_NUMBER: _builtins.int
     ANSWER_BYTES_MAX_FIELD_NUMBER: _builtins.int
     append_messages_max: _builtins.int
-    """Messages of one AppendMessages."""
+    """Messages in one AppendMessages."""
     message_bytes_max: _builtins.int
-    """Bytes of one message."""
+    """Bytes in one message."""
     append_bytes_max: _builtins.int
-    """Bytes of one AppendMessages."""
+    """Bytes in one AppendMessages."""
     concurrent_rpcs_max: _builtins.int
-    """RPCs at a time."""
+    """Concurrent RPCs."""
     streams_max: _builtins.int
-    """Streams at a time."""
+    """Concurrent streams."""
     queued_passes_max: _builtins.int
-    """Pending passes of a namespace, over which forced ones are refused."""
+    """Pending passes per namespace; past it, forced ones are refused."""
     waits_max: _builtins.int
-    """Calls that wait at a time; more are answered at once with what there is, and refused where they would wait for a
+    """Concurrently waiting calls; more return at once with what there is, or are refused if they would wait for a
     `min_version`.
     """
     answer_bytes_max: _builtins.int
-    """Bytes of answers that are being made or that their callers have not taken yet; calls that read are refused past it."""
+    """Bytes of responses that are being built or that callers have not received yet; past it, calls that read are
+    refused.
+    """
     def __init__(
         self,
         *,
@@ -91,7 +93,7 @@ Global___Limits: _TypeAlias = Limits  # noqa: Y015
 
 @_typing.final
 class GetServerInfoResponse(_message.Message):
-    """GetServerInfoResponse is what runs here."""
+    """GetServerInfoResponse describes the server."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -105,7 +107,7 @@ class GetServerInfoResponse(_message.Message):
     version: _builtins.str
     """The sidecar's version."""
     log_id: _builtins.str
-    """The log."""
+    """The log's id."""
     namespace: _builtins.str
     """The namespace of the caller's credential."""
     @_builtins.property
@@ -122,7 +124,7 @@ class GetServerInfoResponse(_message.Message):
 
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
-        """When it started."""
+        """When the server started."""
 
     def __init__(
         self,
@@ -145,14 +147,14 @@ Global___GetServerInfoResponse: _TypeAlias = GetServerInfoResponse  # noqa: Y015
 
 @_typing.final
 class WaitIdleRequest(_message.Message):
-    """WaitIdleRequest waits."""
+    """WaitIdleRequest bounds the wait."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TIMEOUT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def timeout(self) -> _duration_pb2.Duration:
-        """At most this long, bounded by the call's deadline; not set is the deadline alone."""
+        """Wait at most this long, bounded by the call's deadline; if unset, until the deadline."""
 
     def __init__(
         self,
@@ -169,7 +171,7 @@ Global___WaitIdleRequest: _TypeAlias = WaitIdleRequest  # noqa: Y015
 
 @_typing.final
 class WaitIdleResponse(_message.Message):
-    """WaitIdleResponse says whether it is idle."""
+    """WaitIdleResponse is whether the namespace is idle."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

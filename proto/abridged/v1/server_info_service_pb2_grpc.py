@@ -26,9 +26,9 @@ if _version_not_supported:
 
 
 class ServerInfoServiceStub:
-    """ServerInfoService tells what runs here. Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED
-    (TOO_MANY_REQUESTS: RetryInfo says when to come back) and, while the server stops, in UNAVAILABLE. None reads an
-    event or a conversation, so none ends in DATA_LOSS.
+    """ServerInfoService describes the running server. In addition to the errors listed for a method, each may return
+    RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry) and, during a shutdown, UNAVAILABLE. None reads
+    an event or a conversation, so none returns DATA_LOSS.
     """
 
     def __init__(self, channel):
@@ -50,23 +50,23 @@ class ServerInfoServiceStub:
 
 
 class ServerInfoServiceServicer:
-    """ServerInfoService tells what runs here. Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED
-    (TOO_MANY_REQUESTS: RetryInfo says when to come back) and, while the server stops, in UNAVAILABLE. None reads an
-    event or a conversation, so none ends in DATA_LOSS.
+    """ServerInfoService describes the running server. In addition to the errors listed for a method, each may return
+    RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry) and, during a shutdown, UNAVAILABLE. None reads
+    an event or a conversation, so none returns DATA_LOSS.
     """
 
     def GetServerInfo(self, request, context):
-        """GetServerInfo answers version, capabilities and the limits in force. Without side effects.
+        """GetServerInfo returns version, capabilities and the limits in force. No side effects.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WaitIdle(self, request, context):
-        """WaitIdle returns when no pass is pending in the caller's namespace, or when `timeout` is over: for tests and for
-        draining. Passes that wait after a failure are not pending. Without side effects, and never DEADLINE_EXCEEDED by
-        itself: it returns `idle` false a moment before the call's deadline, and at once where passes are pending and too
-        many calls wait already. Errors: INVALID_ARGUMENT.
+        """WaitIdle returns when no pass is pending in the caller's namespace, or after `timeout`: for tests and for draining.
+        Passes that wait after a failure are not pending. No side effects. It never returns DEADLINE_EXCEEDED itself: it
+        returns with `idle` false shortly before the call's deadline, and at once if passes are pending and too many calls
+        are already waiting. Errors: INVALID_ARGUMENT.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -94,9 +94,9 @@ def add_ServerInfoServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ServerInfoService:
-    """ServerInfoService tells what runs here. Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED
-    (TOO_MANY_REQUESTS: RetryInfo says when to come back) and, while the server stops, in UNAVAILABLE. None reads an
-    event or a conversation, so none ends in DATA_LOSS.
+    """ServerInfoService describes the running server. In addition to the errors listed for a method, each may return
+    RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry) and, during a shutdown, UNAVAILABLE. None reads
+    an event or a conversation, so none returns DATA_LOSS.
     """
 
     @staticmethod

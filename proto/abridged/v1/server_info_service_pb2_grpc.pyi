@@ -27,9 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ServerInfoServiceStub:
-    """ServerInfoService tells what runs here. Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED
-    (TOO_MANY_REQUESTS: RetryInfo says when to come back) and, while the server stops, in UNAVAILABLE. None reads an
-    event or a conversation, so none ends in DATA_LOSS.
+    """ServerInfoService describes the running server. In addition to the errors listed for a method, each may return
+    RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry) and, during a shutdown, UNAVAILABLE. None reads
+    an event or a conversation, so none returns DATA_LOSS.
     """
 
     @_typing.overload
@@ -37,35 +37,35 @@ class ServerInfoServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ServerInfoServiceAsyncStub: ...
     GetServerInfo: _grpc.UnaryUnaryMultiCallable[_server_info_service_pb2.GetServerInfoRequest, _server_info_service_pb2.GetServerInfoResponse]
-    """GetServerInfo answers version, capabilities and the limits in force. Without side effects."""
+    """GetServerInfo returns version, capabilities and the limits in force. No side effects."""
     WaitIdle: _grpc.UnaryUnaryMultiCallable[_server_info_service_pb2.WaitIdleRequest, _server_info_service_pb2.WaitIdleResponse]
-    """WaitIdle returns when no pass is pending in the caller's namespace, or when `timeout` is over: for tests and for
-    draining. Passes that wait after a failure are not pending. Without side effects, and never DEADLINE_EXCEEDED by
-    itself: it returns `idle` false a moment before the call's deadline, and at once where passes are pending and too
-    many calls wait already. Errors: INVALID_ARGUMENT.
+    """WaitIdle returns when no pass is pending in the caller's namespace, or after `timeout`: for tests and for draining.
+    Passes that wait after a failure are not pending. No side effects. It never returns DEADLINE_EXCEEDED itself: it
+    returns with `idle` false shortly before the call's deadline, and at once if passes are pending and too many calls
+    are already waiting. Errors: INVALID_ARGUMENT.
     """
 
 @_typing.type_check_only
 class ServerInfoServiceAsyncStub(ServerInfoServiceStub):
-    """ServerInfoService tells what runs here. Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED
-    (TOO_MANY_REQUESTS: RetryInfo says when to come back) and, while the server stops, in UNAVAILABLE. None reads an
-    event or a conversation, so none ends in DATA_LOSS.
+    """ServerInfoService describes the running server. In addition to the errors listed for a method, each may return
+    RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry) and, during a shutdown, UNAVAILABLE. None reads
+    an event or a conversation, so none returns DATA_LOSS.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetServerInfo: _aio.UnaryUnaryMultiCallable[_server_info_service_pb2.GetServerInfoRequest, _server_info_service_pb2.GetServerInfoResponse]  # type: ignore[assignment]
-    """GetServerInfo answers version, capabilities and the limits in force. Without side effects."""
+    """GetServerInfo returns version, capabilities and the limits in force. No side effects."""
     WaitIdle: _aio.UnaryUnaryMultiCallable[_server_info_service_pb2.WaitIdleRequest, _server_info_service_pb2.WaitIdleResponse]  # type: ignore[assignment]
-    """WaitIdle returns when no pass is pending in the caller's namespace, or when `timeout` is over: for tests and for
-    draining. Passes that wait after a failure are not pending. Without side effects, and never DEADLINE_EXCEEDED by
-    itself: it returns `idle` false a moment before the call's deadline, and at once where passes are pending and too
-    many calls wait already. Errors: INVALID_ARGUMENT.
+    """WaitIdle returns when no pass is pending in the caller's namespace, or after `timeout`: for tests and for draining.
+    Passes that wait after a failure are not pending. No side effects. It never returns DEADLINE_EXCEEDED itself: it
+    returns with `idle` false shortly before the call's deadline, and at once if passes are pending and too many calls
+    are already waiting. Errors: INVALID_ARGUMENT.
     """
 
 class ServerInfoServiceServicer(metaclass=_abc_1.ABCMeta):
-    """ServerInfoService tells what runs here. Beside the errors that a method names, each may end in RESOURCE_EXHAUSTED
-    (TOO_MANY_REQUESTS: RetryInfo says when to come back) and, while the server stops, in UNAVAILABLE. None reads an
-    event or a conversation, so none ends in DATA_LOSS.
+    """ServerInfoService describes the running server. In addition to the errors listed for a method, each may return
+    RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry) and, during a shutdown, UNAVAILABLE. None reads
+    an event or a conversation, so none returns DATA_LOSS.
     """
 
     @_abc_1.abstractmethod
@@ -74,7 +74,7 @@ class ServerInfoServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _server_info_service_pb2.GetServerInfoRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_server_info_service_pb2.GetServerInfoResponse, _abc.Awaitable[_server_info_service_pb2.GetServerInfoResponse]]:
-        """GetServerInfo answers version, capabilities and the limits in force. Without side effects."""
+        """GetServerInfo returns version, capabilities and the limits in force. No side effects."""
 
     @_abc_1.abstractmethod
     def WaitIdle(
@@ -82,10 +82,10 @@ class ServerInfoServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _server_info_service_pb2.WaitIdleRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_server_info_service_pb2.WaitIdleResponse, _abc.Awaitable[_server_info_service_pb2.WaitIdleResponse]]:
-        """WaitIdle returns when no pass is pending in the caller's namespace, or when `timeout` is over: for tests and for
-        draining. Passes that wait after a failure are not pending. Without side effects, and never DEADLINE_EXCEEDED by
-        itself: it returns `idle` false a moment before the call's deadline, and at once where passes are pending and too
-        many calls wait already. Errors: INVALID_ARGUMENT.
+        """WaitIdle returns when no pass is pending in the caller's namespace, or after `timeout`: for tests and for draining.
+        Passes that wait after a failure are not pending. No side effects. It never returns DEADLINE_EXCEEDED itself: it
+        returns with `idle` false shortly before the call's deadline, and at once if passes are pending and too many calls
+        are already waiting. Errors: INVALID_ARGUMENT.
         """
 
 def add_ServerInfoServiceServicer_to_server(servicer: ServerInfoServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -30,23 +30,23 @@ class _ProvenanceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Provenance
     PROVENANCE_UNSPECIFIED: _Provenance.ValueType  # 0
     """Never sent."""
     PROVENANCE_MODEL: _Provenance.ValueType  # 1
-    """One answer of a model."""
+    """From one answer of a model."""
     PROVENANCE_EXTRACTIVE: _Provenance.ValueType  # 2
-    """The deterministic extractive summarizer, without a model."""
+    """By the deterministic extractive summarizer, without a model."""
     PROVENANCE_MERGED: _Provenance.ValueType  # 3
     """Merged from summaries of parts, because the input was longer than the model can hold."""
     PROVENANCE_REBASED: _Provenance.ValueType  # 4
     """Made to stand alone at the depth limit, from originals or from an earlier record and the originals since."""
 
 class Provenance(_Provenance, metaclass=_ProvenanceEnumTypeWrapper):
-    """Provenance says how a record came to be."""
+    """Provenance is how a record was made."""
 
 PROVENANCE_UNSPECIFIED: Provenance.ValueType  # 0
 """Never sent."""
 PROVENANCE_MODEL: Provenance.ValueType  # 1
-"""One answer of a model."""
+"""From one answer of a model."""
 PROVENANCE_EXTRACTIVE: Provenance.ValueType  # 2
-"""The deterministic extractive summarizer, without a model."""
+"""By the deterministic extractive summarizer, without a model."""
 PROVENANCE_MERGED: Provenance.ValueType  # 3
 """Merged from summaries of parts, because the input was longer than the model can hold."""
 PROVENANCE_REBASED: Provenance.ValueType  # 4
@@ -55,7 +55,7 @@ Global___Provenance: _TypeAlias = Provenance  # noqa: Y015
 
 @_typing.final
 class MessageRange(_message.Message):
-    """MessageRange is messages first to last, both included, by number (1 is the conversation's first message)."""
+    """MessageRange is the messages from first to last, inclusive, by number (1 is the conversation's first message)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -89,11 +89,11 @@ class ActionItem(_message.Message):
     TASK_FIELD_NUMBER: _builtins.int
     DUE_FIELD_NUMBER: _builtins.int
     owner: _builtins.str
-    """Who does it; empty when the conversation does not say."""
+    """Who does it; empty if the conversation does not say."""
     task: _builtins.str
-    """What is to be done."""
+    """What to do."""
     due: _builtins.str
-    """Until when; empty when the conversation does not say."""
+    """When it is due; empty if the conversation does not say."""
     def __init__(
         self,
         *,
@@ -122,7 +122,7 @@ class SummaryContext(_message.Message):
     DOMAIN_ENTITIES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def participants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Who takes part."""
+        """Who takes part in the conversation."""
 
     @_builtins.property
     def decisions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -130,11 +130,11 @@ class SummaryContext(_message.Message):
 
     @_builtins.property
     def action_items(self) -> _containers.RepeatedCompositeFieldContainer[Global___ActionItem]:
-        """What is to be done."""
+        """What to do."""
 
     @_builtins.property
     def unresolved(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What is open."""
+        """Open questions."""
 
     @_builtins.property
     def domain_entities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -159,7 +159,7 @@ Global___SummaryContext: _TypeAlias = SummaryContext  # noqa: Y015
 
 @_typing.final
 class RecordQuality(_message.Message):
-    """RecordQuality holds the figures of the checks before commit."""
+    """RecordQuality has the figures of the checks before the commit."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -168,15 +168,15 @@ class RecordQuality(_message.Message):
     REDUCTION_FIELD_NUMBER: _builtins.int
     ALL_IDENTIFIER_SURVIVAL_FIELD_NUMBER: _builtins.int
     identifier_survival: _builtins.float
-    """Share of the required identifiers that the record still has, 0 to 1: those that a reader could need, by recency,
-    repetition and kind, within a budget. In records without `all_identifier_survival` it is of every identifier.
+    """Share of the required identifiers that the record keeps, 0 to 1: those that a reader could need, by recency,
+    repetition and kind, within a budget. In records without `all_identifier_survival`, the share of every identifier.
     """
     unsupported_claims: _builtins.int
-    """Invented identifiers of the model's draft; the list items that had them were left out of the record."""
+    """Invented identifiers in the model's draft; the list items that contained them were dropped."""
     reduction: _builtins.float
-    """What the record saves of the tokens that it replaces, 0 to 1."""
+    """Share of the replaced tokens that the record saves, 0 to 1."""
     all_identifier_survival: _builtins.float
-    """Share of every identifier of the source that the record still has, 0 to 1, raw tool results included."""
+    """Share of every identifier in the source that the record keeps, 0 to 1, including raw tool results."""
     def __init__(
         self,
         *,
@@ -197,7 +197,7 @@ Global___RecordQuality: _TypeAlias = RecordQuality  # noqa: Y015
 
 @_typing.final
 class SummaryRecord(_message.Message):
-    """SummaryRecord is what a pass commits: a validated summary of covered messages, continuing its parent's."""
+    """SummaryRecord is what a pass commits: a validated summary of the covered messages that continues its parent's."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -229,15 +229,15 @@ class SummaryRecord(_message.Message):
     chain at 1.
     """
     parent_id: _builtins.str
-    """The record before it; empty for the first one."""
+    """The previous record; empty for the first one."""
     summary: _builtins.str
     """The narrative."""
     covered_message_count: _builtins.int
-    """How many messages `covered` has."""
+    """The number of messages in `covered`."""
     tokens_before: _builtins.int
-    """Tokens in the window of what the record replaced: an older summary and the dropped messages."""
+    """Window tokens of what the record replaced: an older summary and the dropped messages."""
     tokens_after: _builtins.int
-    """Tokens of the record as it is rendered."""
+    """Tokens of the rendered record."""
     model: _builtins.str
     """The model that made it, as provider:model."""
     prompt_name: _builtins.str
@@ -245,17 +245,17 @@ class SummaryRecord(_message.Message):
     prompt_version: _builtins.str
     """The prompt's version."""
     provenance: Global___Provenance.ValueType
-    """How it came to be."""
+    """How it was made."""
     attempts: _builtins.int
-    """Model calls that were needed."""
+    """Model calls made."""
     covered_tokens: _builtins.int
-    """What it costs to read the covered messages again, in tokens."""
+    """Tokens needed to read the covered messages again."""
     rewrites: _builtins.int
-    """How many records the oldest part of the text went through since its original messages were read; 0 for a record
-    made from originals alone.
+    """How many records the oldest part of the text has passed through since its original messages were read; 0 for a
+    record made from originals alone.
     """
     stands_alone: _builtins.bool
-    """Whether the record stands for everything that has left the window, so that its ancestors are kept for audit alone."""
+    """Whether the record stands for everything that has left the window, so that its ancestors are kept for audit only."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was committed."""
@@ -270,10 +270,10 @@ class SummaryRecord(_message.Message):
 
     @_builtins.property
     def covered(self) -> _containers.RepeatedCompositeFieldContainer[Global___MessageRange]:
-        """The messages that this record itself took out of the window, by number: a record at depth 1 does not repeat those of
-        its parent. Together with its ancestors down to the first that stands alone it stands for every message that has
-        left the window. A rebased record covers all of these itself; a remade one covers what the record did whose place it
-        takes. The messages' ids are those of ReadEvents and GetContext's ORIGINAL view.
+        """The messages that this record itself took out of the window, by number: a record at depth 1 does not repeat those
+        of its parent. Together with its ancestors down to the first that stands alone, it stands for every message that
+        has left the window. A rebased record covers all of these itself; a remade one covers what the record it replaces
+        did. ReadEvents and GetContext's ORIGINAL view have the messages' ids.
         """
 
     @_builtins.property
