@@ -82,7 +82,6 @@ _log = structlog.get_logger()
 _Handler = Any
 """grpc.RpcMethodHandler, which is generic over messages that differ from method to method."""
 
-
 _Receive = Callable[[AsyncIterator[Any], Any, str], Awaitable[Any]]
 """From requests, context and namespace of a call to what its handler takes."""
 
@@ -150,7 +149,8 @@ class Edge:
             place = nullcontext() if is_open else self._quotas.call(namespace, reads=reads)
             with place, self._intake.held(namespace, request):
                 call.admitted(request)
-                answered = serialize(await self._in_time(method, handle(request, context), context))
+                made = await self._in_time(method, handle(request, context), context)
+                answered = made if isinstance(made, bytes) else serialize(made)
             if not is_open:
                 context.add_done_callback(self._quotas.sending(namespace, len(answered), reads=reads))
             return answered
