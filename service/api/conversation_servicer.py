@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message as Proto
@@ -31,6 +32,7 @@ from service.domain.events import SummarizationRequested
 from service.domain.policy import Policy
 from service.domain.triggers import held_by, may_stand_in
 from service.summarizer.reactor import Reactor
+from service.turn import aside
 
 __all__ = ["ConversationServicer", "RequestLimits"]
 
@@ -82,13 +84,15 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
 
     async def AppendMessages(self, request: _pb.AppendMessagesRequest, context: Any) -> _pb.AppendMessagesResponse:
         key = _key(request.conversation_id)
-        messages, contents = wire.messages_of(
+        read = partial(
+            wire.messages_of,
             request,
             new_id=self._new_id,
             message_bytes_max=self._limits.message_bytes_max,
             batch_messages_max=self._limits.batch_messages_max,
             batch_bytes_max=self._limits.batch_bytes_max,
         )
+        messages, contents = await aside(wire.parts(request), read)
         has_settings = request.HasField("settings")
         appended = await self._conversations.append(
             key,
@@ -116,7 +120,9 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             settings_ignored=has_settings and not appended.state.settings.includes(wire.requested(request.settings)),
         )
 
-    async def GetContext(self, request: _pb.GetContextRequest, context: Any) -> _pb.GetContextResponse:
+    async def GetContext(  # type: ignore[override]  # serialized already, see sent_window
+        self, request: _pb.GetContextRequest, context: Any
+    ) -> bytes:
         key = _key(request.conversation_id)
         state = await self._conversations.state(key)
         if state.message_version < request.min_version:

@@ -132,7 +132,7 @@ class _GrpcCall:
         return self._handle(request, self._context)
 
     def encoded(self, answer: Any) -> bytes:
-        return self._serialize(answer)
+        return answer if isinstance(answer, bytes) else self._serialize(answer)
 
     def when_over(self, callback: Callable[[object], None]) -> None:
         self._context.add_done_callback(callback)

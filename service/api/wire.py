@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -45,7 +45,7 @@ __all__ = [
     "PAGE_SIZE_DEFAULT",
     "PAGE_SIZE_MAX",
     "WAIT_WITHOUT_DEADLINE_S",
-    "context_messages",
+    "context_message",
     "conversation_view",
     "ended_pass",
     "event_bytes",
@@ -53,6 +53,7 @@ __all__ = [
     "masked",
     "messages_of",
     "page_size",
+    "parts",
     "patience_s",
     "pending_pass",
     "read_page_token",
@@ -85,6 +86,12 @@ _pb = conversation_pb2
 _BODIES = {
     f.message_type.name: f.name for f in event_pb2.Event.DESCRIPTOR.oneofs_by_name["body"].fields if f.message_type
 }
+
+
+def parts(request: conversation_service_pb2.AppendMessagesRequest) -> int:
+    """Messages, and the calls, attachments and labels in them: what reading the request's messages grows with."""
+    messages = request.messages
+    return len(messages) + sum(len(m.tool_calls) + len(m.attachments) + len(m.labels) for m in messages)
 
 
 def messages_of(
@@ -233,14 +240,15 @@ def ended_pass(ended: EndedPass) -> conversation_pb2.Summarization:
     return proto
 
 
-def context_messages(messages: Sequence[RenderedMessage]) -> list[conversation_service_pb2.ContextMessage]:
-    """What to send."""
-    return [
-        conversation_service_pb2.ContextMessage(
-            message=message_to_proto(m.message), number=m.number, tokens=m.tokens, tag=m.tag, clipped=m.clipped
-        )
-        for m in messages
-    ]
+def context_message(m: RenderedMessage) -> bytes:
+    """A GetContextResponse of this one message: such bytes joined, with those of the other fields, are an answer."""
+    return conversation_service_pb2.GetContextResponse(
+        messages=[
+            conversation_service_pb2.ContextMessage(
+                message=message_to_proto(m.message), number=m.number, tokens=m.tokens, tag=m.tag, clipped=m.clipped
+            )
+        ]
+    ).SerializeToString(deterministic=True)
 
 
 def event_to_proto(event: RecordedEvent, log_id: str) -> event_pb2.Event:

@@ -1,29 +1,76 @@
-"""The states that were used last, bounded by what they hold: conversations, messages and bytes."""
+"""The states that were used last, with the bytes in which their messages were sent, bounded by what they hold:
+conversations, messages and bytes.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, Self
 
 from eventlog.event import StreamId
-from service.domain.conversation import Conversation
+from service.domain.conversation import Conversation, partitioned
 from service.domain.events import MessageAppended
 
-__all__ = ["BYTES_MAX", "CONVERSATIONS_MAX", "MESSAGES_MAX", "ConversationCache"]
+__all__ = ["BYTES_MAX", "CONVERSATIONS_MAX", "MESSAGES_MAX", "NOTHING_SENT", "ConversationCache", "Sent", "SentMessage"]
 
 CONVERSATIONS_MAX = 2_048
 MESSAGES_MAX = 100_000
 """Messages in the windows of all cached conversations; what is not text of one takes about a kilobyte."""
 
 BYTES_MAX = 128 << 20
-"""Memory that the texts of those messages take."""
+"""Memory that the texts of those messages take, and the bytes in which they were sent."""
+
+SENT_BYTES_MIN = 256
+"""What a message that was sent takes beside its own bytes: the entry and its place among the others."""
+
+_TEXT_BYTES = 1 << 10
+"""Bytes of text that weigh as much as a message."""
+
+
+class SentMessage(NamedTuple):
+    """A message as it was sent: what was made of it, its bytes and tokens; `quoted` is as in SendingOrder."""
+
+    appended: MessageAppended
+    quoted: tuple[int, ...] | None
+    tokens: int
+    data: bytes
+
+
+class Sent(NamedTuple):
+    """A window's messages as they were sent last, by number, and the memory that they take beside the state.
+
+    Their tokens have been corrected by `factor`.
+    """
+
+    factor: float
+    messages: Mapping[int, SentMessage]
+    size: int
+
+    @classmethod
+    def of(cls, factor: float, messages: Iterable[SentMessage]) -> Self:
+        """These messages."""
+        by_number = {sent.appended.number: sent for sent in messages}
+        size = sum([len(sent.data) for sent in by_number.values()])
+        return cls(factor, by_number, size + SENT_BYTES_MIN * len(by_number))
+
+
+NOTHING_SENT = Sent(1.0, MappingProxyType({}), 0)
+
+
+class _Size(NamedTuple):
+    """Of a window's texts: their bytes in memory, and how many messages, calls, attachments and labels they are in."""
+
+    bytes: int = 0
+    parts: int = 0
 
 
 class _Kept(NamedTuple):
     state: Conversation
-    size: int
+    size: _Size
+    sent: Sent = NOTHING_SENT
 
 
 class ConversationCache:
@@ -59,25 +106,45 @@ class ConversationCache:
         before = self._kept.get(key)
         if before is not None and before.state.event_version > state.event_version:
             return before.state
-        self.drop(key)
-        kept = self._kept[key] = _Kept(state, _size(state, before))
-        self._messages += len(state.window)
-        self._bytes += kept.size
-        while len(self._kept) > 1 and self._is_over():
-            self.drop(next(iter(self._kept)))
+        stays = before is not None and before.state.completed_passes == state.completed_passes
+        self._replace(key, _Kept(state, _size(state, before), before.sent if before and stays else NOTHING_SENT))
         return state
+
+    def sent(self, key: StreamId) -> Sent:
+        """What `keep_sent` kept since the last pass; nothing when the state is not here."""
+        kept = self._kept.get(key)
+        return NOTHING_SENT if kept is None else kept.sent
+
+    def keep_sent(self, key: StreamId, state: Conversation, sent: Sent) -> None:
+        """Keep what was sent of this state, unless that is not here or a pass has ended since."""
+        kept = self._kept.get(key)
+        if kept is not None and kept.state.completed_passes == state.completed_passes:
+            self._replace(key, kept._replace(sent=sent))
 
     def bytes_of(self, key: StreamId) -> int:
         """Memory that the texts of its window take; 0 when it is not here."""
         kept = self._kept.get(key)
-        return 0 if kept is None else kept.size
+        return 0 if kept is None else kept.size.bytes
+
+    def weight_of(self, key: StreamId) -> int:
+        """What work on all of its window weighs, as `service.turn` has it; much when it is not here."""
+        kept = self._kept.get(key)
+        return sys.maxsize if kept is None else kept.size.parts + kept.size.bytes // _TEXT_BYTES
 
     def drop(self, key: StreamId) -> None:
         """Forget the state, if it is here."""
         dropped = self._kept.pop(key, None)
         if dropped is not None:
             self._messages -= len(dropped.state.window)
-            self._bytes -= dropped.size
+            self._bytes -= dropped.size.bytes + dropped.sent.size
+
+    def _replace(self, key: StreamId, kept: _Kept) -> None:
+        self.drop(key)
+        self._kept[key] = kept
+        self._messages += len(kept.state.window)
+        self._bytes += kept.size.bytes + kept.sent.size
+        while len(self._kept) > 1 and self._is_over():
+            self.drop(next(iter(self._kept)))
 
     def _is_over(self) -> bool:
         return (
@@ -87,21 +154,40 @@ class ConversationCache:
         )
 
 
-def _size(state: Conversation, before: _Kept | None) -> int:
-    """The memory of the window's texts. Between two records a window only grows, so that only what is new is added."""
+def _size(state: Conversation, before: _Kept | None) -> _Size:
+    """Between two records a window only grows, so that only what is new is added; a pass takes out what it covers."""
     window = state.window
-    if before is None or before.state.completed_passes != state.completed_passes:
-        return _text_bytes(window)
-    return before.size + _text_bytes(window[place] for place in range(len(before.state.window), len(window)))
+    if before is None:
+        return _sum(window)
+    gone = before.state.window
+    if before.state.completed_passes == state.completed_passes:
+        return _added(before.size, _sum(window[place] for place in range(len(gone), len(window))))
+    if 2 * len(window) < len(gone) or before.state.completed_passes + 1 != state.completed_passes:
+        return _sum(window)
+    inside, left = partitioned(gone, state.records[-1].covered)
+    taken = _sum(inside)
+    return _added(
+        _Size(before.size.bytes - taken.bytes, before.size.parts - taken.parts),
+        _sum(window[place] for place in range(len(left), len(window))),
+    )
 
 
-def _text_bytes(messages: Iterable[MessageAppended]) -> int:
-    total = 0
+def _added(one: _Size, other: _Size) -> _Size:
+    return _Size(one.bytes + other.bytes, one.parts + other.parts)
+
+
+def _sum(messages: Iterable[MessageAppended]) -> _Size:
+    total = parts = 0
+    sizeof = sys.getsizeof
     for appended in messages:
         message = appended.message
-        total += sys.getsizeof(message.content)
-        for call in message.tool_calls:
-            total += sys.getsizeof(call.arguments)
-        for attachment in message.attachments:
-            total += sys.getsizeof(attachment.uri)
-    return total
+        parts += 1
+        total += sizeof(message.content)
+        if message.tool_calls:
+            parts += len(message.tool_calls)
+            total += sum(sizeof(call.arguments) for call in message.tool_calls)
+        if message.attachments:
+            parts += len(message.attachments)
+            total += sum(sizeof(attachment.uri) for attachment in message.attachments)
+        parts += len(message.labels)
+    return _Size(total, parts)

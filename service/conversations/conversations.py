@@ -22,7 +22,7 @@ from eventlog.errors import (
 )
 from eventlog.event import StreamId
 from eventlog.log import AppendResult, RequestKey
-from service.conversations.cache import ConversationCache
+from service.conversations.cache import ConversationCache, Sent
 from service.conversations.conversation_log import ConversationLog, OnChanged, SentMessages
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
@@ -112,6 +112,18 @@ class Conversations:
     def window_bytes(self, key: StreamId) -> int:
         """Memory that the texts of the conversation's window take; 0 when its state is not in memory."""
         return self._cache.bytes_of(key)
+
+    def window_weight(self, key: StreamId) -> int:
+        """What work on all of the conversation's window weighs; see `service.turn`."""
+        return self._cache.weight_of(key)
+
+    def sent(self, key: StreamId) -> Sent:
+        """The messages of the conversation's window as they were sent last."""
+        return self._cache.sent(key)
+
+    def keep_sent(self, key: StreamId, state: Conversation, sent: Sent) -> None:
+        """Keep the messages of this state as they were sent, for the next answer."""
+        self._cache.keep_sent(key, state, sent)
 
     async def append(self, key: StreamId, request: AppendRequest) -> Appended:
         """Append what is not known yet; on an error nothing was written.

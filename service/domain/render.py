@@ -8,8 +8,9 @@ that comes after the user has spoken goes to its call, where a chat API takes it
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from service.domain.conversation import Conversation
 from service.domain.envelope import unwrap_envelope
@@ -24,11 +25,15 @@ from service.domain.window import ToolPairs, tool_pairs
 __all__ = [
     "CLIPPED_CHARS_MIN",
     "RenderedMessage",
+    "SendingOrder",
     "clipped",
     "quoted_calls",
     "quoted_result",
+    "rendered",
     "rendered_originals",
+    "rendered_summary",
     "rendered_window",
+    "sending_order",
     "summary_message",
     "summary_tag",
     "summary_text",
@@ -59,6 +64,18 @@ class RenderedMessage:
     tag: str = ""
     clipped: bool = False
     exact: bool = False
+
+
+class SendingOrder(NamedTuple):
+    """A window's messages as they are sent: the system's, then the summary's, which is not among them, then the others.
+
+    `quoted` has, by number, what no chat API would take as it is: the places of calls that nobody answered, and none
+    for a result without its call.
+    """
+
+    system: Sequence[MessageAppended]
+    chat: Sequence[MessageAppended]
+    quoted: Mapping[int, tuple[int, ...]]
 
 
 def summary_tag(record: SummaryRecord) -> str:
@@ -95,20 +112,57 @@ def summary_message(record: SummaryRecord, role: SummaryRole) -> Message:
     return Message(id=record.id, role=Role(role.value), content=summary_text(record))
 
 
+def sending_order(state: Conversation) -> SendingOrder:
+    """The window's messages in the order in which they are sent."""
+    system: list[MessageAppended] = []
+    chat: list[MessageAppended] = []
+    uses_tools = False
+    for m in state.window:
+        message = m.message
+        if message.role is Role.SYSTEM:
+            system.append(m)
+            continue
+        chat.append(m)
+        uses_tools = uses_tools or message.role is Role.TOOL or bool(message.tool_calls)
+    if not uses_tools:
+        return SendingOrder(system, chat, {})
+    pairs = tool_pairs(chat)
+    dead: dict[int, list[int]] = {}
+    for number, place in sorted(pairs.dead):
+        dead.setdefault(number, []).append(place)
+    quoted = {number: tuple(places) for number, places in dead.items()} | dict.fromkeys(pairs.orphans, ())
+    return SendingOrder(system, list(_in_sending_order(chat, pairs)), quoted)
+
+
+def rendered(appended: MessageAppended, quoted: tuple[int, ...] | None, factor: float) -> RenderedMessage:
+    """A message of the window as it is sent, with what SendingOrder says of it as `quoted`."""
+    message = appended.message
+    content = unwrap_envelope(message.content)
+    if content is not message.content:
+        message = message._replace(content=content)
+    if quoted is not None:
+        message = quoted_calls(message, quoted) if quoted else quoted_result(message)
+    return _rendered(appended, message, factor)
+
+
+def rendered_summary(state: Conversation, role: SummaryRole) -> RenderedMessage | None:
+    """The live record as it is sent; None without one."""
+    if state.live is None:
+        return None
+    tokens = state.live.tokens_after
+    if state.live_source is TokenSource.ESTIMATE:
+        tokens = calibrated_tokens(tokens, state.settings.calibration_factor)
+    return RenderedMessage(summary_message(state.live, role), 0, tokens, tag=summary_tag(state.live))
+
+
 def rendered_window(state: Conversation, role: SummaryRole) -> tuple[RenderedMessage, ...]:
     """The window in the order in which it is sent."""
-    factor = state.settings.calibration_factor
-    system = [m for m in state.window if m.message.role is Role.SYSTEM]
-    chat = [m for m in state.window if m.message.role is not Role.SYSTEM]
-    pairs = tool_pairs(chat)
-    rendered = [_rendered(m, _unwrapped(m.message), factor) for m in system]
-    if state.live:
-        tokens = state.live.tokens_after
-        if state.live_source is TokenSource.ESTIMATE:
-            tokens = calibrated_tokens(tokens, factor)
-        rendered.append(RenderedMessage(summary_message(state.live, role), 0, tokens, tag=summary_tag(state.live)))
-    rendered.extend(_rendered(m, _paired(m, pairs), factor) for m in _in_sending_order(chat, pairs))
-    return tuple(rendered)
+    factor, order, summary = state.settings.calibration_factor, sending_order(state), rendered_summary(state, role)
+    return (
+        *(rendered(m, None, factor) for m in order.system),
+        *([] if summary is None else [summary]),
+        *(rendered(m, order.quoted.get(m.number), factor) for m in order.chat),
+    )
 
 
 def rendered_originals(messages: Iterable[MessageAppended], factor: float) -> tuple[RenderedMessage, ...]:
@@ -184,20 +238,6 @@ def _rendered(appended: MessageAppended, message: Message, factor: float) -> Ren
     if appended.source is TokenSource.ESTIMATE:
         tokens = calibrated_tokens(tokens, factor)
     return RenderedMessage(message, appended.number, tokens, exact=appended.source is not TokenSource.ESTIMATE)
-
-
-def _unwrapped(message: Message) -> Message:
-    content = unwrap_envelope(message.content)
-    return message if content is message.content else message._replace(content=content)
-
-
-def _paired(appended: MessageAppended, pairs: ToolPairs) -> Message:
-    """The message with what no chat API would take turned into quoted text."""
-    message = _unwrapped(appended.message)
-    if appended.number in pairs.orphans:
-        return quoted_result(message)
-    dead = [place for place in range(len(message.tool_calls)) if (appended.number, place) in pairs.dead]
-    return quoted_calls(message, dead) if dead else message
 
 
 def _clippable_tokens(m: RenderedMessage) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 
 from google.rpc.status_pb2 import Status
 
+from abridged.v1.conversation_service_pb2 import GetContextResponse
 from observability.logs import LogSettings, configure_logs
 from service.api.auth import Authenticator, set_caller
 from service.api.errors import internal_status, status_of
@@ -52,10 +53,11 @@ class _Stub:
         async def call(request: Any, **_: Any) -> Any:
             set_caller(_ANYBODY)
             try:
-                return await serve(request, _Context())
+                answer = await serve(request, _Context())
             except Exception as error:
                 status = status_of(error) or internal_status(type(error).__name__)
                 raise RefusedCall(status) from error
+            return GetContextResponse.FromString(answer) if isinstance(answer, bytes) else answer
 
         return call
 

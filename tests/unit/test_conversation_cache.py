@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given as for_all
+from hypothesis import strategies as st
+
 from eventlog.event import StreamId
 from service.conversations.cache import ConversationCache
 from service.domain.conversation import Conversation, evolve
@@ -9,6 +12,7 @@ from service.domain.events import MessageAppended
 from service.domain.message import Attachment, Message, Role, ToolCall
 from service.domain.sequence import Sequence
 from service.domain.tokens import TokenSource
+from tests.support.simulation import SimulatedChat
 
 A, B, C = (StreamId("default", name) for name in "abc")
 
@@ -75,6 +79,17 @@ def test_bytes_that_come_one_message_at_a_time_count_too():
 
     cache.put(C, grown(state._replace(event_version=10), "x" * 300_000))
     assert (cache.get(A), cache.get(B)) == (None, None)
+
+
+@for_all(st.integers(0, 1 << 20))
+def test_what_a_window_holds_is_the_same_counted_step_by_step_and_at_once(seed):
+    """However passes cut it."""
+    cache = ConversationCache()
+    for step in SimulatedChat(seed).steps():
+        cache.put(A, step.after)
+        fresh = ConversationCache()
+        fresh.put(A, step.after)
+        assert (cache.bytes_of(A), cache.weight_of(A)) == (fresh.bytes_of(A), fresh.weight_of(A))
 
 
 def test_messages_and_conversations_are_bounded_by_their_number():

@@ -1,0 +1,42 @@
+"""The window in the bytes of an answer. A message is made into bytes once, and sent again as long as it stays as it is.
+
+Serialized messages of protobuf may be joined: an answer is its messages' bytes and those of its other fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from service.api.wire import context_message
+from service.conversations.cache import Sent, SentMessage
+from service.domain.conversation import Conversation
+from service.domain.events import MessageAppended
+from service.domain.policy import SummaryRole
+from service.domain.render import rendered, rendered_summary, sending_order
+
+__all__ = ["sent_window"]
+
+
+def sent_window(state: Conversation, role: SummaryRole, before: Sent) -> tuple[bytes, int, Sent]:
+    """The window's messages, what they cost together, and what is to be kept of them; `before` was kept last."""
+    order, factor, summary = sending_order(state), state.settings.calibration_factor, rendered_summary(state, role)
+    known = before.messages if before.factor == factor else {}
+    system = [_sent(m, None, factor, known) for m in order.system]
+    chat = [_sent(m, order.quoted.get(m.number), factor, known) for m in order.chat]
+    pieces = [sent.data for sent in system]
+    tokens = sum([sent.tokens for sent in system]) + sum([sent.tokens for sent in chat])
+    if summary is not None:
+        pieces.append(context_message(summary))
+        tokens += summary.tokens
+    pieces += [sent.data for sent in chat]
+    return b"".join(pieces), tokens, Sent.of(factor, (*system, *chat))
+
+
+def _sent(
+    m: MessageAppended, quoted: tuple[int, ...] | None, factor: float, known: Mapping[int, SentMessage]
+) -> SentMessage:
+    sent = known.get(m.number)
+    if sent is not None and sent.appended is m and sent.quoted == quoted:
+        return sent
+    made = rendered(m, quoted, factor)
+    return SentMessage(m, quoted, made.tokens, context_message(made))

@@ -1,0 +1,123 @@
+"""The window in kept bytes: whatever a chat goes through, it is what making every message anew would give."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given as for_all
+from hypothesis import strategies as st
+
+from abridged.v1 import conversation_service_pb2 as api
+from eventlog.event import StreamId
+from service.api.sent_window import sent_window
+from service.codec.values import message_to_proto
+from service.conversations.cache import NOTHING_SENT, SENT_BYTES_MIN, ConversationCache
+from service.domain.conversation import Conversation, evolve
+from service.domain.decide import RequestPass
+from service.domain.message import Message, Role
+from service.domain.policy import Policy, SummaryRole
+from service.domain.render import rendered_window
+from tests.support.chats import OPEN, appended, calling, complete, result, said, spoken
+from tests.support.given import Given, given
+from tests.support.simulation import SimulatedChat
+
+KEY = StreamId("default", "c1")
+
+
+def anew(state: Conversation, role: SummaryRole) -> tuple[bytes, int]:
+    """The slow way: every message rendered and serialized for this answer."""
+    rendered = rendered_window(state, role)
+    answer = api.GetContextResponse(
+        messages=[
+            api.ContextMessage(
+                message=message_to_proto(m.message), number=m.number, tokens=m.tokens, tag=m.tag, clipped=m.clipped
+            )
+            for m in rendered
+        ]
+    )
+    return answer.SerializeToString(deterministic=True), sum(m.tokens for m in rendered)
+
+
+def asked(cache: ConversationCache, state: Conversation, role: SummaryRole = SummaryRole.SYSTEM) -> tuple[bytes, int]:
+    cache.put(KEY, state)
+    answer, tokens, sent = sent_window(state, role, cache.sent(KEY))
+    cache.keep_sent(KEY, state, sent)
+    return answer, tokens
+
+
+@for_all(st.integers(0, 1 << 20))
+def test_kept_bytes_are_those_of_messages_made_anew(seed):
+    """Through appends, tools, passes, follow-ups, remakes, reports and settings; asked of after every command."""
+    cache = ConversationCache()
+    for place, step in enumerate(SimulatedChat(seed).steps()):
+        role = SummaryRole.USER if place % 3 == 0 else SummaryRole.SYSTEM
+        if step.after.is_open:
+            assert asked(cache, step.after, role) == anew(step.after, role)
+
+
+def test_a_message_is_made_once_while_it_stays_as_it_is():
+    """The next answer has the very bytes of the one before."""
+    history = [said(1), calling(2, "a"), result(3, "a")]
+    cache = ConversationCache()
+    state = given(OPEN, *spoken(history)).state
+    asked(cache, state)
+    first = dict(cache.sent(KEY).messages)
+    asked(cache, evolve(state, appended(4), 0))
+
+    now = cache.sent(KEY).messages
+    assert [now[number] is first[number] for number in (1, 2, 3)] == [True] * 3
+    assert set(now) == {1, 2, 3, 4}
+
+
+def test_a_call_that_nobody_answered_is_made_anew_when_the_user_goes_on():
+    """What it is shown as depends on what came after it."""
+    cache = ConversationCache()
+    state = given(OPEN, *spoken([said(1), calling(2, "a")])).state
+    assert asked(cache, state) == anew(state, SummaryRole.SYSTEM)
+    grown = evolve(state, appended(3), 0)
+
+    assert asked(cache, grown) == anew(grown, SummaryRole.SYSTEM)
+
+
+def test_a_new_calibration_makes_all_messages_anew():
+    """Their tokens are corrected by it."""
+    cache = ConversationCache()
+    state = given(OPEN, *spoken([said(1), said(2)])).state
+    asked(cache, state)
+    settings = replace(state.settings, calibration_factor=2.0)
+    calibrated = state._replace(settings=settings, event_version=state.event_version + 1)
+
+    assert asked(cache, calibrated) == anew(calibrated, SummaryRole.SYSTEM)
+
+
+def test_a_pass_drops_what_was_kept():
+    """Most of it has left the window; and what is made during a pass is not kept behind it."""
+    cache, policy = ConversationCache(), Policy(min_range_tokens=1)
+    state = given(OPEN, *spoken(said(n, content="word " * 60) for n in range(1, 40))).state
+    asked(cache, state)
+    kept = cache.sent(KEY)
+    planned = Given(state).when(RequestPass("p", 0), policy).after
+    cache.put(KEY, planned)
+    assert cache.sent(KEY) is kept
+    cache.put(KEY, Given(planned).when(complete(planned), policy).after)
+    cache.keep_sent(KEY, planned, kept)
+
+    assert cache.sent(KEY) is NOTHING_SENT
+
+
+def test_kept_bytes_count_as_memory():
+    """They make room for themselves as states do, and leave with their own."""
+    text = "x" * 100_000
+    cache = ConversationCache(bytes_max=4 * (len(text) + SENT_BYTES_MIN))
+    state = given(OPEN, *spoken([Message("m1", Role.USER, text)])).state
+    others = [StreamId("default", f"other{n}") for n in range(2)]
+    for other in others:
+        cache.put(other, state)
+    asked(cache, state)
+    assert [cache.get(other) is not None for other in others] == [True, True]
+    for other in others:
+        cache.keep_sent(other, state, cache.sent(KEY))
+
+    assert cache.get(KEY) is None
+    assert cache.sent(KEY) is NOTHING_SENT
+    assert [cache.get(other) is not None for other in others] == [True, True]
