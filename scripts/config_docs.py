@@ -33,8 +33,9 @@ A value comes from the first of these that has it:
 4. the default.
 
 `abridged config check` says everything that is wrong with the values at once, or else with what they name: the log's
-folder, scripts, the prompt file, hosts. `abridged config show` prints each value with its origin and without secrets. A
-secret can be given by file: the setting of the same name with `_file`. An unknown name is refused.
+folder, scripts, the prompt file, and how hosts are written; `abridged doctor` asks whether they answer.
+`abridged config show` prints each value with its origin and without secrets. A secret can be given by file: the setting
+of the same name with `_file`. An unknown name is refused.
 
 ```toml
 [server]

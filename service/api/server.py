@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import cast
 
@@ -23,7 +22,7 @@ from service.api.conversation_servicer import ConversationServicer
 from service.api.edge import Edge, GuardedServer
 from service.api.event_log_servicer import EventLogServicer
 from service.api.health import HealthServicer
-from service.api.listeners import NO_REUSE, bind, guarded
+from service.api.listeners import NO_REUSE, bind
 from service.api.reflection import reflection_handlers
 from service.api.server_info_servicer import ServerInfoServicer
 
@@ -93,7 +92,6 @@ class GrpcServer:
     ) -> None:
         self._stopping = stopping
         self._drain = edge.drain
-        self._resources = ExitStack()
         self._health = HealthServicer(SERVICES)
         self._server = grpc.aio.server(
             options=(
@@ -126,14 +124,8 @@ class GrpcServer:
         guard.refuse_the_rest()
 
     def listen(self, addresses: Sequence[str]) -> tuple[str, ...]:
-        """Take the addresses; answers them with their real ports. Raises ListenError."""
-        try:
-            for address in addresses:
-                guarded(address, self._resources)
-            return tuple(bind(self._server, address) for address in addresses)
-        except BaseException:
-            self._resources.close()
-            raise
+        """Take the addresses, which are `guarded`; returns them with their real ports. Raises ListenError."""
+        return tuple(bind(self._server, address) for address in addresses)
 
     async def start(self) -> None:
         """Serve what comes to the addresses that `listen` took."""
@@ -148,4 +140,3 @@ class GrpcServer:
         # Before gRPC stops: what it has not handed over by then it cancels without a word.
         await self._drain.finish(within_s=grace_s)
         await self._server.stop(FLUSH_S)
-        self._resources.close()
