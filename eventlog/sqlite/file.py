@@ -26,6 +26,7 @@ __all__ = [
     "flush_recovered",
     "has_room",
     "refuse_network_file_system",
+    "refuse_orphan",
     "size_bytes",
     "wal_of",
     "wal_reset_warning",
@@ -115,14 +116,19 @@ class OpenFiles:
 def create_private(path: Path) -> None:
     """Make the file its owner's alone before it holds anything; SQLite gives its side files the same mode.
 
-    Raises LogGone when only its write-ahead log is there: SQLite would remove that beside a new file.
+    Raises LogGone as `refuse_orphan` does.
     """
-    if not path.exists() and wal_of(path).exists():
-        raise LogGone(f"{path} is missing, and its write-ahead log is there: put the file back, or remove that")
+    refuse_orphan(path)
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE))
     except FileExistsError:
         path.chmod(PRIVATE_MODE)
+
+
+def refuse_orphan(path: Path) -> None:
+    """Raise LogGone when only the write-ahead log is there: SQLite would remove that beside a new file."""
+    if not path.exists() and wal_of(path).exists():
+        raise LogGone(f"{path} is missing, and its write-ahead log is there: put the file back, or remove that")
 
 
 def flush_recovered(path: Path) -> None:

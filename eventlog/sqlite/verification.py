@@ -23,7 +23,7 @@ from eventlog.sqlite.file import FileLock, wal_of
 from eventlog.sqlite.reader import SqliteReader
 from eventlog.sqlite.wal import fitting_frames, require_whole
 
-__all__ = ["LogVerification"]
+__all__ = ["LogVerification", "log_id_of"]
 
 FINDINGS_MAX = 100
 """Findings of SQLite's own check that are named: a file with more is beyond repair."""
@@ -32,6 +32,12 @@ _INTEGRITY = f"PRAGMA integrity_check({FINDINGS_MAX})"
 _POSITIONS = "SELECT count(*), coalesce(max(position), 0) FROM events NOT INDEXED"
 _ENDS = "SELECT stream, count(*) FROM events NOT INDEXED GROUP BY stream"
 _NUMBERS = "SELECT id, namespace, name FROM streams NOT INDEXED"
+
+
+def log_id_of(path: Path) -> str:
+    """Which log the file in `path` is, whoever owns it; raise LogCorrupt when it is none. Nothing else is checked."""
+    with _read(path) as (_, identity):
+        return identity.log_id
 
 
 class LogVerification:
@@ -49,16 +55,7 @@ class LogVerification:
         path = path.resolve(strict=True)
         with ExitStack() as resources:
             resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
-            try:
-                reader = SqliteReader(reader_engine(path))
-                resources.callback(reader.close)
-                reader.read(require_schema)
-                identity = reader.read(stored_identity)
-                if identity is None:
-                    raise LogCorrupt("the file does not say which log it is")
-                yield cls(path, reader, identity)
-            except DATABASE_ERRORS as error:
-                raise LogCorrupt(f"its tables are not those of a log: {error}") from error
+            yield cls(path, *resources.enter_context(_read(path)))
 
     @property
     def log_id(self) -> str:
@@ -116,3 +113,18 @@ class LogVerification:
             return [tuple(row) for row in connection.exec_driver_sql(query)]
 
         return self.reader.read(read)
+
+
+@contextmanager
+def _read(path: Path) -> Iterator[tuple[SqliteReader, LogIdentity]]:
+    with ExitStack() as resources:
+        try:
+            reader = SqliteReader(reader_engine(path))
+            resources.callback(reader.close)
+            reader.read(require_schema)
+            identity = reader.read(stored_identity)
+            if identity is None:
+                raise LogCorrupt("the file does not say which log it is")
+            yield reader, identity
+        except DATABASE_ERRORS as error:
+            raise LogCorrupt(f"its tables are not those of a log: {error}") from error

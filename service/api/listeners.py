@@ -15,11 +15,11 @@ import fcntl
 import os
 import socket
 import stat
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NO_REUSE", "AddressTaken", "AddressUnusable", "ListenError", "bind", "guarded"]
+__all__ = ["NO_REUSE", "AddressTaken", "AddressUnusable", "ListenError", "bind", "guarded", "try_port"]
 
 NO_REUSE = ("grpc.so_reuseport", 0)
 """The server option without which two sidecars would share a port and its calls."""
@@ -31,7 +31,11 @@ SOCKET_PATH_BYTES_MAX = 107
 
 
 class ListenError(Exception):
-    """The server cannot listen at an address."""
+    """The server cannot listen at an address; `setting` names where that is from."""
+
+    def __init__(self, message: str, *, setting: str = "server.listen") -> None:
+        super().__init__(message)
+        self.setting = setting
 
 
 class AddressTaken(ListenError):
@@ -42,13 +46,13 @@ class AddressUnusable(ListenError):
     """Nobody could listen at the address here."""
 
 
-def guarded(address: str, resources: ExitStack) -> None:
+def guarded(address: str, resources: ExitStack | AsyncExitStack) -> None:
     """Make sure that the address is ours before it is bound. Raises ListenError.
 
-    A unix socket's path is locked, and what a dead server left there is removed.
+    A unix socket's path is locked until `resources` are closed, and what a dead server left there is removed.
     """
     if not address.startswith(_UNIX):
-        _try_port(address)
+        try_port(address)
         return
     path = Path(address.removeprefix(_UNIX))
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
@@ -93,25 +97,28 @@ def _remove_socket(path: Path, address: str) -> None:
     path.unlink(missing_ok=True)
 
 
-def _try_port(address: str) -> None:
-    """Bind the port and let it go; of a host with several addresses, one that can be bound is enough."""
+def try_port(address: str, *, setting: str = "server.listen") -> None:
+    """Bind the port and let it go; of a host with several addresses, one that can be bound is enough. Raises
+    ListenError."""
     host, _, port = address.rpartition(":")
     try:
         found = socket.getaddrinfo(
             host.strip("[]") or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except socket.gaierror as error:
-        raise AddressUnusable(f"cannot listen at {address}: {error.strerror}") from error
+        raise AddressUnusable(f"cannot listen at {address}: {error.strerror}", setting=setting) from error
     refused: list[OSError] = []
     for family, kind, protocol, _name, place in found:
         try:
             _bind_once(family, kind, protocol, place)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise AddressTaken(f"cannot listen at {address}: another process does") from error
+                message = f"cannot listen at {address}: another process does"
+                raise AddressTaken(message, setting=setting) from error
             refused.append(error)
     if len(refused) == len(found):
-        raise AddressUnusable(f"cannot listen at {address}: {refused[0].strerror}") from refused[0]
+        message = f"cannot listen at {address}: {refused[0].strerror}"
+        raise AddressUnusable(message, setting=setting) from refused[0]
 
 
 def _bind_once(family: int, kind: int, protocol: int, place: Any) -> None:

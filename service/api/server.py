@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import cast
 
@@ -23,7 +22,7 @@ from service.api.conversation_servicer import ConversationServicer
 from service.api.event_log_servicer import EventLogServicer
 from service.api.guarded_server import GuardedServer
 from service.api.health import HealthServicer
-from service.api.listeners import NO_REUSE, bind, guarded
+from service.api.listeners import NO_REUSE, bind
 from service.api.pipeline import Pipeline
 from service.api.reflection import reflection_handlers
 from service.api.server_info_servicer import ServerInfoServicer
@@ -100,7 +99,6 @@ class GrpcServer:
     ) -> None:
         self._stopping = stopping
         self._drain = pipeline.drain
-        self._resources = ExitStack()
         self._health = HealthServicer(SERVICES)
         self._server = grpc.aio.server(
             options=(
@@ -133,14 +131,8 @@ class GrpcServer:
         guard.refuse_the_rest()
 
     def listen(self, addresses: Sequence[str]) -> tuple[str, ...]:
-        """Take the addresses; answers them with their real ports. Raises ListenError."""
-        try:
-            for address in addresses:
-                guarded(address, self._resources)
-            return tuple(bind(self._server, address) for address in addresses)
-        except BaseException:
-            self._resources.close()
-            raise
+        """Take the addresses, which are `guarded`; returns them with their real ports. Raises ListenError."""
+        return tuple(bind(self._server, address) for address in addresses)
 
     async def start(self) -> None:
         """Serve what comes to the addresses that `listen` took."""
@@ -158,4 +150,3 @@ class GrpcServer:
         await asyncio.sleep(GOAWAY_S)
         self._drain.let_go()
         await stopped
-        self._resources.close()

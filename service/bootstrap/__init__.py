@@ -16,6 +16,7 @@ import structlog
 
 from eventlog.errors import LogFailed
 from observability.logs import LogSettings, configure_logs
+from service.api.listeners import guarded, try_port
 from service.api.readiness import model_check
 from service.bootstrap.core import open_core
 from service.bootstrap.descriptors import take_all as take_all_descriptors
@@ -83,6 +84,11 @@ async def serve(
         stop.set()
 
     async with AsyncExitStack() as resources:
+        # First of all: a start that fails for its addresses leaves no new log behind.
+        for address in settings.server.listen:
+            guarded(address, resources)
+        if settings.server.http_listen:
+            try_port(settings.server.http_listen, setting="server.http_listen")
         core = open_core(settings, environ, resources, on_fatal=end, now_us=now_us)
         sidecar = assembled(settings, core, resources, free_bytes=free_bytes)
         running = await sidecar.start()

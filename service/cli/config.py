@@ -29,7 +29,8 @@ def config() -> None:
 def check(invocation: Invocation) -> None:
     """Say everything that is wrong with the settings; exit code 2 when something is.
 
-    When every value is in order, what they name is looked at too: the log's folder, scripts, the prompt file, hosts.
+    When every value is in order, what they name is looked at too: the log's folder, scripts, the prompt file, and
+    whether hosts are written as hosts. Nobody is asked whether they answer: `abridged doctor` does that.
     Of the standard OTEL_* variables it says which are ignored.
     """
     found = configuration(invocation)

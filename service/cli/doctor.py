@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 import stat
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 import click
 
-from eventlog.errors import LogUnsafe
-from eventlog.sqlite.file import MOUNTINFO, refuse_network_file_system, wal_reset_warning
+from eventlog.errors import EventLogError, LogUnsafe
+from eventlog.sqlite.file import MOUNTINFO, refuse_network_file_system, refuse_orphan, wal_reset_warning
+from eventlog.sqlite.verification import log_id_of
 from service.bootstrap.providers import ollama_settings
 from service.cli.failures import CommandFailed
 from service.cli.http_port import HttpPortError, get, reachable
@@ -37,6 +40,7 @@ TIMEOUT_S = 3.0
 OK, SKIP, WARN, FAIL = "ok", "skip", "warn", "FAIL"
 ANOTHERS_LOG = "log: that of the sidecar at client.address may not be log.path of these settings"
 UNANSWERED = "it loads, or works for others, or is too slow: see `ollama ps` and the host's own log, then try again"
+GONE = "the file was moved or replaced, or the sidecar was started with another log.path: see docs/operations.md"
 WITHOUT_MODEL = "set summarizer.models=extractive:default, which needs none"
 
 
@@ -60,10 +64,10 @@ def doctor(invocation: Invocation, *, live: bool, speed: bool) -> None:
     """Check the sidecar of these settings and what it depends on.
 
     The sidecar is the one at server.listen, asked with a token of server.tokens, unless --address or client.address
-    names another; then the log of these settings is left out, since it may not be that sidecar's. The hosts of Ollama
-    are always those of these settings. Each model that is there is asked a small question: it tells how fast the model
-    is, and so whether the settings give a pass enough time. Exit code 1 when sidecar, settings or log are broken; a
-    model that is away only delays passes.
+    names another; then /readyz and the log of these settings are left out, since they may not be that sidecar's. The
+    hosts of Ollama are always those of these settings. Each model that is there is asked a small question: it tells how
+    fast the model is, and so whether the settings give a pass enough time. Exit code 1 when sidecar, settings or log are
+    broken; a model that is away only delays passes.
     """
     found = configuration(invocation)
     settings, client = found.settings, _asked(found)
@@ -117,9 +121,13 @@ def _live(settings: Settings, client: ClientSettings) -> None:
 async def _examined(settings: Settings, client: ClientSettings, *, is_own: bool, asks: bool) -> list[_Finding]:
     sidecar, info = await _sidecar(client)
     models = tuple(info.summarizer_models) if info is not None else settings.summarizer.models
-    findings = [sidecar, *await _ollama(settings, models, asks=asks)]
+    findings = [sidecar]
+    if is_own and info is not None and settings.server.http_listen:
+        findings += await asyncio.to_thread(_readiness, settings.server.http_listen)
+    findings += await _ollama(settings, models, asks=asks)
     if settings.log.backend == "sqlite":
-        findings += _log(settings.log) if is_own else [_Finding(SKIP, ANOTHERS_LOG)]
+        serving = info.log_id if info is not None else ""
+        findings += _log(settings.log, serving) if is_own else [_Finding(SKIP, ANOTHERS_LOG)]
     return findings
 
 
@@ -136,6 +144,23 @@ async def _sidecar(settings: ClientSettings) -> tuple[_Finding, GetServerInfoRes
     if not serving:
         return _Finding(FAIL, f"{what}; it does not serve", "it is starting or stopping: try again"), info
     return _Finding(OK, f"{what}, serving"), info
+
+
+def _readiness(address: str) -> Iterator[_Finding]:
+    """What `/readyz` of a sidecar that serves says: it may take calls and no appends."""
+    try:
+        status, body = get(address, "/readyz", timeout_s=TIMEOUT_S)
+        checks = json.loads(body)["checks"]
+        unfit = ", ".join(f"{name}: {answer}" for name, answer in checks.items() if answer != "ok")
+    except HttpPortError as error:
+        yield _Finding(WARN, f"readiness: {error}", "start the sidecar with these settings, or set server.http_listen")
+    except (ValueError, KeyError, AttributeError):
+        yield _Finding(WARN, f"readiness: who answers at {address} is no sidecar", "set server.http_listen")
+    else:
+        if status == HTTPStatus.OK:
+            yield _Finding(OK, f"readiness {address}: {', '.join(checks)}")
+        else:
+            yield _Finding(FAIL, f"readiness {address}: {unfit or 'starting'}", "see docs/operations.md")
 
 
 async def _ollama(settings: Settings, models: Sequence[str], *, asks: bool) -> list[_Finding]:
@@ -191,9 +216,10 @@ async def _speed(address: OllamaAddress, model: ModelEntry, settings: Settings) 
     return _Finding(WARN if hint else OK, what, hint)
 
 
-def _log(settings: LogSettings) -> Iterable[_Finding]:
+def _log(settings: LogSettings, serving: str) -> Iterator[_Finding]:
+    """`serving` is the id of the log that the sidecar of these settings has; empty when none answers."""
     path = settings.path.absolute()
-    yield _writable(path)
+    yield _file(path, serving)
     try:
         refuse_network_file_system(path, MOUNTINFO.read_text(encoding="utf-8", errors="replace"))
     except LogUnsafe as error:
@@ -206,12 +232,22 @@ def _log(settings: LogSettings) -> Iterable[_Finding]:
         yield _Finding(WARN, warning.message)
 
 
-def _writable(path: Path) -> _Finding:
+def _file(path: Path, serving: str) -> _Finding:
     if problem := log_path_problem(path):
         return _Finding(FAIL, f"log {path}: {problem}", "make the folder, run as its owner, or set log.path")
+    try:
+        refuse_orphan(path)
+        found = log_id_of(path) if path.exists() and path.stat().st_size else ""
+    except EventLogError as error:
+        return _Finding(FAIL, f"log {path}: {error}", "put the log's own file there, or a backup: docs/operations.md")
+    if found != serving and serving:
+        what = f"it is log {found[:8]}" if found else "no log is there"
+        return _Finding(FAIL, f"log {path}: {what}, and the sidecar serves log {serving[:8]}", GONE)
     if not path.exists():
         return _Finding(OK, f"log {path}: will be made")
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         return _Finding(WARN, f"log {path}: mode {mode:04o} lets others read conversations", f"chmod 600 {path}")
-    return _Finding(OK, f"log {path}: writable, {path.stat().st_size:,} bytes")
+    if not found:
+        return _Finding(OK, f"log {path}: empty, will be made")
+    return _Finding(OK, f"log {path}: log {found[:8]}, writable, {path.stat().st_size:,} bytes")

@@ -33,10 +33,10 @@ def explained() -> Iterator[None]:
         raise CommandFailed(f"{error.__class__.__name__}: {error}", hint="see docs/operations.md") from error
     except AddressTaken as error:
         raise CommandFailed(
-            str(error), hint="set server.listen to another address, or stop who listens there"
+            str(error), hint=f"set {error.setting} to another address, or stop who listens there"
         ) from error
     except AddressUnusable as error:
-        raise CommandFailed(str(error), hint="set server.listen to an address that can be used") from error
+        raise CommandFailed(str(error), hint=f"set {error.setting} to an address that can be used") from error
     except OSError as error:
         # Only an address has no file name: that of the HTTP port, since those of gRPC have errors of their own.
         hint = "check log.path" if error.filename else "check server.http_listen"

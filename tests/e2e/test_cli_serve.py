@@ -8,11 +8,12 @@ import os
 import re
 import signal
 import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from eventlog.sqlite.file import wal_reset_warning
-from tests.support.command import PATIENCE_S, abridged, abridged_process, fake_ollama, served
+from tests.support.command import PATIENCE_S, Ran, ServedSidecar, abridged, abridged_process, fake_ollama, served
 
 NOBODY = "127.0.0.1:9"
 
@@ -109,20 +110,6 @@ def test_an_address_that_nobody_can_listen_at_is_refused_by_its_setting(tmp_path
     assert not re.search(r"\.cc:\d+", ran.err)
 
 
-def test_a_start_has_nothing_to_warn_of(tmp_path):
-    """What is safe as it is used here is a notice: whoever is woken by warnings sleeps on."""
-    with served(tmp_path) as sidecar:
-        taken = sidecar.http_address
-        options = (f"log.path={tmp_path / 'b.db'}", "server.listen=127.0.0.1:0", "telemetry.log_format=json")
-        ran = abridged_process("serve", *(p for o in (*options, f"server.http_listen={taken}") for p in ("--set", o)))
-    lines = [json.loads(line) for line in ran.err.splitlines() if line.startswith("{")]
-    notices = [line for line in lines if line["event"] == "log.notice"]
-
-    assert ran.code == 1
-    assert {line["level"] for line in lines} <= {"info"}
-    assert len(notices) == (wal_reset_warning(sqlite3.sqlite_version_info) is not None)
-
-
 @pytest.mark.parametrize(
     ("assignment", "says"),
     [
@@ -197,15 +184,117 @@ def test_the_doctor_finds_nothing_wrong_where_nothing_is(tmp_path):
         fake_ollama() as url,
         served(tmp_path, "summarizer.models=ollama:qwen2.5:3b", f"ollama.hosts={url}") as sidecar,
     ):
-        log = f"log.path={sidecar.folder / 'served.db'}"
-        listen = f"server.listen={sidecar.address}"
-        ran = abridged("doctor", "--set", listen, "--set", f"ollama.hosts={url}", "--set", log)
+        ran = abridged("doctor", *own_settings(sidecar), "--set", f"ollama.hosts={url}")
 
     assert ran.code == 0, ran.out
     assert "ok    sidecar" in ran.out
     assert "serving" in ran.out
     assert "ok    model qwen2.5:3b: context length 32,768" in ran.out
+    assert f"ok    readiness {sidecar.http_address}: append, read, space" in ran.out
     assert "ok    log" in ran.out
+
+
+def own_settings(sidecar: ServedSidecar) -> list[str]:
+    """Options by which a command has the settings of a served sidecar."""
+    given = (
+        f"server.listen={sidecar.address}",
+        f"server.http_listen={sidecar.http_address}",
+        f"log.path={sidecar.folder / 'served.db'}",
+        "summarizer.models=extractive:default",
+    )
+    return [part for one in given for part in ("--set", one)]
+
+
+def finding(what: str, ran: Ran) -> str:
+    """What the doctor found about one thing."""
+    (line,) = [line for line in ran.out.splitlines() if line.split()[1].rstrip(":") == what]
+    return line
+
+
+def test_the_doctor_asks_whether_a_sidecar_that_answers_is_ready(tmp_path):
+    """It answers calls, and takes no appends: its log is gone from under it."""
+    with served(tmp_path) as sidecar:
+        (tmp_path / "served.db").rename(tmp_path / "moved.db")
+        gone = abridged("doctor", *own_settings(sidecar))
+        elsewhere = abridged("doctor", *own_settings(sidecar), "--set", f"server.http_listen={NOBODY}")
+
+    assert gone.code == 1
+    assert finding("sidecar", gone).startswith("ok")
+    assert finding("readiness", gone).startswith(f"FAIL  readiness {sidecar.http_address}: append: LogGone")
+    assert finding("readiness", elsewhere).startswith(f"warn  readiness: {NOBODY}")
+
+
+def test_the_doctor_knows_a_log_that_is_not_the_one_that_is_served(tmp_path):
+    """A file that is missing or another one will not be made and used: the sidecar has its own open."""
+    with served(tmp_path), served_in(tmp_path / "other") as other:
+        another = abridged("doctor", *own_settings(other), "--set", f"log.path={tmp_path / 'served.db'}")
+        missing = abridged("doctor", *own_settings(other), "--set", f"log.path={tmp_path / 'missing.db'}")
+
+    assert (another.code, missing.code) == (1, 1)
+    assert re.search(r"FAIL  log \S+: it is log [0-9a-f]{8}, and the sidecar serves log [0-9a-f]{8}", another.out)
+    assert re.search(r"FAIL  log \S+: no log is there, and the sidecar serves log [0-9a-f]{8}", missing.out)
+    assert not (tmp_path / "missing.db").exists()
+
+
+@contextlib.contextmanager
+def served_in(folder: Path) -> Iterator[ServedSidecar]:
+    folder.mkdir()
+    with served(folder) as sidecar:
+        yield sidecar
+
+
+def left_alone(path: Path) -> None:
+    """Nothing is there."""
+
+
+def an_orphan(path: Path) -> None:
+    path.with_name(f"{path.name}-wal").write_bytes(b"frames")
+
+
+def junk(path: Path) -> None:
+    path.write_bytes(b"no database" * 1_000)
+    path.chmod(0o600)
+
+
+def empty(path: Path) -> None:
+    path.touch(0o600)
+
+
+def another_database(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE notes (text)")
+    path.chmod(0o600)
+
+
+@pytest.mark.parametrize(
+    ("made", "verdict", "says"),
+    [
+        (left_alone, "ok", "will be made"),
+        (empty, "ok", "will be made"),
+        (an_orphan, "FAIL", "is missing, and its write-ahead log is there"),
+        (junk, "FAIL", "file is not a database"),
+        (another_database, "FAIL", "is not as it was made"),
+    ],
+)
+def test_the_doctor_opens_the_log_that_a_sidecar_would(tmp_path, made, verdict, says):
+    """And leaves what it finds as it was."""
+    path = tmp_path / "a.db"
+    made(path)
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+
+    ran = abridged("doctor", "--set", f"server.listen={NOBODY}", "--set", f"log.path={path}", "--no-speed")
+
+    assert finding("log", ran).startswith(verdict)
+    assert says in finding("log", ran)
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_the_settings_are_checked_without_asking_anybody(tmp_path):
+    """A host is written well or not; whether it answers is the doctor's question."""
+    given = (f"log.path={tmp_path / 'a.db'}", f"ollama.hosts={NOBODY}", "summarizer.models=ollama:qwen2.5:3b")
+
+    assert abridged("config", "check", *(part for one in given for part in ("--set", one))).code == 0
+    assert "Nobody is asked whether they answer" in abridged("config", "check", "--help").out
 
 
 def test_the_doctor_says_how_to_mend_what_is_broken(tmp_path):
