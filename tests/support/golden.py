@@ -1,37 +1,42 @@
-"""Golden logs: events as they were stored by a released version, and the states that they must fold to for ever.
+"""Golden logs: events as they were stored by a released version, and what clients see of them, for ever.
 
 One JSON object a line: an event with its conversation, type, schema version, time and payload in base64; and behind a
-conversation's last event its state, in names and plain values. A golden log is not edited once its version is released.
+conversation's last event its view, in names and values of the contract. How the state is laid out inside is no part of
+it. A golden log is not edited once its version is released.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
-from enum import Enum
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from service.codec.events import decode, encode
-from service.domain.conversation import Conversation
-from service.domain.events import Event
-from service.domain.sequence import Sequence
+from google.protobuf.message import Message
 
-__all__ = ["GoldenLog", "golden_lines", "is_within", "plain"]
+from service.api.wire import context_messages, conversation_view, ended_pass, pending_pass
+from service.codec.events import decode, encode
+from service.codec.values import record_to_proto
+from service.domain.conversation import Conversation, lineage
+from service.domain.events import Event
+from service.domain.policy import Policy, SummaryRole
+from service.domain.render import rendered_window
+from service.domain.triggers import held_by
+
+__all__ = ["GoldenLog", "golden_lines", "is_within", "view_of"]
 
 
 class GoldenLog:
-    """A golden log, read: events and the state they fold to, by conversation."""
+    """A golden log, read: events and what clients see of them, by conversation."""
 
     def __init__(self, path: Path) -> None:
         self.events: dict[str, list[tuple[Event, int]]] = {}
-        self.states: dict[str, Any] = {}
+        self.views: dict[str, Any] = {}
         for line in path.read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
-            if "state" in row:
-                self.states[row["conversation"]] = row["state"]
+            if "view" in row:
+                self.views[row["conversation"]] = row["view"]
                 continue
             event = decode(row["type"], row["schema_version"], base64.b64decode(row["payload"]))
             self.events.setdefault(row["conversation"], []).append((event, row["time_us"]))
@@ -50,26 +55,23 @@ def golden_lines(conversation: str, log: Iterable[tuple[Event, int]], state: Con
                 "payload": base64.b64encode(payload).decode(),
             }
         )
-    yield json.dumps({"conversation": conversation, "state": plain(state)}, ensure_ascii=False)
+    yield json.dumps({"conversation": conversation, "view": view_of(state)}, ensure_ascii=False)
 
 
-def plain(value: Any) -> Any:
-    """A domain value as JSON has it."""
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: plain(item) for name, item in value._asdict().items()}
-    if is_dataclass(value):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, frozenset):
-        return sorted(map(plain, value))
-    if isinstance(value, tuple | list | Sequence):
-        return [plain(item) for item in value]
-    return value
+def view_of(state: Conversation) -> dict[str, Any]:
+    """The conversation as GetConversation, GetContext, ListSummaries and ListSummarizations show it, under the default
+    policy, at the time of its last event.
+    """
+    live_ids = {record.id for record in lineage(state)}
+    passes = [ended_pass(ended) for ended in state.passes]
+    if state.pending:
+        passes.append(pending_pass(state.pending, state.pending_since_us))
+    return {
+        "conversation": _plain(conversation_view(state, held_by=held_by(state, Policy(), state.updated_us))),
+        "context": [_plain(message) for message in context_messages(rendered_window(state, SummaryRole.SYSTEM))],
+        "summaries": [_plain(record_to_proto(record)) | {"live": record.id in live_ids} for record in state.records],
+        "summarizations": [_plain(ended) for ended in passes],
+    }
 
 
 def is_within(old: Any, new: Any) -> bool:
@@ -79,3 +81,30 @@ def is_within(old: Any, new: Any) -> bool:
     if isinstance(old, list):
         return isinstance(new, list) and len(old) == len(new) and all(map(is_within, old, new))
     return bool(old == new)
+
+
+def _plain(proto: Message) -> dict[str, Any]:
+    """Every field that the message's type has, also those that are not set: None where that can be told from a zero.
+
+    JSON's own form leaves out what is not set, so that a value that appears could not be told from a new field.
+    """
+    return {field.name: _plain_field(proto, field) for field in proto.DESCRIPTOR.fields}
+
+
+def _plain_field(proto: Message, field: Any) -> Any:
+    value = getattr(proto, field.name)
+    if field.message_type and field.message_type.GetOptions().map_entry:
+        return dict(value)
+    if field.is_repeated:
+        return [_plain_value(item, field) for item in value]
+    if field.has_presence and not proto.HasField(field.name):
+        return None
+    return _plain_value(value, field)
+
+
+def _plain_value(value: Any, field: Any) -> Any:
+    if field.message_type:
+        return _plain(value)
+    if field.enum_type:
+        return field.enum_type.values_by_number[value].name
+    return value.hex() if isinstance(value, bytes) else value
