@@ -12,6 +12,7 @@ EventLogError
 │   └── LogForked          the log was opened by the parent of this process
 ├── LogLocked              another process owns the file
 ├── LogUnsafe              the place or the setting cannot keep what the log promises; refused when it is opened
+│   └── LogNewer           a newer version wrote the file, or a table beside the log
 ├── LogFailed              an I/O error left the file in doubt; the process must stop, a new one recovers
 ├── LogGone                the log's file is not in its place; nothing is acknowledged into the one that is open
 └── LogCorrupt             a row or a file is not what was written; never served, never retried
@@ -34,6 +35,7 @@ __all__ = [
     "LogFull",
     "LogGone",
     "LogLocked",
+    "LogNewer",
     "LogUnavailable",
     "LogUnsafe",
     "RequestKeyConflict",
@@ -107,6 +109,10 @@ class LogLocked(EventLogError):
 
 class LogUnsafe(EventLogError):
     """The file lies where locks or flushes cannot be trusted."""
+
+
+class LogNewer(LogUnsafe):
+    """A newer version of the program wrote what is to be opened, and this one would misread it."""
 
 
 class LogFailed(EventLogError):

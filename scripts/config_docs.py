@@ -34,7 +34,8 @@ A value comes from the first of these that sets it:
 
 `abridged config check` reports everything that is wrong with the values at once; if nothing is, it checks what they
 name: the log's folder, scripts, the prompt file, and the form of hosts; `abridged doctor` checks whether they respond.
-`abridged config show` prints each value with its origin and without secrets. To read a secret from a file, use the setting of the same name with `_file`. Unknown names are refused.
+`abridged config show` prints each value with its origin and without secrets. To read a secret from a file, use the
+setting of the same name with `_file`. Unknown names are refused.
 
 ```toml
 [server]

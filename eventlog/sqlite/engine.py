@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from eventlog.chain import KEY_BYTES, LogIdentity
-from eventlog.errors import LogCorrupt, LogUnsafe
+from eventlog.errors import LogCorrupt, LogNewer, LogUnsafe
 from eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE, REVISIONS, log
 from eventlog.sqlite.writer import BUSY_WAIT_MS, CHECKPOINT_PAGES
 
@@ -121,7 +121,7 @@ def migrate(connection: Connection) -> None:
         require_schema(connection)
         return
     if stored is not None and stored > HEAD_REVISION:
-        raise LogUnsafe(f"the file was written by a newer version (schema {stored}, known is {HEAD_REVISION})")
+        raise LogNewer(f"the file was written by a newer version (schema {stored}, known is {HEAD_REVISION})")
     from eventlog.migrations import upgrade  # alembic takes half a second to import and is seldom needed
 
     upgrade(connection)

@@ -94,6 +94,7 @@ class SqliteEventLog:
         self._on_fatal = on_fatal
         self._process = os.getpid()
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
         self._closed = False
         self._listeners: tuple[Callable[[int], None], ...] = ()
         self._writer = SqliteWriter(
@@ -216,6 +217,12 @@ class SqliteEventLog:
         """Run `query` in one short read-only snapshot: how the hook's owner reads its tables."""
         return self._reading().read(query)
 
+    def write(self, query: Callable[[Connection], T]) -> T:
+        """Run `query` in a short transaction between two groups of appends: how the hook's owner changes its tables."""
+        with self._writing:
+            self._reading()
+            return self._writer.write(query)
+
     def head(self) -> int:
         self._reading()
         return self._head
@@ -240,8 +247,9 @@ class SqliteEventLog:
                 return
             self._closed = True
         self._group_commit.close()
-        self._writer.close()
-        self._resources.close()
+        with self._writing:
+            self._writer.close()
+            self._resources.close()
 
     def _reading(self) -> SqliteReader:
         if os.getpid() != self._process:
@@ -251,7 +259,8 @@ class SqliteEventLog:
         return self._reader
 
     def _commit(self, appends: Sequence[Append]) -> Sequence[Outcome]:
-        outcomes = self._writer.commit(appends)
+        with self._writing:
+            outcomes = self._writer.commit(appends)
         self._head = self._writer.head
         return outcomes
 
@@ -260,10 +269,12 @@ class SqliteEventLog:
             self._told = self._head
             for listener in self._listeners:
                 listener(self._head)
-        self._writer.bound_wal()
+        with self._writing:
+            self._writer.bound_wal()
 
     def _idle(self) -> None:
-        self._writer.checkpoint()
+        with self._writing:
+            self._writer.checkpoint()
 
     def _fail(self, error: Exception) -> None:
         _LOGGER.critical("the event log has stopped", exc_info=error)

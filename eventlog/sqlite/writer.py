@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Table
 from sqlalchemy.exc import DBAPIError
@@ -51,6 +51,8 @@ BUSY_WAIT_MS = 5_000
 
 STREAMS_KEPT_MAX = 10_000
 """Streams whose newest event is remembered; another one costs a look-up."""
+
+T = TypeVar("T")
 
 _LAST_POSITION = "SELECT coalesce(max(position), 0) FROM events"
 _LAST_STREAM = "SELECT coalesce(max(id), 0) FROM streams"
@@ -116,8 +118,7 @@ class SqliteWriter:
     def commit(self, appends: Sequence[Append]) -> Sequence[Outcome]:
         """Write what can be admitted of the group and flush it; one outcome for each append, in order."""
         if self._failed is not None:
-            refusal = LogGone if isinstance(self._failed, LogGone) else LogFailed
-            return [refusal(str(self._failed)) for _ in appends]
+            return [_again(self._failed) for _ in appends]
         try:
             try:
                 return self._transaction(appends, self._taken_for_new)
@@ -137,6 +138,21 @@ class SqliteWriter:
             return [outcome for append in appends for outcome in self.commit([append])]
         except DATABASE_ERRORS as error:
             return [self._translated(error) for _ in appends]
+
+    def write(self, query: Callable[[Connection], T]) -> T:
+        """Run `query` in a transaction of its own; raises what an append would fail with."""
+        if self._failed is not None:
+            raise _again(self._failed)
+        try:
+            with self._connection.begin():
+                written = query(self._connection)
+            self._files.check()
+        except LogGone as gone:
+            self._stop(gone)
+            raise
+        except DATABASE_ERRORS as error:
+            raise self._translated(error) from error
+        return written
 
     def checkpoint(self) -> bool:
         """Copy the write-ahead log into the file and cut it to nothing; false when a reader was in the way."""
@@ -294,6 +310,12 @@ class SqliteWriter:
         if self._failed is None:
             self._failed = error
             self._fatal(error)
+
+
+def _again(failed: EventLogError) -> EventLogError:
+    """What refuses whatever comes after the error that stopped the log."""
+    kind = LogGone if isinstance(failed, LogGone) else LogFailed
+    return kind(str(failed))
 
 
 def _unasked(tips: dict[StreamId, _Tip]) -> _States:

@@ -78,20 +78,34 @@ Check = Callable[[], Awaitable[str]]
 """Answers empty when all is well, else why not, in words of ours: the answer is shown to whoever asks."""
 
 
+def _never() -> bool:
+    return False
+
+
 def health_routes(
-    *, started: Callable[[], bool], ready: Mapping[str, Check], details: Mapping[str, Check]
+    *,
+    started: Callable[[], bool],
+    busy: Callable[[], bool] = _never,
+    ready: Mapping[str, Check],
+    details: Mapping[str, Check],
 ) -> dict[str, Route]:
     """`/livez`, `/readyz` and `/startupz`.
 
     Alive is whoever answers. Ready is decided by `ready` alone; `details`, such as a model host's health, are shown
     beside it and change nothing, because a model that is away must not take the caller's whole Pod out of rotation.
+    While it is `busy` a start may take as long as it needs: `/startupz` is 200, or the kubelet would end it, and the
+    next one would begin again.
     """
 
     async def livez(_: HttpRequest) -> HttpResponse:
         return _plain(HTTPStatus.OK, "alive")
 
     async def startupz(_: HttpRequest) -> HttpResponse:
-        return _plain(HTTPStatus.OK, "started") if started() else _plain(HTTPStatus.SERVICE_UNAVAILABLE, "starting")
+        return (
+            _plain(HTTPStatus.OK, "started")
+            if started() or busy()
+            else _plain(HTTPStatus.SERVICE_UNAVAILABLE, "starting")
+        )
 
     async def readyz(_: HttpRequest) -> HttpResponse:
         checks, shown = await asyncio.gather(_ask(ready), _ask(details))

@@ -11,9 +11,10 @@ from eventlog.errors import EventLogError, WrongExpectedVersion
 from eventlog.event import NewEvent, StreamId
 from eventlog.log import Append, EventLog, exactly
 from service.api.http import Check
+from service.conversations.rebuild import Rebuild
 from service.models.model import ModelError, SummaryModel
 
-__all__ = ["FREE_BYTES_MIN", "log_checks", "model_check", "space_check"]
+__all__ = ["FREE_BYTES_MIN", "log_checks", "model_check", "rebuild_check", "space_check"]
 
 FREE_BYTES_MIN = 64 << 20
 """Below this the log may be full before it has looked again: its write-ahead log grows to WAL_BYTES_MAX (48
@@ -45,6 +46,15 @@ def log_checks(log: EventLog) -> Mapping[str, Check]:
         return ""
 
     return {"append": append, "read": read}
+
+
+def rebuild_check(rebuild: Rebuild) -> Check:
+    """Whether the read table stands; how far it is while it is made again."""
+
+    async def stands() -> str:
+        return rebuild.reason()
+
+    return stands
 
 
 def space_check(free_bytes: Callable[[], int]) -> Check:

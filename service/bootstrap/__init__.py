@@ -20,7 +20,7 @@ from service.api.listeners import guarded, try_port
 from service.api.readiness import model_check
 from service.bootstrap.core import open_core
 from service.bootstrap.descriptors import take_all as take_all_descriptors
-from service.bootstrap.edge import Running, assembled
+from service.bootstrap.edge import Running, Sidecar, assembled
 from service.config.settings import Settings, TelemetrySettings
 from service.event_loop import loop_factory
 from service.models.model import ModelMissing, SummaryModel
@@ -91,17 +91,31 @@ async def serve(
             try_port(settings.server.http_listen, setting="server.http_listen")
         core = open_core(settings, environ, resources, on_fatal=end, now_us=now_us)
         sidecar = assembled(settings, core, resources, free_bytes=free_bytes)
-        running = await sidecar.start()
-        ready(running)
-        _log.info("sidecar.ready", addresses=list(running.grpc_addresses), http_address=running.http_address)
-        looking = asyncio.create_task(_look_for(core.summarizer, settings))
-        resources.callback(looking.cancel)
-        await stop.wait()
-        _log.info("sidecar.stopping")
-        await sidecar.stop()
+        running = await _started(sidecar, stop)
+        if running is not None:
+            ready(running)
+            _log.info("sidecar.ready", addresses=list(running.grpc_addresses), http_address=running.http_address)
+            looking = asyncio.create_task(_look_for(core.summarizer, settings))
+            resources.callback(looking.cancel)
+            await stop.wait()
+            _log.info("sidecar.stopping")
+            await sidecar.stop()
     if broken:
         kind = type(broken[0]).__name__
         raise LogFailed(f"the log failed while serving ({kind}); the next start recovers it") from broken[0]
+
+
+async def _started(sidecar: Sidecar, stop: asyncio.Event) -> Running | None:
+    """The sidecar, started; None when `stop` was set before: a start may take long where a table is made again."""
+    starting = asyncio.create_task(sidecar.start())
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        return await starting if starting.done() else None
+    finally:
+        starting.cancel()
+        stopping.cancel()
+        await asyncio.gather(starting, stopping, return_exceptions=True)
 
 
 async def _look_for(model: SummaryModel, settings: Settings) -> None:

@@ -35,6 +35,7 @@ from service.conversations.conversation_log import ConversationLog, OnChanged
 from service.conversations.conversations import Conversations, OnLoaded
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
+from service.conversations.rebuild import Rebuild
 from service.conversations.sql_table import SqlConversationTable
 from service.conversations.table import ConversationTable, MemoryConversationTable
 from service.domain.conversation import Conversation
@@ -71,10 +72,11 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """What the servers serve."""
+    """What the servers serve; `rebuild` makes the table again where that can be due."""
 
     log: EventLog
     table: ConversationTable
+    rebuild: Rebuild | None
     executor: ThreadPoolExecutor
     conversations: Conversations
     reactor: Reactor
@@ -96,10 +98,12 @@ def open_core(
     *,
     on_fatal: Callable[[Exception], None],
     now_us: Callable[[], int],
+    anew: bool = False,
 ) -> Core:
     """Everything below the servers, wired; what must be closed is in `resources`, in the order of closing.
 
-    `on_fatal` hears, on the event loop, that the log has failed for good.
+    `on_fatal` hears, on the event loop, that the log has failed for good. `anew` empties the read table, so that
+    `Core.rebuild` is due.
     """
     tracing = _tracing(environ, resources)
     metrics = Metrics(version=VERSION, labels=_labels(settings))
@@ -108,7 +112,7 @@ def open_core(
     # The maker needs the log's secret; it is asked for by commits, of which there are none before.
     policies = _policies(settings, lambda: maker)
     report = CommitReport(metrics, tracing, clock_ns=time.time_ns)
-    log, table = _open_log(settings, report, policies, resources, on_fatal, now_us)
+    log, table, rebuild = _open_log(settings, report, policies, resources, on_fatal, now_us, anew=anew)
 
     counter = counter_named(settings.tokens.counter_name)
     providers = Providers(
@@ -120,15 +124,7 @@ def open_core(
     maker = _maker(settings, summarizer, providers.extractive(), counter, now_us, hash_key=log.secret("bad answers"))
     changes = Changes()
     heard = _Heard(changes)
-    conversations = Conversations(
-        ConversationLog(log, table=table, new_id=new_id, traceparent=current_traceparent),
-        policies=policies,
-        counting=Counting(counter),
-        clock_us=now_us,
-        new_id=new_id,
-        on_changed=heard,
-        on_loaded=heard.loaded,
-    )
+    conversations = _conversations(log, table, policies, counter, heard, now_us)
     board = ProgressBoard()
     reactor = Reactor(
         conversations,
@@ -138,12 +134,13 @@ def open_core(
             settings.summarizer.concurrent_passes, settings.summarizer.queue_max, shared=settings.server.is_shared
         ),
     )
-    models = _chat_models(settings, providers, table, conversations, resources)
+    models = _chat_models(settings, providers, conversations, resources)
     heard.loaded_by = reactor.loaded
     heard.listeners = (reactor.changed, lambda key, state, _: models.changed(key, state.settings))
     return Core(
         log=log,
         table=table,
+        rebuild=rebuild,
         executor=executor,
         conversations=conversations,
         reactor=reactor,
@@ -208,7 +205,9 @@ def _open_log(
     resources: AsyncExitStack,
     on_fatal: Callable[[Exception], None],
     now_us: Callable[[], int],
-) -> tuple[EventLog, ConversationTable]:
+    *,
+    anew: bool,
+) -> tuple[EventLog, ConversationTable, Rebuild | None]:
     loop = asyncio.get_running_loop()
 
     def held(state: Conversation) -> HeldBy | None:
@@ -219,7 +218,7 @@ def _open_log(
         memory = MemoryEventLog(clock_us=now_us, hook=report.hook(memory_table.project))
         resources.callback(memory.close)
         memory.on_commit(report.committed)
-        return memory, memory_table
+        return memory, memory_table, None
 
     def fatal(error: Exception) -> None:
         if isinstance(error, LogGone):
@@ -229,7 +228,7 @@ def _open_log(
         _log.critical("log.failed", error_type=type(error).__name__)
         loop.call_soon_threadsafe(on_fatal, error)
 
-    table = SqlConversationTable(_view, held=held)
+    table = SqlConversationTable(_view, held=held, anew=anew)
     log = SqliteEventLog.open(
         settings.log.path,
         clock_us=now_us,
@@ -242,7 +241,26 @@ def _open_log(
     table.read_through(log.read)
     for warning in log.warnings:
         _log.info("log.notice", code=warning.code, hint=warning.message)
-    return log, table
+    return log, table, Rebuild(log, table, log.write)
+
+
+def _conversations(
+    log: EventLog,
+    table: ConversationTable,
+    policies: Policies,
+    counter: TokenCounter,
+    heard: _Heard,
+    now_us: Callable[[], int],
+) -> Conversations:
+    return Conversations(
+        ConversationLog(log, table=table, new_id=new_id, traceparent=current_traceparent),
+        policies=policies,
+        counting=Counting(counter),
+        clock_us=now_us,
+        new_id=new_id,
+        on_changed=heard,
+        on_loaded=heard.loaded,
+    )
 
 
 def _maker(
@@ -279,7 +297,6 @@ def _cache_dir(settings: Settings) -> Path | None:
 def _chat_models(
     settings: Settings,
     providers: Providers,
-    table: ConversationTable,
     conversations: Conversations,
     resources: AsyncExitStack,
 ) -> ChatModels:
@@ -307,7 +324,7 @@ def _chat_models(
     )
     resources.push_async_callback(close)
     resources.push_async_callback(lengths.close)
-    models = ChatModels(lengths, calibrations=table.calibrations())
+    models = ChatModels(lengths)
     return models
 
 

@@ -21,13 +21,14 @@ from service.api.intake import Intake
 from service.api.look import Look
 from service.api.pipeline import Pipeline
 from service.api.quotas import Limits, Quotas
-from service.api.readiness import log_checks, model_check, space_check
+from service.api.readiness import log_checks, model_check, rebuild_check, space_check
 from service.api.server import CONNECTIONS_MAX, Connections, GrpcServer, Servicers
 from service.api.server_info_servicer import ServerFacts, ServerInfoServicer
 from service.api.validation import Validation
 from service.api.watch import Watching
 from service.bootstrap.core import Core, new_id
 from service.bootstrap.descriptors import for_connections
+from service.bootstrap.rebuild import rebuild_if_due
 from service.config.settings import ServerSettings, Settings
 from service.version import VERSION
 
@@ -55,14 +56,17 @@ class Sidecar:
 
     async def start(self) -> Running:
         """Take the addresses, take up what earlier runs left, then serve. What fails leaves nothing running."""
-        attention = await asyncio.to_thread(self.core.table.attention)
-        # A vocabulary is loaded with the first count, and that must not be a client's.
-        await asyncio.to_thread(self.core.counter.count, "ready")
         http_address = ""
         try:
+            # First, since it says what the rest waits for.
             if self.http is not None:
                 port = await self.http.start()
                 http_address = f"{self.server.http_listen.rpartition(':')[0]}:{port}"
+            await rebuild_if_due(self.core.rebuild)
+            attention = await asyncio.to_thread(self.core.table.attention)
+            self.core.models.remember(await asyncio.to_thread(self.core.table.calibrations))
+            # A vocabulary is loaded with the first count, and that must not be a client's.
+            await asyncio.to_thread(self.core.counter.count, "ready")
             # After HTTP, because gRPC cannot let go of an address before it has served.
             addresses = self.grpc.listen(self.server.listen)
             self.core.reactor.start(attention)
@@ -168,10 +172,18 @@ def _http(
         return None
     host, _, port = settings.server.http_listen.rpartition(":")
     ready = dict(log_checks(core.log))
+    rebuild = core.rebuild
+    if rebuild is not None:
+        ready["read_table"] = rebuild_check(rebuild)
     on_disk = settings.log.backend == "sqlite"
     if on_disk:
         ready["space"] = space_check(lambda: free_bytes(settings.log.path))
-    health = health_routes(started=started.is_set, ready=ready, details={"model": model_check(core.summarizer)})
+    health = health_routes(
+        started=started.is_set,
+        busy=lambda: rebuild is not None and rebuild.is_due,
+        ready=ready,
+        details={"model": model_check(core.summarizer)},
+    )
     look = Look(core.metrics, core.table, (lambda: _measured(settings.log.path, free_bytes)) if on_disk else None)
     return HttpServer(host.strip("[]"), int(port), routes=health | metrics_route(core.metrics, look=look))
 

@@ -2,40 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import click
 
 from eventlog.errors import EventLogError, LogLocked
+from eventlog.event import StreamId
 from service.cli.failures import CommandFailed
 from service.cli.options import Invocation, settings_options
 from service.cli.sidecar import configuration
 from service.cli.terminal import say
+from service.config.sources import environment
 
 __all__ = ["log"]
 
 PROGRESS_EVENTS = 20_000
 
 
-@click.group(short_help="Check a log's file.")
+_file = click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+
+
+@click.group(short_help="Check a log's file, or make its read table again.")
 def log() -> None:
-    """Check a log's file, while no sidecar owns it."""
+    """What is done with a log's file while no sidecar owns it."""
 
 
 @log.command()
-@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@_file
 @settings_options
 @click.pass_obj
 def verify(invocation: Invocation, file: Path | None) -> None:
     """Say everything that is damaged in FILE, or in the log of these settings; exit code 1 when something is.
 
     Checked are the file's structure and indexes, positions and versions without gaps, every event against its
-    commitment, every stream's hash chain, and the read table against the fold of the events. The file is not written.
+    commitment, every stream's hash chain, and the read table against the fold of the events, unless another version of
+    the program made it. The file is not written.
     """
     path = file or configuration(invocation).settings.log.path
     # What reads a log is loaded by this command alone.
     from eventlog.sqlite.verification import LogVerification
-    from service.conversations.sql_table import SqlConversationTable
+    from service.conversations.sql_table import Fault, SqlConversationTable, table_fault
     from service.conversations.verification import damages
 
     found = 0
@@ -43,8 +50,17 @@ def verify(invocation: Invocation, file: Path | None) -> None:
         with LogVerification.opened(path) as verification:
             table = SqlConversationTable(lambda _state: b"")
             table.read_through(verification.reader.read)
+            fault = verification.reader.read(table_fault)
+            if fault in (Fault.OLDER, Fault.NEWER, Fault.INTERRUPTED):
+                say(f"not checked: the read table, which {fault}; nothing of it is read", is_error=True)
+            elif fault is not None:
+                found += 1
+                say(f"damaged  log: the read table {fault}")
             events = verification.event_count()
-            for where, what in damages(verification, table, walked=_Progress(events)):
+            progress = _Progress()
+            for where, what in damages(
+                verification, table if fault is None else None, walked=lambda done: progress(done, events)
+            ):
                 found += 1
                 say(f"damaged  {where or 'log'}: {what}")
             summary = (
@@ -64,14 +80,54 @@ def verify(invocation: Invocation, file: Path | None) -> None:
     say(f"ok: {summary}")
 
 
-class _Progress:
-    """Tells on standard error how far the walk is, every PROGRESS_EVENTS events."""
+@log.command()
+@_file
+@settings_options
+@click.pass_obj
+def rebuild(invocation: Invocation, file: Path | None) -> None:
+    """Make the read table of FILE, or of the log of these settings, again from its events.
 
-    def __init__(self, events: int) -> None:
-        self._events = events
+    A start does so by itself when an older version made the table; this is for one that a newer version made, and for
+    one that is damaged. Exit code 1 when a conversation cannot be read: it has no row then.
+    """
+    settings = configuration(invocation).settings
+    path = file or settings.log.path
+    if not path.exists():
+        raise CommandFailed(f"there is no log at {path}", hint="name its file, or set log.path")
+    # What opens a log as a sidecar does is loaded by this command alone.
+    from service.bootstrap import logging_as_set
+    from service.bootstrap.rebuild import rebuilt_anew
+    from service.conversations.rebuild import RebuildReport
+
+    of_file = settings.model_copy(update={"log": settings.log.model_copy(update={"path": path, "backend": "sqlite"})})
+
+    def left_out(stream: StreamId, error: Exception) -> None:
+        say(f"left out  {stream.namespace}/{stream.name}: {error}")
+
+    undo_logs = logging_as_set(settings.telemetry)
+    try:
+        done = asyncio.run(rebuilt_anew(of_file, environment(), RebuildReport(_Progress(), left_out)))
+    except LogLocked as error:
+        raise CommandFailed(str(error), hint="stop the sidecar: it makes the table again when it starts") from error
+    except (EventLogError, OSError) as error:
+        raise CommandFailed(f"{path}: {error}", hint="`abridged log verify` says what is damaged") from error
+    finally:
+        undo_logs()
+    if done.left_out:
+        raise CommandFailed(
+            f"{done.left_out} of {done.left_out + done.conversations} conversations cannot be read",
+            hint="`abridged log verify` says what is damaged",
+        )
+    say(f"ok: {done.conversations:,} conversations from {done.events:,} events")
+
+
+class _Progress:
+    """Tells on standard error how far a walk is, every PROGRESS_EVENTS events."""
+
+    def __init__(self) -> None:
         self._next = PROGRESS_EVENTS
 
-    def __call__(self, done: int) -> None:
+    def __call__(self, done: int, total: int) -> None:
         if done >= self._next:
             self._next = done + PROGRESS_EVENTS
-            say(f"{done:,} of {self._events:,} events", is_error=True)
+            say(f"{done:,} of {total:,} events", is_error=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from eventlog.errors import EventLogError, LogLocked, LogUnsafe
+from eventlog.errors import EventLogError, LogLocked, LogNewer, LogUnsafe
 from service.api.listeners import AddressTaken, AddressUnusable
 from service.cli.failures import CommandFailed, Misconfigured
 from service.domain.errors import InvalidPolicy
@@ -27,6 +27,8 @@ def explained() -> Iterator[None]:
         raise Misconfigured(str(error), hint="see `abridged config show`") from error
     except LogLocked as error:
         raise CommandFailed(str(error), hint="stop the other sidecar, or set log.path to another file") from error
+    except LogNewer as error:
+        raise CommandFailed(str(error), hint="start the version that wrote it, or a newer one") from error
     except LogUnsafe as error:
         raise CommandFailed(str(error), hint="set log.path to a local disk") from error
     except EventLogError as error:

@@ -32,15 +32,14 @@ _log = structlog.get_logger()
 class ChatModels:
     """Settings of new and changed conversations. Lives on one event loop."""
 
-    def __init__(
-        self,
-        context_lengths: ContextLengths,
-        *,
-        calibrations: Mapping[tuple[str, str], float],
-    ) -> None:
+    def __init__(self, context_lengths: ContextLengths) -> None:
         self._context_lengths = context_lengths
-        self._factors = dict(list(calibrations.items())[-FACTORS_MAX:])
+        self._factors: dict[tuple[str, str], float] = {}
         self._waiting: dict[StreamId, str] = {}
+
+    def remember(self, calibrations: Mapping[tuple[str, str], float]) -> None:
+        """Begin with what earlier runs have learned, a factor for each model of a namespace."""
+        self._factors = dict(list(calibrations.items())[-FACTORS_MAX:])
 
     def resolved(self, settings: Settings) -> Settings:
         """The settings with the context length that is known now."""

@@ -8,17 +8,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from eventlog.async_append import AsyncAppender
 from eventlog.errors import LogCorrupt, LogUnavailable
-from eventlog.event import NewEvent, RecordedEvent, StreamId
+from eventlog.event import NewEvent, StreamId
 from eventlog.log import Append, AppendResult, EventLog, ExpectedVersion, RequestKey, exactly
 from service.codec.events import decode, encode, sent_content
+from service.conversations.replay import PAGE_EVENTS, recorded_events, replayed, require_known
 from service.conversations.row import Row
 from service.conversations.table import ConversationTable, Projected
-from service.domain.conversation import Conversation, covers, fold
+from service.domain.conversation import Conversation, covers
 from service.domain.errors import TooLarge
 from service.domain.events import (
     ConversationOpened,
@@ -31,8 +32,6 @@ from service.domain.message import Message
 from service.domain.record import MessageRange
 
 __all__ = ["ConversationLog", "OnChanged", "SentMessages"]
-
-PAGE_EVENTS = 500
 
 FOLDS_MAX = 5
 
@@ -191,7 +190,7 @@ class ConversationLog:
         found: list[MessageAppended] = []
         size = 0
         # The stream begins with its opening, so that message n has at least version n + 1.
-        for recorded in self._recorded(key, head=head, after=ranges[0].first if ranges else sys.maxsize):
+        for recorded in recorded_events(self._log, key, head=head, after=ranges[0].first if ranges else sys.maxsize):
             if recorded.type != MessageAppended.__name__:
                 continue
             event = decode(recorded.type, recorded.schema_version, recorded.payload)
@@ -209,44 +208,21 @@ class ConversationLog:
     def _fold(self, key: StreamId) -> Conversation:
         for _ in range(FOLDS_MAX):
             row = self._row(key)
-            ids: dict[bytes, int] = {}
-            state = fold(self._events(key, ids, head=row.event_version if row else 0))
+            found = replayed(self._log, key, head=row.event_version if row else 0)
             if self._table is None:
-                return state
+                return found.state
             # A commit whose caller has gone may come between: then the row is another one now.
             if row == self._row(key):
-                if row is not None and (state.event_version, max(ids.values(), default=0)) == (
-                    row.event_version,
-                    row.position,
-                ):
-                    self._require_known(key, ids)
-                    return state
-                if row is None and not ids:
-                    return state
+                if row is not None and (found.state.event_version, found.position) == (row.event_version, row.position):
+                    require_known(self._log, key, found.positions)
+                    return found.state
+                if row is None and not found.positions:
+                    return found.state
                 raise LogCorrupt("a stream and its row in the read table do not end alike")
         raise LogUnavailable("the conversation changes faster than it is read")
 
     def _row(self, key: StreamId) -> Row | None:
         return self._table.row(key) if self._table is not None else None
-
-    def _require_known(self, key: StreamId, ids: Mapping[bytes, int]) -> None:
-        """Raise LogCorrupt when repeats of the stream's events would not all be known for what they are."""
-        if self._log.known_ids(key, ids) != ids:
-            raise LogCorrupt("the index of event ids is not what was written")
-
-    def _events(self, key: StreamId, ids: dict[bytes, int], *, head: int) -> Iterator[tuple[Event, int]]:
-        """The events with their times; their positions are added to `ids`."""
-        for recorded in self._recorded(key, head=head):
-            ids[recorded.event_id] = recorded.position
-            yield decode(recorded.type, recorded.schema_version, recorded.payload), recorded.time_us
-
-    def _recorded(self, key: StreamId, *, head: int, after: int = 0) -> Iterator[RecordedEvent]:
-        """Every event of the stream behind a version; the stream has `head` of them at least."""
-        while page := self._log.read_stream(key, after=after, limit=PAGE_EVENTS):
-            yield from page
-            after = page[-1].version
-        if after < head:
-            raise LogCorrupt(f"a stream of {head} events ends at {after}")
 
     def _new_event(self, key: StreamId, event: Event, sent: SentMessages) -> NewEvent:
         content = sent.contents[event.message.id] if isinstance(event, MessageAppended) else None

@@ -6,7 +6,8 @@ and the positions of both tell of each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from enum import StrEnum
 from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -22,20 +23,21 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    Text,
     text,
 )
-from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
+from sqlalchemy.schema import CreateIndex, CreateTable, DropTable
 
-from eventlog.errors import LogCorrupt
+from eventlog.errors import LogCorrupt, LogNewer, LogUnavailable
 from eventlog.event import StreamId
 from eventlog.log import Committed
 from eventlog.sqlite.sql import insert_into, runs
 from service.conversations.row import Row, checked, sealed
-from service.conversations.table import Attention, Held, ListQuery, Standing, projected_rows
+from service.conversations.table import Attention, Held, ListQuery, Standing, projected_rows, shown_row
 from service.domain.conversation import Conversation
 from service.domain.triggers import HeldBy
 
-__all__ = ["SqlConversationTable"]
+__all__ = ["STREAMS_PAGE", "VERSION", "Fault", "SqlConversationTable", "table_fault"]
 
 T = TypeVar("T")
 _Execute = Callable[..., Any]
@@ -43,7 +45,25 @@ _Execute = Callable[..., Any]
 Read = Callable[[Callable[[Connection], Any]], Any]
 """Runs a query in a short snapshot and returns what it returns."""
 
+VERSION = 1
+"""Of the rows. It is raised with whatever changes a column, what one says, or the seal: then tables of the versions
+before are made again from the log, and none is altered."""
+
+STREAMS_PAGE = 256
+"""Streams that are asked for at a time when rows are made again."""
+
 _METADATA = MetaData()
+_PROJECTIONS = Table(
+    "projections",
+    _METADATA,
+    Column("name", Text, primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("log_id", Text, nullable=False),
+    Column("complete", Integer, nullable=False),
+    sqlite_strict=True,
+)
+"""Which version made a read table, of which log, and whether to its end."""
+
 _CONVERSATIONS = Table(
     "conversations",
     _METADATA,
@@ -60,8 +80,8 @@ _CONVERSATIONS = Table(
     Column("calibration_factor", Float, nullable=False),
     Column("usage_reports", Integer, nullable=False),
     Column("view", LargeBinary, nullable=False),
-    Column("held_by", String, nullable=False, server_default=""),
-    Column("seal", LargeBinary, nullable=False, server_default=""),
+    Column("held_by", String, nullable=False),
+    Column("seal", LargeBinary, nullable=False),
     Index("conversations_by_change", "namespace", "position"),
     Index("conversations_attention", "pending", "wait_until_us", "fallback"),
     # Only of those that are counted, so that a count reads them and no others, and most appends write to neither.
@@ -74,36 +94,101 @@ _CONVERSATIONS = Table(
 assert Row._fields == tuple(column.name for column in _CONVERSATIONS.columns), "rows are written and read by place"
 
 
-class SqlConversationTable:
-    """Rows in the database of the log."""
+class Fault(StrEnum):
+    """Why a read table has to be made again before it is read."""
 
-    def __init__(self, view: Callable[[Conversation], bytes], *, held: Held = lambda _state: None) -> None:
+    MISSING = "is missing"
+    FOREIGN = "is another log's"
+    OLDER = "was made by an older version"
+    NEWER = "was made by a newer version"
+    INTERRUPTED = "was not made to its end"
+
+
+def table_fault(connection: Connection) -> Fault | None:
+    """What is wrong with the read table as a whole; None when its rows can be read."""
+    if not _columns(connection, _CONVERSATIONS):
+        return Fault.MISSING
+    found = None
+    if _columns(connection, _PROJECTIONS):
+        found = connection.exec_driver_sql(_STORED, (_CONVERSATIONS.name,)).one_or_none()
+    if found is None or found.version < VERSION:
+        return Fault.OLDER
+    if found.version > VERSION:
+        return Fault.NEWER
+    if not found.is_this_logs:
+        return Fault.FOREIGN
+    return None if found.complete else Fault.INTERRUPTED
+
+
+class SqlConversationTable:
+    """Rows in the database of the log. Neither read nor written before they are all there, see `is_complete`."""
+
+    def __init__(
+        self,
+        view: Callable[[Conversation], bytes],
+        *,
+        held: Held = lambda _state: None,
+        anew: bool = False,
+    ) -> None:
+        """`anew` empties the table when it is opened, whatever made it."""
         self._view = view
         self._held = held
+        self._anew = anew
         self._read: Read | None = None
+        self.is_complete = True
 
-    @staticmethod
-    def prepare(connection: Connection) -> None:
-        """Make the table, or add what one of an older version lacks, in the transaction that opens the log."""
-        # By statements of our own: SQLAlchemy's inspection parses the schema's text, and breaks where that is damaged.
-        connection.execute(CreateTable(_CONVERSATIONS, if_not_exists=True))
-        columns = connection.exec_driver_sql(f"PRAGMA table_info({_CONVERSATIONS.name})")
-        there = {column.name for column in columns}
-        for column in _CONVERSATIONS.columns:
-            if column.name not in there:
-                connection.execute(text(f"ALTER TABLE {_CONVERSATIONS.name} ADD COLUMN {CreateColumn(column)}"))
+    def prepare(self, connection: Connection) -> None:
+        """Open the table in the transaction that opens the log; one with a fault is emptied.
+
+        Then `is_complete` is false until its rows have been made again. Raises LogNewer when a newer version made the
+        table, LogCorrupt when it is not as this one made it, or knows of events that are missing.
+        """
+        fault = table_fault(connection)
+        if fault is Fault.NEWER and not self._anew:
+            raise LogNewer(f"the read table {fault}; `abridged log rebuild` makes it again for this one")
+        columns = _columns(connection, _CONVERSATIONS)
+        _require_same_head(connection, columns)
+        if self._anew or fault is not None:
+            connection.execute(CreateTable(_PROJECTIONS, if_not_exists=True))
+            connection.execute(DropTable(_CONVERSATIONS, if_exists=True))
+            connection.execute(CreateTable(_CONVERSATIONS))
+            self.is_complete = not connection.exec_driver_sql(_ANY_STREAM).scalar()
+            connection.exec_driver_sql(_OPENED, (_CONVERSATIONS.name, VERSION, int(self.is_complete)))
+        elif tuple(columns) != Row._fields:
+            raise LogCorrupt("the read table is not as it was made; `abridged log rebuild` makes it again")
         for index in _CONVERSATIONS.indexes:
             connection.execute(CreateIndex(index, if_not_exists=True))
-        if "seal" not in there:
-            _seal_all(connection)
-        _require_same_head(connection)
 
     def read_through(self, read: Read) -> None:
         """Read by this from now on: the log's own short snapshots."""
         self._read = read
 
+    def streams(self, after: StreamId) -> list[StreamId]:
+        """The next STREAMS_PAGE streams of the log by namespace and name, which are all to have rows."""
+        found = self._snapshot(lambda execute: execute(_NEXT_STREAMS, (*after, STREAMS_PAGE)).fetchall())
+        return [StreamId(*names) for names in found]
+
+    def stream_count(self) -> int:
+        """How many streams the log has, counted in their table and by no index."""
+        return int(self._snapshot(lambda execute: execute(_STREAM_COUNT).fetchone()[0]))
+
+    def insert(self, connection: Connection, rows: Sequence[Row]) -> None:
+        """Write rows that are made again."""
+        for size, parameters in runs([sealed(row) for row in rows]):
+            _driver(connection).execute(_upsert(size), parameters)
+
+    def row_of(self, stream: StreamId, state: Conversation, position: int) -> Row:
+        """The conversation's row as a commit would write it; `position` is that of its last event."""
+        return shown_row(stream, state, position, self._view, self._held)
+
+    def complete(self, connection: Connection, *, lasting: bool) -> None:
+        """The rows are all there; when that is not `lasting`, the next start makes them again."""
+        connection.exec_driver_sql(_COMPLETED, (int(lasting), _CONVERSATIONS.name))
+        self.is_complete = True
+
     def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
         """See ConversationTable."""
+        self._require_complete()
         rows = [sealed(row) for row in projected_rows(committed, self._view, self._held).values()]
         # On the driver, for SQLAlchemy would look at every parameter; in one statement, for each call of SQLite hands
         # the interpreter's lock over and waits to get it back.
@@ -156,6 +241,7 @@ class SqlConversationTable:
 
     def standing(self) -> Standing:
         """See ConversationTable."""
+        self._require_complete()
         assert self._read is not None, "read_through comes first"
         over_budget, held = self._read(
             lambda connection: (
@@ -175,10 +261,19 @@ class SqlConversationTable:
             return None
 
     def _through(self, query: Callable[[_Execute], T]) -> T:
-        """What `query` makes of one short snapshot; on the driver, since rows are checked and made here."""
+        """What `query` makes of the rows in one short snapshot."""
+        self._require_complete()
+        return self._snapshot(query)
+
+    def _snapshot(self, query: Callable[[_Execute], T]) -> T:
+        """On the driver, since rows are checked and made here."""
         assert self._read is not None, "read_through comes first"
         answer: T = self._read(lambda connection: query(_driver(connection).execute))
         return answer
+
+    def _require_complete(self) -> None:
+        if not self.is_complete:
+            raise LogUnavailable("the read table is being made again")
 
 
 _COLUMNS = ", ".join(column.name for column in _CONVERSATIONS.columns)
@@ -195,6 +290,12 @@ _REPORTED = "SELECT namespace, id FROM conversations WHERE usage_reports > 0 AND
 # The conditions are those of the indexes, word for word: SQLite takes a partial index for no others.
 _OVER_BUDGET = "SELECT count(*) FROM conversations WHERE ratio > 1"
 _HELD = "SELECT held_by, count(*) FROM conversations WHERE held_by <> '' GROUP BY held_by"
+_ANY_STREAM = "SELECT 1 FROM streams LIMIT 1"
+_STREAM_COUNT = "SELECT count(*) FROM streams NOT INDEXED"
+_NEXT_STREAMS = "SELECT namespace, name FROM streams WHERE (namespace, name) > (?, ?) ORDER BY namespace, name LIMIT ?"
+_STORED = "SELECT version, complete, log_id = (SELECT log_id FROM log) AS is_this_logs FROM projections WHERE name = ?"
+_OPENED = "INSERT OR REPLACE INTO projections (name, version, log_id, complete) SELECT ?, ?, log_id, ? FROM log"
+_COMPLETED = "UPDATE projections SET complete = ? WHERE name = ?"
 _HEADS = "SELECT (SELECT max(position) FROM conversations), (SELECT max(position) FROM events)"
 
 
@@ -217,21 +318,18 @@ def _require_all(execute: _Execute, namespace: str) -> None:
         raise LogCorrupt(f"{streams} conversations are in the log and {len(positions)} in its read table")
 
 
-def _require_same_head(connection: Connection) -> None:
+def _require_same_head(connection: Connection, columns: Collection[str]) -> None:
     """Raise LogCorrupt when events are missing that the read table knows of: positions would be given out again."""
-    if not connection.exec_driver_sql("PRAGMA table_info(events)").all():
+    if "position" not in columns:
         return
     listed, written = connection.exec_driver_sql(_HEADS).one()
     if listed is not None and not (isinstance(listed, int) and listed <= (written or 0)):
         raise LogCorrupt(f"events up to position {listed} were written, and {written or 0} is the last one there")
 
 
-def _seal_all(connection: Connection) -> None:
-    """Seal the rows of an older version, which had no seals."""
-    execute = _driver(connection).execute
-    for columns in execute(f"SELECT {_COLUMNS} FROM conversations").fetchall():  # noqa: S608 - of constants
-        row = sealed(Row(*columns))
-        execute("UPDATE conversations SET seal = ? WHERE namespace = ? AND id = ?", (row.seal, row.namespace, row.id))
+def _columns(connection: Connection, table: Table) -> list[str]:
+    # By statements of our own: SQLAlchemy's inspection parses the schema's text, and breaks where that is damaged.
+    return [row.name for row in connection.exec_driver_sql(f"PRAGMA table_info({table.name})")]
 
 
 def _driver(connection: Connection) -> Any:

@@ -28,6 +28,7 @@ __all__ = [
     "Standing",
     "projected_rows",
     "row_of",
+    "shown_row",
 ]
 
 _SEPARATOR = "\x1f"
@@ -130,10 +131,16 @@ def projected_rows(
         projected.after = state
         latest[commit.stream] = (state, commit.events[-1].position)
     for stream, (state, position) in latest.items():
-        reason = held(state)
-        row = row_of(stream, state, position)._replace(view=view(state), held_by=reason.value if reason else "")
-        rows[row.key] = row
+        rows[stream] = shown_row(stream, state, position, view, held)
     return rows
+
+
+def shown_row(
+    stream: StreamId, state: Conversation, position: int, view: Callable[[Conversation], bytes], held: Held
+) -> Row:
+    """The row as it is written; `position` is that of the last event."""
+    reason = held(state)
+    return row_of(stream, state, position)._replace(view=view(state), held_by=reason.value if reason else "")
 
 
 def row_of(stream: StreamId, state: Conversation, position: int) -> Row:

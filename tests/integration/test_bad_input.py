@@ -543,6 +543,7 @@ _NEVER_AT_THE_EDGE = {
     log_errors.KnownEvents: "answered by appending the rest",
     log_errors.RequestKeyConflict: "translated to RequestIdReused",
     log_errors.LogLocked: "refuses the start",
+    log_errors.LogNewer: "refuses the start",
     log_errors.LogUnsafe: "refuses the start",
 }
 

@@ -22,6 +22,7 @@ from service.api.auth import Authenticator, set_caller
 from service.api.errors import internal_status, status_of
 from service.bootstrap.core import Core, open_core
 from service.bootstrap.edge import quotas_of, servicers
+from service.bootstrap.rebuild import rebuild_if_due
 from service.config.sources import load
 from tests.support.patience import PATIENCE_S
 
@@ -90,6 +91,7 @@ async def below_grpc(
     async with AsyncExitStack() as resources:
         resources.callback(configure_logs(LogSettings(level="error", style="json", content=False), io.StringIO()))
         core = open_core(loaded, {}, resources, on_fatal=failed.append, now_us=now_us)
+        await rebuild_if_due(core.rebuild)
         core.reactor.start(core.table.attention())
         resources.push_async_callback(core.reactor.stop, grace_s=0.1)
         served = servicers(loaded, core, resources, quotas_of(loaded.server), asyncio.Event())

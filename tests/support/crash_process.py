@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +28,7 @@ CALL_S = PATIENCE_S
 
 TRIES_MAX = 1_000
 RETRY_S = 0.05
+LOOK_S = 0.005
 _RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
 """What a killed server looks like. Anything else is an answer that it should not have given."""
 
@@ -64,6 +67,8 @@ class SidecarProcess:
 
     folder: Path
     command: tuple[str, ...] = (sys.executable, "-c", "from service.cli.main import main; main()", "serve")
+    http_listen: str = ""
+    log_level: str = "warning"
     starts: int = 0
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
@@ -86,13 +91,13 @@ class SidecarProcess:
         environment = os.environ | {
             "ABRIDGED_LOG__PATH": str(self.log_path),
             "ABRIDGED_SERVER__LISTEN": self.address,
-            "ABRIDGED_SERVER__HTTP_LISTEN": "",
+            "ABRIDGED_SERVER__HTTP_LISTEN": self.http_listen,
             "ABRIDGED_SUMMARIZER__MODELS": f"scripted:{script}",
             "ABRIDGED_SUMMARIZER__DEADLINE_S": str(HANG_S),
             "ABRIDGED_SUMMARIZER__RETRIES": "0",
             "ABRIDGED_SUMMARIZER__CONCURRENT_PASSES": "4",
             "ABRIDGED_POLICY__FALLBACK": "always",
-            "ABRIDGED_TELEMETRY__LOG_LEVEL": "warning",
+            "ABRIDGED_TELEMETRY__LOG_LEVEL": self.log_level,
         }
         with (self.folder / "stderr.txt").open("ab") as errors:
             self._process = subprocess.Popen(self.command, env=environment, stdout=errors, stderr=errors)
@@ -117,6 +122,20 @@ class SidecarProcess:
         self._process = None
         return code
 
+    async def http(self, path: str) -> tuple[int, bytes]:
+        """Status and body of the HTTP port's answer; raises OSError while nobody answers."""
+        return await asyncio.to_thread(self._asked, path)
+
+    async def until_read_table(self, holds: Callable[[str], bool]) -> str:
+        """What `/readyz` says of the read table, as soon as it `holds`."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                with suppress(OSError):
+                    said: str = json.loads((await self.http("/readyz"))[1])["checks"]["read_table"]
+                    if holds(said):
+                        return said
+                await asyncio.sleep(LOOK_S)
+
     def abandon(self) -> None:
         """End whatever still runs, at the end of a test that failed."""
         if self._process is not None:
@@ -126,6 +145,13 @@ class SidecarProcess:
     def errors(self) -> str:
         """The end of what the processes wrote to standard error."""
         return (self.folder / "stderr.txt").read_text(errors="replace")[-4_000:]
+
+    def _asked(self, path: str) -> tuple[int, bytes]:
+        host, _, port = self.http_listen.rpartition(":")
+        with closing(HTTPConnection(host, int(port), timeout=PATIENCE_S)) as connection:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
 
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "the sidecar was started"

@@ -15,7 +15,8 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from service.api.wire import context_messages, conversation_view, ended_pass, pending_pass
+from abridged.v1.conversation_service_pb2 import GetContextResponse
+from service.api.wire import context_message, conversation_view, ended_pass, pending_pass
 from service.codec.events import decode, encode
 from service.codec.values import record_to_proto
 from service.domain.conversation import Conversation, lineage
@@ -68,10 +69,15 @@ def view_of(state: Conversation) -> dict[str, Any]:
         passes.append(pending_pass(state.pending, state.pending_since_us))
     return {
         "conversation": _plain(conversation_view(state, held_by=held_by(state, Policy(), state.updated_us))),
-        "context": [_plain(message) for message in context_messages(rendered_window(state, SummaryRole.SYSTEM))],
+        "context": [_plain(message) for message in _context(state)],
         "summaries": [_plain(record_to_proto(record)) | {"live": record.id in live_ids} for record in state.records],
         "summarizations": [_plain(ended) for ended in passes],
     }
+
+
+def _context(state: Conversation) -> Iterable[Message]:
+    window = rendered_window(state, SummaryRole.SYSTEM)
+    return GetContextResponse.FromString(b"".join(context_message(message) for message in window)).messages
 
 
 def is_within(old: Any, new: Any) -> bool:

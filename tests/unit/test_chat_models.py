@@ -30,7 +30,8 @@ class World:
             now_s=lambda: self.now_s,
             on_learned=self.learned.append,
         )
-        self.models = ChatModels(self.lengths, calibrations={("default", "m"): 1.25})
+        self.models = ChatModels(self.lengths)
+        self.models.remember({("default", "m"): 1.25})
 
     async def _describe(self, _: str) -> int | None:
         self.asked += 1

@@ -96,7 +96,7 @@ def test_a_pass_drops_what_was_kept():
     state = given(OPEN, *spoken(said(n, content="word " * 60) for n in range(1, 40))).state
     asked(cache, state)
     kept = cache.sent(KEY)
-    planned = Given(state).when(RequestPass("p", 0), policy).after
+    planned = Given(state).when(RequestPass(), policy).after
     cache.put(KEY, planned)
     assert cache.sent(KEY) is kept
     cache.put(KEY, Given(planned).when(complete(planned), policy).after)

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, create_engine, event, insert, text
+from sqlalchemy import Connection, create_engine, event, text
 
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import Committed
-from eventlog.schema import streams
+from eventlog.schema import METADATA
 from service.conversations.sql_table import SqlConversationTable
-from service.conversations.table import ListQuery, MemoryConversationTable, Projected, Standing
+from service.conversations.table import ListQuery, MemoryConversationTable, Projected
 from service.domain.conversation import Conversation
 from service.domain.events import ConversationOpened, Settings
 
@@ -57,31 +57,11 @@ def connection(tmp_path: Path) -> Iterator[Connection]:
     engine.dispose()
 
 
-def test_a_table_of_an_older_version_gets_what_it_lacks(connection: Connection):
-    """Its rows stay; nobody has said yet what holds them, and their next event will."""
-    streams.create(connection)
-    SqlConversationTable.prepare(connection)
-    connection.execute(text("DROP INDEX conversations_held"))
-    connection.execute(text("ALTER TABLE conversations DROP COLUMN held_by"))
-    connection.execute(text("ALTER TABLE conversations DROP COLUMN seal"))
-    connection.execute(insert(streams).values(id=1, namespace="default", name="c"))
-    connection.execute(
-        text(f"INSERT INTO conversations VALUES ('default', 'c', 1, 1, 1.5, '', {'0, ' * 3}'', 0, 0, '')")
-    )
-
-    SqlConversationTable.prepare(connection)
-    SqlConversationTable.prepare(connection)
-
-    table = SqlConversationTable(lambda _state: b"")
-    table.read_through(lambda query: query(connection))
-    assert [row.held_by for row in table.page(ListQuery("default", 10))] == [""]
-    assert table.standing() == Standing(over_budget=1, held={})
-
-
 def test_a_count_reads_no_conversation_that_it_does_not_count(connection: Connection):
     """Of a million conversations below their trigger none costs a scrape anything."""
-    SqlConversationTable.prepare(connection)
+    METADATA.create_all(connection)
     table = SqlConversationTable(lambda _state: b"")
+    table.prepare(connection)
     table.read_through(lambda query: query(connection))
     asked: list[str] = []
     event.listen(connection, "before_cursor_execute", lambda _c, _cursor, statement, *_: asked.append(statement))

@@ -1,0 +1,112 @@
+"""The read table made again from its log: conversation by conversation, in batches of rows.
+
+It begins with an empty table and says with the last batch that all are there, so that one that is interrupted begins
+again. Memory holds one conversation, a batch of rows and a page of names, however long the log is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from eventlog.errors import LogCorrupt
+from eventlog.event import StreamId
+from eventlog.log import EventLog
+from service.codec.events import UnknownEvent
+from service.conversations.replay import replayed, require_known
+from service.conversations.row import Row
+from service.conversations.sql_table import SqlConversationTable
+
+__all__ = ["Rebuild", "RebuildReport", "Rebuilt", "Write"]
+
+BATCH_ROWS = 256
+"""Rows of one transaction: as many as one statement takes."""
+
+Write = Callable[[Callable[[Any], None]], None]
+"""Runs what it is given in a transaction of the log's database."""
+
+
+class Rebuilt(NamedTuple):
+    """What a rebuild went through; `left_out` conversations have no row, because their streams cannot be read."""
+
+    conversations: int
+    events: int
+    left_out: int
+
+
+class RebuildReport(NamedTuple):
+    """Who hears, in the rebuild's thread: of events done and their total, and of each stream that cannot be read."""
+
+    walked: Callable[[int, int], None] = lambda _done, _total: None
+    left_out: Callable[[StreamId, Exception], None] = lambda _stream, _error: None
+
+
+_UNHEARD = RebuildReport()
+
+
+class Rebuild:
+    """Makes the rows of one table again; called once, in a thread, before anything is appended."""
+
+    def __init__(self, log: EventLog, table: SqlConversationTable, write: Write) -> None:
+        self._log = log
+        self._table = table
+        self._write = write
+        self._done = 0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the table cannot be read until this has run."""
+        return not self._table.is_complete
+
+    def reason(self) -> str:
+        """How far it is, for whoever asks why nothing is served; empty when it is done."""
+        return f"made again from the log: {self._done:,} of {self._log.head():,} events" if self.is_due else ""
+
+    def __call__(self, report: RebuildReport = _UNHEARD) -> Rebuilt:
+        """Read the whole log and write all rows.
+
+        A conversation that cannot be read gets no row: it is refused when it is asked for, as any damaged one, and the
+        next start tries again. Raises LogCorrupt when events belong to no stream that can be found, and what reading
+        and writing raise; then the table stays incomplete.
+        """
+        head = self._log.head()
+        conversations = left_out = 0
+        batch: list[Row] = []
+        for stream in self._streams():
+            conversations += 1
+            try:
+                row = self._row(stream)
+            except (LogCorrupt, UnknownEvent) as error:
+                left_out += 1
+                report.left_out(stream, error)
+                continue
+            batch.append(row)
+            self._done += row.event_version
+            report.walked(self._done, head)
+            if len(batch) == BATCH_ROWS:
+                self._insert(batch)
+                batch = []
+        self._insert(batch)
+        if not left_out and (self._done, conversations) != (head, self._table.stream_count()):
+            raise LogCorrupt(
+                f"of {head} events {self._done} are found in {conversations} streams; `abridged log verify` says more"
+            )
+        self._write(lambda transaction: self._table.complete(transaction, lasting=not left_out))
+        return Rebuilt(conversations - left_out, self._done, left_out)
+
+    def _streams(self) -> Iterator[StreamId]:
+        last = StreamId("", "")
+        while page := self._table.streams(last):
+            yield from page
+            last = page[-1]
+
+    def _row(self, stream: StreamId) -> Row:
+        found = replayed(self._log, stream)
+        if not found.positions:
+            raise LogCorrupt("a stream without events")
+        require_known(self._log, stream, found.positions)
+        return self._table.row_of(stream, found.state, found.position)
+
+    def _insert(self, rows: list[Row]) -> None:
+        if rows:
+            self._write(lambda transaction: self._table.insert(transaction, rows))

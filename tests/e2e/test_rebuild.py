@@ -1,0 +1,121 @@
+"""A read table made again by real processes: killed in the middle, stopped in the middle, and by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from abridged.v1 import conversation_service_pb2 as api
+from abridged.v1 import conversation_service_pb2_grpc
+from service.cli.main import main
+from service.conversations.sql_table import VERSION
+from tests.support.crash_process import SidecarProcess, until_answered
+from tests.support.read_tables import asked, changed, grown
+from tests.support.sidecar import sidecar
+
+CONVERSATIONS = 1_500
+"""So many take a second: long enough to be met in the middle."""
+
+OLDER = f"UPDATE projections SET version = {VERSION - 1}"
+NEWER = f"UPDATE projections SET version = {VERSION + 1}"
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> SidecarProcess:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    made = SidecarProcess(tmp_path, http_listen=f"127.0.0.1:{port}", log_level="info")
+    grown(made.log_path, CONVERSATIONS)
+    changed(made.log_path, OLDER)
+    return made
+
+
+async def test_a_kill_in_the_middle_of_a_rebuild_loses_nothing(process: SidecarProcess):
+    """While it runs the sidecar says why it is not ready, and is alive; the next process begins again and serves."""
+    try:
+        process.start()
+        said = await process.until_read_table(lambda ready: "made again" in ready and ": 0 of" not in ready)
+        assert " of 3,000 events" in said
+        assert [(await process.http(path))[0] for path in ("/livez", "/startupz", "/readyz")] == [200, 200, 503]
+        await process.kill()
+        ((complete, rows),) = asked(
+            process.log_path, "SELECT complete, (SELECT count(*) FROM conversations) FROM projections"
+        )
+        assert (complete, rows < CONVERSATIONS) == (0, True)
+
+        process.start()
+        async with process.channel() as channel:
+            stub = conversation_service_pb2_grpc.ConversationServiceStub(channel)
+            page = await until_answered(lambda: stub.ListConversations(api.ListConversationsRequest(page_size=2)))
+        assert [c.id for c in page.conversations] == ["c001499", "c001498"]
+        assert await process.until_read_table(lambda ready: ready == "ok")
+        assert asked(process.log_path, "SELECT count(*) FROM conversations") == [(CONVERSATIONS,)]
+        assert await process.stop() == 0
+    finally:
+        process.abandon()
+
+
+async def test_a_stop_in_the_middle_of_a_rebuild_is_a_stop_in_good_order(process: SidecarProcess):
+    """SIGTERM does not wait for the rest of the log."""
+    try:
+        process.start()
+        await process.until_read_table(lambda ready: "made again" in ready and ": 0 of" not in ready)
+
+        assert await process.stop() == 0, process.errors()
+        assert asked(process.log_path, "SELECT complete FROM projections") == [(0,)]
+    finally:
+        process.abandon()
+
+
+def test_the_table_of_a_newer_version_is_made_again_by_hand(tmp_path):
+    """`serve` refuses it and names the command; after that the log opens."""
+    path = grown(tmp_path / "log.db", 3)
+    changed(path, NEWER)
+
+    refused = _run("serve", "--set", f"log.path={path}", "--set", "summarizer.models=extractive:")
+    assert refused.exit_code == 1
+    assert "`abridged log rebuild` makes it again" in refused.stderr
+    assert "not checked: the read table, which was made by a newer version" in _run("log", "verify", str(path)).stderr
+
+    made = _run("log", "rebuild", str(path))
+    assert (made.exit_code, made.stdout) == (0, "ok: 3 conversations from 6 events\n")
+    verified = _run("log", "verify", str(path))
+    assert (verified.exit_code, verified.stderr) == (0, "")
+
+
+def test_a_rebuild_by_hand_says_what_it_had_to_leave_out(tmp_path):
+    """And is no success."""
+    path = grown(tmp_path / "log.db", 3)
+    changed(path, "UPDATE events SET payload = X'00' WHERE stream = 2 AND version = 2")
+
+    made = _run("log", "rebuild", str(path))
+
+    assert made.exit_code == 1
+    assert made.stdout == "left out  default/c000001: position 4 is not what was written\n"
+    assert "1 of 3 conversations cannot be read" in made.stderr
+
+
+def test_a_rebuild_by_hand_makes_no_log(tmp_path):
+    """A name that is mistyped is told, and no empty file is left under it."""
+    made = _run("log", "rebuild", "--set", f"log.path={tmp_path / 'typo.db'}")
+
+    assert made.exit_code == 1
+    assert "there is no log at" in made.stderr
+    assert not (tmp_path / "typo.db").exists()
+
+
+async def test_the_table_of_a_running_sidecar_is_left_alone(tmp_path):
+    """It is its own."""
+    async with sidecar(tmp_path):
+        made = await asyncio.to_thread(_run, "log", "rebuild", str(tmp_path / "abridged.db"))
+
+    assert made.exit_code == 1
+    assert "stop the sidecar" in made.stderr
+
+
+def _run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)

@@ -1,0 +1,95 @@
+"""Logs whose read table has to be made again: one that a released program wrote, and one as large as a test wants."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from eventlog.event import NewEvent, StreamId
+from eventlog.log import Append
+from eventlog.sqlite.log import SqliteEventLog
+from service.api.wire import conversation_view
+from service.codec.events import encode
+from service.codec.values import canonical, message_to_proto
+from service.conversations.sql_table import SqlConversationTable
+from service.conversations.table import Projected
+from service.domain.conversation import initial_state
+from service.domain.events import ConversationOpened, MessageAppended, Settings
+from service.domain.message import Message, Role
+from service.domain.tokens import TokenSource
+from tests.support.patience import PATIENCE_S
+
+__all__ = ["asked", "changed", "grown", "opened", "restored", "table_of"]
+
+_GOLDEN = Path(__file__).parents[1] / "golden"
+_MODE = 0o600
+
+
+def restored(dump: str, path: Path) -> Path:
+    """The log of the golden `dump`, as a file."""
+    path.touch(_MODE)
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript((_GOLDEN / dump).read_text(encoding="utf-8"))
+    return path
+
+
+def grown(path: Path, conversations: int, *, messages: int = 1) -> Path:
+    """A log of so many conversations, with its read table."""
+    with opened(path) as (log, _):
+        pending = [log.submit(_talk(f"c{number:06d}", messages)) for number in range(conversations)]
+        for future in pending:
+            future.result(PATIENCE_S)
+    return path
+
+
+def table_of(*, anew: bool = False) -> SqlConversationTable:
+    """A read table as the sidecar's, under no policy."""
+    return SqlConversationTable(lambda state: conversation_view(state).SerializeToString(), anew=anew)
+
+
+@contextmanager
+def opened(path: Path, *, anew: bool = False) -> Iterator[tuple[SqliteEventLog, SqlConversationTable]]:
+    """The log and its read table, as a start finds them."""
+    table = table_of(anew=anew)
+    log = SqliteEventLog.open(path, clock_us=lambda: 1, hook=table.project, prepare=table.prepare)
+    try:
+        table.read_through(log.read)
+        yield log, table
+    finally:
+        log.close()
+
+
+def asked(path: Path, query: str, *parameters: Any) -> list[Any]:
+    """What a query answers of a log's file, whoever has it open."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        return database.execute(query, parameters).fetchall()
+
+
+def changed(path: Path, *statements: str) -> None:
+    """Change a log's file that nobody has open."""
+    with closing(sqlite3.connect(path)) as database:
+        for statement in statements:
+            database.execute(statement)
+        database.commit()
+
+
+def _talk(name: str, messages: int) -> Append:
+    said = [
+        MessageAppended(number, Message(f"m{number}", Role.USER, "a word"), 2, TokenSource.ESTIMATE, "estimate")
+        for number in range(1, messages + 1)
+    ]
+    facts: list[ConversationOpened | MessageAppended] = [
+        ConversationOpened(name, Settings(context_length=8_192)),
+        *said,
+    ]
+    events = [_new_event(number, fact) for number, fact in enumerate(facts)]
+    return Append(StreamId("default", name), events, projected=Projected(initial_state(), facts))
+
+
+def _new_event(number: int, fact: ConversationOpened | MessageAppended) -> NewEvent:
+    content = canonical(message_to_proto(fact.message)) if isinstance(fact, MessageAppended) else None
+    name, schema_version, payload = encode(fact, sent=content)
+    return NewEvent(f"{number}".rjust(16).encode(), name, payload, schema_version, content)
