@@ -17,6 +17,8 @@ from typing import Any
 
 import grpc
 
+from tests.support.strangers import STRANGERS, strangers
+
 __all__ = ["ATTACKS", "Attack", "field", "flooded"]
 
 APPEND = "/abridged.v1.ConversationService/AppendMessages"
@@ -103,4 +105,9 @@ async def flooded(address: str, attack: Attack, *, seconds: float, token: str = 
 
 if __name__ == "__main__":
     to, name, for_s, bearer = sys.argv[1:]
-    json.dump(asyncio.run(flooded(to, ATTACKS[name], seconds=float(for_s), token=bearer)), sys.stdout)
+    attacking = (
+        strangers(to, seconds=float(for_s))
+        if name == STRANGERS
+        else flooded(to, ATTACKS[name], seconds=float(for_s), token=bearer)
+    )
+    json.dump(asyncio.run(attacking), sys.stdout)
