@@ -26,7 +26,6 @@ from uuid import uuid4
 
 import grpc
 import structlog
-from google.protobuf.message import Message
 from google.rpc.code_pb2 import Code
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
@@ -46,6 +45,7 @@ from service.api.errors import (
     retry_ms,
     status_of,
 )
+from service.api.event_wire import encoded
 from service.api.intake import Intake
 from service.api.quotas import Quotas
 from service.api.request_reader import RequestReader
@@ -120,17 +120,16 @@ class Edge:
         reader = RequestReader(handler.request_deserializer, self._validation, self._intake.request_bytes_max)
         if handler.response_streaming:
             # gRPC's own health service writes messages by itself.
-            serialize = handler.response_serializer if method in METHOD_SCOPES else None
+            ours = method in METHOD_SCOPES
+            handle = handler.stream_stream or handler.unary_stream
             return grpc.stream_stream_rpc_method_handler(
-                self._stream(method, handler.stream_stream or handler.unary_stream, serialize, receive=receive),
+                self._stream(method, handle, encoded if ours else None, receive=receive),
                 request_deserializer=reader,
-                response_serializer=None if serialize else handler.response_serializer,
+                response_serializer=None if ours else handler.response_serializer,
             )
         return grpc.stream_unary_rpc_method_handler(
             # Serialized here: gRPC would keep the message beside its bytes until they are written.
-            self._unary(
-                method, handler.stream_unary or handler.unary_unary, handler.response_serializer, receive=receive
-            ),
+            self._unary(method, handler.stream_unary or handler.unary_unary, encoded, receive=receive),
             request_deserializer=reader,
         )
 
@@ -138,7 +137,7 @@ class Edge:
         self,
         method: str,
         handle: Callable[[Any, Any], Awaitable[Any]],
-        serialize: Callable[[Any], bytes] = Message.SerializeToString,
+        serialize: Callable[[Any], bytes] = encoded,
         *,
         receive: _Receive,
     ) -> Callable[[Any, Any], Awaitable[Any]]:

@@ -66,8 +66,8 @@ def doctor(invocation: Invocation, *, live: bool, speed: bool) -> None:
     The sidecar is the one at server.listen, asked with a token of server.tokens, unless --address or client.address
     names another; then /readyz and the log of these settings are left out, since they may not be that sidecar's. The
     hosts of Ollama are always those of these settings. Each model that is there is asked a small question: it tells how
-    fast the model is, and so whether the settings give a pass enough time. Exit code 1 when sidecar, settings or log are
-    broken; a model that is away only delays passes.
+    fast the model is, and so whether the settings give a pass enough time. Exit code 1 when sidecar, settings or log
+    are broken; a model that is away only delays passes.
     """
     found = configuration(invocation)
     settings, client = found.settings, _asked(found)

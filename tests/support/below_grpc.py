@@ -16,6 +16,7 @@ from typing import Any
 
 from google.rpc.status_pb2 import Status
 
+from abridged.v1 import event_log_service_pb2
 from observability.logs import LogSettings, configure_logs
 from service.api.auth import Authenticator, set_caller
 from service.api.errors import internal_status, status_of
@@ -53,12 +54,18 @@ class _Stub:
         async def call(request: Any, **_: Any) -> Any:
             set_caller(_ANYBODY)
             try:
-                return await serve(request, _Context())
+                answered = await serve(request, _Context())
             except Exception as error:
                 status = status_of(error) or internal_status(type(error).__name__)
                 raise RefusedCall(status) from error
+            return _parsed(method, answered) if isinstance(answered, bytes) else answered
 
         return call
+
+
+def _parsed(method: str, answered: bytes) -> Any:
+    """The message of an answer that its servicer has encoded by itself."""
+    return getattr(event_log_service_pb2, f"{method}Response").FromString(answered)
 
 
 _ANYBODY = Authenticator(()).caller({})
