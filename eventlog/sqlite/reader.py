@@ -98,7 +98,8 @@ class SqliteReader:
         if looked_at and (len(found) == limit or len(looked_at) == rows_max or not whole):
             last = looked_at[-1].position
             start, end = (last - 1, end) if backward else (start, last)
-        self._require_all_between(start, end)
+        if len(looked_at) < end - start:
+            self._require_all_between(start, end)
         return Page(tuple(looked_at[place] for place in found), start + 1 if backward else end, head)
 
     def read_sealed(self, stream: StreamId, *, after: int, limit: int) -> list[SealedEvent]:

@@ -29,9 +29,10 @@ from eventlog.subscription import (
 )
 from service.api.auth import current_caller
 from service.api.errors import CursorOutOfRange, InvalidRequest
+from service.api.event_wire import EventEncoder, event_bytes, field, repeated
 from service.api.fitting import RESPONSE_BYTES_MAX, fitting
 from service.api.watch import Watching, until_stopped
-from service.api.wire import event_bytes, event_to_proto, page_size
+from service.api.wire import page_size
 from service.codec.events import EVENT_TYPES
 from service.codec.values import timestamp
 from service.conversations.table import ConversationTable
@@ -58,8 +59,9 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         self._watching = watching
         self._table = table
         self._log = watching.log
+        self._encoded = EventEncoder(watching.log.log_id)
 
-    async def ReadEvents(self, request: _pb.ReadEventsRequest, context: Any) -> _pb.ReadEventsResponse:
+    async def ReadEvents(self, request: _pb.ReadEventsRequest, context: Any) -> Any:
         namespace = _namespace(request.conversation_id)
         limit = page_size(request.limit, default=READ_DEFAULT)
         if request.conversation_id:
@@ -70,9 +72,9 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         answered = _answerable(events)
         if len(answered) < len(events):
             cursor, end = answered[-1].version if request.conversation_id else answered[-1].position, False
-        return _pb.ReadEventsResponse(
-            events=[event_to_proto(event, self._log.log_id) for event in answered], next_after=cursor, end=end
-        )
+        answer = _pb.ReadEventsResponse(next_after=cursor, end=end)
+        events_field = _pb.ReadEventsResponse.EVENTS_FIELD_NUMBER
+        return repeated(events_field, map(self._encoded, answered)) + answer.SerializeToString()
 
     def _of_conversation(self, stream: StreamId, after: int, limit: int, *, backward: bool) -> _Read:
         """Events of a conversation by version. Its row says where the stream ends: an index may have lost that."""
@@ -110,9 +112,7 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         last = events[-1].position if events else 0
         return events, max(last, min(page.cursor, head)), page.cursor >= head
 
-    async def SubscribeEvents(
-        self, request: _pb.SubscribeEventsRequest, context: Any
-    ) -> AsyncGenerator[_pb.SubscribeEventsResponse, None]:
+    async def SubscribeEvents(self, request: _pb.SubscribeEventsRequest, context: Any) -> AsyncGenerator[Any, None]:
         namespace = _namespace(request.conversation_id)
         unknown = [name for name in request.types if name not in EVENT_TYPES]
         if unknown:
@@ -146,7 +146,7 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         if cursor > head:
             raise CursorOutOfRange(cursor=cursor, head=head, log_id=self._log.log_id)
 
-    async def _response(self, namespace: str, item: Item | Progress) -> _pb.SubscribeEventsResponse:
+    async def _response(self, namespace: str, item: Item | Progress) -> _pb.SubscribeEventsResponse | bytes:
         assert not isinstance(item, Progress), "only a conversation's watchers hear of progress"
         # An event of the namespace at the cursor is its head, or before it; else how far the log has come is not told.
         is_own = isinstance(item, Batch) and item.events[-1].position == item.cursor
@@ -154,8 +154,9 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         cursor, position = min(item.cursor, head), min(item.head, head)
         match item:
             case Batch():
-                events = [event_to_proto(event, self._log.log_id) for event in item.events]
-                return _pb.SubscribeEventsResponse(page=_pb.EventPage(events=events, cursor=cursor))
+                events = repeated(_pb.EventPage.EVENTS_FIELD_NUMBER, map(self._encoded, item.events))
+                page = events + _pb.EventPage(cursor=cursor).SerializeToString()
+                return field(_pb.SubscribeEventsResponse.PAGE_FIELD_NUMBER, page)
             case Checkpoint():
                 return _pb.SubscribeEventsResponse(page=_pb.EventPage(cursor=cursor))
             case CaughtUp():

@@ -18,7 +18,7 @@ from eventlog.event import StreamId
 from eventlog.log import EventLog
 from eventlog.subscription import Batch, CaughtUp, Heartbeat, Item, Timing, WakeUp, stream_pages, subscribe
 from service.api.errors import CursorOutOfRange
-from service.api.wire import event_to_proto
+from service.api.event_wire import EventEncoder, field
 from service.codec.values import timestamp
 from service.summarizer.progress import Progress, ProgressBoard, Stage
 
@@ -42,22 +42,22 @@ class Watching:
     timing: Timing
 
 
-async def watch(
-    watching: Watching, key: StreamId, *, after: int
-) -> AsyncGenerator[_pb.WatchConversationResponse, None]:
-    """Everything of one conversation after a version, then live, until the server stops or the client goes.
+async def watch(watching: Watching, key: StreamId, *, after: int) -> AsyncGenerator[Any, None]:
+    """Everything of one conversation after a version, then live, until the server stops or the client goes: each item
+    as a WatchConversationResponse or its bytes.
 
     Raises CursorOutOfRange when the conversation has no such version.
     """
     version = await asyncio.get_running_loop().run_in_executor(watching.executor, watching.log.stream_version, key)
     if after > version:
         raise CursorOutOfRange(cursor=after, head=version, log_id=watching.log.log_id)
+    encoded = EventEncoder(watching.log.log_id)
     pages = stream_pages(watching.log, watching.executor, stream=key)
     items = subscribe(pages, watching.wake_up, after=after, clock=watching.now_s, timing=watching.timing)
     with watching.board.watching(key) as queue:
         async with aclosing(until_stopped(watching.stopping, items, queue)) as taken:
             async for item in taken:
-                for response in _responses(watching, item):
+                for response in _responses(watching, encoded, item):
                     yield response
 
 
@@ -92,11 +92,13 @@ async def _next(items: AsyncGenerator[Item, None]) -> Item:
     return await anext(items)
 
 
-def _responses(watching: Watching, item: Item | Progress) -> Iterator[_pb.WatchConversationResponse]:
+def _responses(
+    watching: Watching, encoded: EventEncoder, item: Item | Progress
+) -> Iterator[_pb.WatchConversationResponse | bytes]:
     match item:
         case Batch():
             for event in item.events:
-                yield _pb.WatchConversationResponse(event=event_to_proto(event, watching.log.log_id))
+                yield field(_pb.WatchConversationResponse.EVENT_FIELD_NUMBER, encoded(event))
         case CaughtUp():
             yield _pb.WatchConversationResponse(caught_up=event_log_service_pb2.CaughtUp(version=item.head))
         case Heartbeat():

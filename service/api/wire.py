@@ -12,8 +12,7 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from abridged.v1 import conversation_pb2, conversation_service_pb2, event_pb2, message_pb2
-from eventlog.event import RecordedEvent
+from abridged.v1 import conversation_pb2, conversation_service_pb2, message_pb2
 from service.api.errors import InvalidRequest
 from service.codec.enums import (
     CONTEXT_LENGTH_SOURCES,
@@ -22,7 +21,6 @@ from service.codec.enums import (
     SKIP_REASONS,
     TRIGGERS,
 )
-from service.codec.events import is_known, parsed
 from service.codec.values import (
     canonical,
     message_from_proto,
@@ -48,8 +46,6 @@ __all__ = [
     "context_message",
     "conversation_view",
     "ended_pass",
-    "event_bytes",
-    "event_to_proto",
     "masked",
     "messages_of",
     "page_size",
@@ -83,9 +79,6 @@ PAGE_SIZE_DEFAULT = 50
 PAGE_SIZE_MAX = 500
 
 _pb = conversation_pb2
-_BODIES = {
-    f.message_type.name: f.name for f in event_pb2.Event.DESCRIPTOR.oneofs_by_name["body"].fields if f.message_type
-}
 
 
 def parts(request: conversation_service_pb2.AppendMessagesRequest) -> int:
@@ -249,31 +242,6 @@ def context_message(m: RenderedMessage) -> bytes:
             )
         ]
     ).SerializeToString(deterministic=True)
-
-
-def event_to_proto(event: RecordedEvent, log_id: str) -> event_pb2.Event:
-    """A stored event: its payload as it is stored, and as today's contract has it unless a newer version wrote it."""
-    body = {}
-    if is_known(event.type, event.schema_version):
-        body[_BODIES[event.type]] = parsed(event.type, event.schema_version, event.payload)
-    return event_pb2.Event(
-        log_id=log_id,
-        position=event.position,
-        conversation_id=event.stream.name,
-        version=event.version,
-        event_id=event.event_id.hex(),
-        type=event.type,
-        schema_version=event.schema_version,
-        time=timestamp(event.time_us),
-        trace_context=event.trace_context,
-        payload=event.payload,
-        **body,  # type: ignore[arg-type]  # the field of its type
-    )
-
-
-def event_bytes(event: RecordedEvent) -> int:
-    """About what an event takes in an answer: its payload is in it as bytes and as a message."""
-    return 2 * len(event.payload)
 
 
 def seconds(duration: Duration) -> float:

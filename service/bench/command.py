@@ -20,7 +20,7 @@ from service.version import VERSION
 
 __all__ = ["bench"]
 
-NAMES = ("disk", "sqlite", "echo", "append", "batch", "context", "fold", "start", "hang")
+NAMES = ("disk", "sqlite", "echo", "append", "batch", "context", "catchup", "fold", "start", "hang")
 """Those of service.bench.rounds, which is loaded only to measure; a test compares them."""
 
 HEADINGS = ("figure", "what", "median", "spread", "ratio", "target", "")

@@ -76,6 +76,13 @@ FIGURES = (
     Figure("context.p99", "ms", "the same", "echo.one_p99", Target(10, at_least=False)),
     Figure("context.whole_p50", "ms", "GetContext, 10,000 messages, all in the window", "echo.one_p50"),
     Figure("context.whole_p99", "ms", "the same", "echo.one_p99"),
+    Figure(
+        "catchup.rate",
+        "events/s",
+        "SubscribeEvents from 0 to the head, 30,000 events",
+        "sqlite.read",
+        Target(0.18, at_least=True, of_ratio=True),
+    ),
     Figure("fold.rate", "events/s", "cold fold of 50,000 events", "sqlite.read", Target(50_000, at_least=True)),
     Figure("start.ready", "s", "sidecar process, start to SERVING", "echo.ready", Target(2, at_least=False)),
     Figure("start.memory", "MiB", "sidecar process, resident when idle", "echo.memory", Target(120, at_least=False)),

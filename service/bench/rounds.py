@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ ROUNDS = 5
 CLIENTS = 64
 BATCH_CLIENTS = 8
 CONTEXT_EVENTS = 10_000
+CATCHUP_EVENTS = 30_000
 HANG_CLIENTS = 4
 SLICE_S = 0.25
 """Turns of the quiet and the hanging sidecar: short, because their latencies are compared with one another."""
@@ -161,6 +163,20 @@ async def _context(bench: Bench) -> AsyncIterator[Measure]:
 
 
 @asynccontextmanager
+async def _catchup(bench: Bench) -> AsyncIterator[Measure]:
+    with sidecar_child(bench.folder, "catchup", _EXTRACTIVE) as child:
+        async with SidecarCalls.connected(child.address) as calls:
+            await calls.grown("whole", events=CATCHUP_EVENTS, compacted=False)
+
+            async def measure() -> Values:
+                began = time.perf_counter()
+                events = await calls.caught_up()
+                return {"catchup.rate": events / (time.perf_counter() - began)}
+
+            yield measure
+
+
+@asynccontextmanager
 async def _fold(bench: Bench) -> AsyncIterator[Measure]:
     # It runs in this process, and should find its memory as it would in a sidecar.
     settle_memory()
@@ -252,6 +268,7 @@ _MEASUREMENTS = {
     "append": _append,
     "batch": _batch,
     "context": _context,
+    "catchup": _catchup,
     "fold": _fold,
     "start": _start,
     "hang": _hang,

@@ -17,8 +17,9 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from abridged.v1 import conversation_pb2, conversation_service_pb2, message_pb2
+from abridged.v1 import conversation_pb2, conversation_service_pb2, event_log_service_pb2, message_pb2
 from abridged.v1.conversation_service_pb2_grpc import ConversationServiceStub
+from abridged.v1.event_log_service_pb2_grpc import EventLogServiceStub
 from service.bench.echo import echo_call
 
 __all__ = ["CONTENT", "Echo", "SidecarCalls", "echo_answers", "until_serving"]
@@ -77,6 +78,7 @@ class SidecarCalls:
 
     def __init__(self, channels: list[grpc.aio.Channel]) -> None:
         self._stubs = [ConversationServiceStub(channel) for channel in channels]
+        self._log = EventLogServiceStub(channels[0])
 
     @classmethod
     @asynccontextmanager
@@ -119,6 +121,17 @@ class SidecarCalls:
             found = await self._stubs[0].GetConversation(asked, timeout=CALL_MAX_S)
             if found.conversation.event_version >= events:
                 return
+
+    async def caught_up(self) -> int:
+        """Read the whole log by a subscription; returns how many events came before its caught-up mark."""
+        count = 0
+        stream = self._log.SubscribeEvents(event_log_service_pb2.SubscribeEventsRequest(), timeout=CALL_MAX_S)
+        async for item in stream:
+            if item.HasField("caught_up"):
+                break
+            count += len(item.page.events)
+        stream.cancel()
+        return count
 
     async def pass_begun(self, conversation: str) -> None:
         """Force a pass and leave it pending."""

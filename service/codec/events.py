@@ -34,7 +34,7 @@ from service.codec.values import (
 )
 from service.domain import events as domain
 
-__all__ = ["EVENT_TYPES", "UnknownEvent", "decode", "encode", "fact", "is_known", "parsed", "sent_content"]
+__all__ = ["EVENT_TYPES", "UnknownEvent", "current_form", "decode", "encode", "fact", "parsed", "sent_content"]
 
 
 class UnknownEvent(Exception):
@@ -75,17 +75,11 @@ def fact(payload: Proto) -> domain.Event:
         raise UnknownEvent(f"{name}: unreadable payload") from error
 
 
-def is_known(type_name: str, schema_version: int) -> bool:
-    """Whether this version can read such a payload."""
-    codec = _REGISTRY.get(type_name)
-    return codec is not None and (schema_version == codec.schema_version or schema_version in codec.upcasters)
-
-
 def parsed(type_name: str, schema_version: int, payload: bytes) -> Proto:
     """The payload as a message of today's contract; raises UnknownEvent when it cannot be read."""
-    if not is_known(type_name, schema_version):
+    codec = _REGISTRY.get(type_name)
+    if codec is None or (schema_version != codec.schema_version and schema_version not in codec.upcasters):
         raise UnknownEvent(f"{type_name} version {schema_version}")
-    codec = _REGISTRY[type_name]
     try:
         if schema_version in codec.upcasters:
             return codec.upcasters[schema_version](payload)
@@ -94,6 +88,17 @@ def parsed(type_name: str, schema_version: int, payload: bytes) -> Proto:
     except DecodeError as error:
         raise UnknownEvent(f"{type_name} version {schema_version}: unreadable payload") from error
     return proto
+
+
+def current_form(type_name: str, schema_version: int, payload: bytes) -> bytes | None:
+    """The payload in the form of today's contract; None when a newer version wrote it."""
+    codec = _REGISTRY.get(type_name)
+    if codec is None:
+        return None
+    if schema_version == codec.schema_version:
+        return payload
+    upcaster = codec.upcasters.get(schema_version)
+    return None if upcaster is None else upcaster(payload).SerializeToString()
 
 
 def sent_content(payload: bytes) -> bytes:

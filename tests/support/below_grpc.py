@@ -16,7 +16,7 @@ from typing import Any
 
 from google.rpc.status_pb2 import Status
 
-from abridged.v1.conversation_service_pb2 import GetContextResponse
+from abridged.v1 import conversation_service_pb2, event_log_service_pb2
 from observability.logs import LogSettings, configure_logs
 from service.api.auth import Authenticator, set_caller
 from service.api.errors import internal_status, status_of
@@ -54,13 +54,20 @@ class _Stub:
         async def call(request: Any, **_: Any) -> Any:
             set_caller(_ANYBODY)
             try:
-                answer = await serve(request, _Context())
+                answered = await serve(request, _Context())
             except Exception as error:
                 status = status_of(error) or internal_status(type(error).__name__)
                 raise RefusedCall(status) from error
-            return GetContextResponse.FromString(answer) if isinstance(answer, bytes) else answer
+            return _parsed(method, answered) if isinstance(answered, bytes) else answered
 
         return call
+
+
+def _parsed(method: str, answered: bytes) -> Any:
+    """The message of an answer that its servicer has encoded by itself."""
+    name = f"{method}Response"
+    module = event_log_service_pb2 if hasattr(event_log_service_pb2, name) else conversation_service_pb2
+    return getattr(module, name).FromString(answered)
 
 
 _ANYBODY = Authenticator(()).caller({})

@@ -11,7 +11,8 @@ from abridged.v1 import conversation_pb2, event_log_service_pb2, event_pb2
 from eventlog.chain import verify_stream
 from eventlog.event import StreamId
 from eventlog.sqlite.log import SqliteEventLog
-from service.api.wire import conversation_view, event_to_proto
+from service.api.event_wire import EventEncoder
+from service.api.wire import conversation_view
 from service.codec.events import decode
 from service.conversations.sql_table import SqlConversationTable
 from service.conversations.table import ListQuery
@@ -49,9 +50,10 @@ def stored_facts(log: SqliteEventLog) -> Iterator[Fact]:
     for stream in _streams(log):
         verify_stream(log, stream)
     after = 0
+    encoded = EventEncoder(log.log_id)
     while page := log.read_all(after=after, limit=PAGE_EVENTS):
         for event in page:
-            yield _fact(event_to_proto(event, log.log_id))
+            yield _fact(event_pb2.Event.FromString(encoded(event)))
         after = page[-1].position
 
 
