@@ -168,7 +168,7 @@ def _http(
     on_disk = settings.log.backend == "sqlite"
     if on_disk:
         ready["space"] = space_check(lambda: free_bytes(settings.log.path))
-    health = health_routes(started=started.is_set, ready=ready, details={"model": model_check(core.summarizer)})
+    health = health_routes(started=started.is_set, ready=ready, details={"model": model_check(core.model)})
     look = Look(core.metrics, core.table, (lambda: _measured(settings.log.path, free_bytes)) if on_disk else None)
     return HttpServer(host.strip("[]"), int(port), routes=health | metrics_route(core.metrics, look=look))
 

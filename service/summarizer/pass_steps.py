@@ -20,8 +20,8 @@ from service.domain.conversation import Conversation
 from service.domain.decide import CompletePass, FailPass, ReleasePass, StartPass
 from service.domain.errors import DomainError
 from service.domain.events import Event, PassPlan, SummarizationStarted
-from service.summarizer.ask import PassFailed
-from service.summarizer.summary_pass import PassResult
+from service.summarizer.record import PassResult
+from service.summarizer.summarizer import PassFailed
 from service.telemetry.passes import output_hash
 
 __all__ = ["TRANSIENT", "CommitPauses", "PassSteps"]

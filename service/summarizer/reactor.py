@@ -7,7 +7,7 @@ interrupted anywhere runs again and ends once. Nothing here is ever waited for b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -32,15 +32,15 @@ from service.domain.events import (
 )
 from service.domain.message import Role
 from service.domain.policy import Fallback
-from service.summarizer.ask import PassFailed
+from service.domain.tokens import TokenCounter
 from service.summarizer.backlog import Backlog
 from service.summarizer.line import PassLine
 from service.summarizer.origin import origin
-from service.summarizer.pass_maker import PassMaker
 from service.summarizer.pass_steps import TRANSIENT, CommitPauses, PassSteps
 from service.summarizer.progress import Progress, Stage
+from service.summarizer.record import PassResult, record_of
 from service.summarizer.revival import Revival
-from service.summarizer.summary_pass import PassInput, PassResult
+from service.summarizer.summarizer import PassFailed, PassWork, Summarizers, Summary
 from service.telemetry.passes import PassReport, Telemetry
 
 __all__ = ["Reactor", "ReactorLimits"]
@@ -73,7 +73,7 @@ class _Running:
     """A pass under way. `call` asks the model for it; `again` is the line in which a next pass came meanwhile."""
 
     pass_id: str = ""
-    call: asyncio.Task[PassResult] | None = None
+    call: asyncio.Task[Summary] | None = None
     stands_in: bool = False
     superseded: bool = False
     again: PassLine | None = None
@@ -91,13 +91,18 @@ class Reactor:
         self,
         conversations: Conversations,
         *,
-        maker: PassMaker,
+        summarizers: Summarizers,
+        counter: TokenCounter,
         telemetry: Telemetry,
         limits: ReactorLimits,
+        hash_key: bytes,
+        clock_s: Callable[[], float],
         pauses: CommitPauses | None = None,
     ) -> None:
         self._conversations = conversations
-        self._maker = maker
+        self._summarizers = summarizers
+        self._counter = counter
+        self._clock_s = clock_s
         self._telemetry = telemetry
         self._limits = limits
         self.backlog = Backlog()
@@ -108,8 +113,8 @@ class Reactor:
         self._workers: list[asyncio.Task[None]] = []
         self._postponed: dict[StreamId, asyncio.TimerHandle] = {}
         self._pauses = pauses or CommitPauses()
-        self._steps = PassSteps(conversations, pauses=self._pauses, hash_key=maker.hash_key)
-        self._revival = Revival(conversations, has_time=maker.has_time, pauses=self._pauses)
+        self._steps = PassSteps(conversations, pauses=self._pauses, hash_key=hash_key)
+        self._revival = Revival(conversations, has_time=summarizers.wanted.has_time, pauses=self._pauses)
         self._stopping = False
 
     def start(self, attention: Iterable[Attention]) -> None:
@@ -269,30 +274,31 @@ class Reactor:
             assert isinstance(events[0], SummarizationSkipped)
             report.skipped(span, events[0].reason.value)
 
-    async def _result(self, key: StreamId, running: _Running, work: PassInput, report: PassReport) -> PassResult:
+    async def _result(self, key: StreamId, running: _Running, work: PassWork, report: PassReport) -> PassResult:
         """The model's record, or that of the extractive summarizer where the policy or the operator's list wants it."""
         if work.plan.extractive:
             return await self._extracted(work, report, None)
+        began_s = self._clock_s()
         try:
-            return await self._asked(running, work, report)
+            summary = await self._wanted_summary(running, work, report)
         except PassFailed as failure:
             # Nobody can be asked who is not there, so the next pass need not wait for that.
-            if work.plan.trigger is not Trigger.REMAKE and self._maker.is_listed_for(failure):
-                report.fell_back(failure, self._maker.fallback_name)
+            if work.plan.trigger is not Trigger.REMAKE and self._summarizers.is_listed_for(failure):
+                report.fell_back(failure, self._summarizers.extraction.name)
                 return await self._extracted(work, report, None, after=failure)
             if not running.stands_in and not await self._falls_back(key, work.plan):
                 raise
-            report.fell_back(failure, self._maker.fallback_name)
+            report.fell_back(failure, self._summarizers.extraction.name)
             return await self._extracted(work, report, failure, after=failure)
+        return self._made(work, summary, began_s)
 
-    async def _asked(self, running: _Running, work: PassInput, report: PassReport) -> PassResult:
-        """The wanted summarizer's record; PassFailed also when extraction is to stand in before it is there."""
+    async def _wanted_summary(self, running: _Running, work: PassWork, report: PassReport) -> Summary:
+        """What the wanted summarizer makes; PassFailed also when extraction is to stand in before it is there."""
+        if running.superseded:
+            raise PassSuperseded
         if running.stands_in:
             raise self._interrupted(report)
-        summary_pass = await self._maker.by_model(report)
-        running.call = asyncio.create_task(summary_pass.run(work, record_id=work.record_id))
-        if running.superseded or running.stands_in:
-            running.interrupt()
+        running.call = asyncio.create_task(self._summarizers.wanted.summarize(work, report))
         try:
             return await running.call
         except asyncio.CancelledError:
@@ -305,29 +311,40 @@ class Reactor:
             running.call = None
 
     async def _extracted(
-        self, work: PassInput, report: PassReport, failure: PassFailed | None, *, after: PassFailed | None = None
+        self, work: PassWork, report: PassReport, failure: PassFailed | None, *, after: PassFailed | None = None
     ) -> PassResult:
         """The extract; `failure` is what the next pass waits for, `after` what came before in any case."""
         attempts, tried = (after.attempts, after.tried) if after else (0, ())
-        extraction = self._maker.by_extraction(report)
-        result = await extraction.run(work, record_id=work.record_id, attempts_before=attempts)
+        began_s = self._clock_s()
+        try:
+            summary = await self._summarizers.extraction.summarize(work, report)
+        except PassFailed as failed:
+            failed.attempts, failed.tried = attempts, (*tried, self._summarizers.extraction.name)
+            failed.asked = after is not None and after.asked
+            raise
+        summary = replace(summary, attempts=attempts)
         return replace(
-            result,
-            fallback=not self._maker.wants_extraction,
+            self._made(work, summary, began_s),
+            fallback=not self._summarizers.wants_extraction,
             failure=failure,
             interrupted=failure is not None and failure.error_class is ErrorClass.CANCELLED,
-            tried=(*tried, *result.tried),
+            tried=(*tried, summary.model),
         )
+
+    def _made(self, work: PassWork, summary: Summary, began_s: float) -> PassResult:
+        latency_ms = round((self._clock_s() - began_s) * 1_000)
+        record = record_of(work, summary, create_time_us=self._conversations.now_us(), latency_ms=latency_ms)
+        return PassResult(record, self._counter.source_for(work.chat_model), tried=summary.tried)
 
     def _interrupted(self, report: PassReport) -> PassFailed:
         cause = "the window was over its budget before the model had answered"
         failure = PassFailed(ErrorClass.CANCELLED, retryable=True, cause=cause, asked=report.attempts > 0)
         failure.attempts = report.attempts
-        failure.tried = (self._maker.model_name,) if report.attempts else ()
+        failure.tried = (self._summarizers.wanted.name,) if report.attempts else ()
         return failure
 
     def _wanted(self, plan: PassPlan) -> str:
-        return self._maker.fallback_name if plan.extractive else self._maker.model_name
+        return self._summarizers.extraction.name if plan.extractive else self._summarizers.wanted.name
 
     async def _falls_back(self, key: StreamId, plan: PassPlan) -> bool:
         if plan.trigger is Trigger.REMAKE:
@@ -337,7 +354,7 @@ class Reactor:
             return plan.trigger is Trigger.EMERGENCY or state.ratio >= plan.policy.emergency_token_ratio
         return plan.policy.fallback is Fallback.ALWAYS
 
-    async def _input(self, key: StreamId, plan: PassPlan) -> PassInput:
+    async def _input(self, key: StreamId, plan: PassPlan) -> PassWork:
         """The source's messages, from the window where it has them, else from the log."""
         state = await self._conversations.state(key)
         wanted = sum(len(r) for r in plan.source)
@@ -351,7 +368,7 @@ class Reactor:
         previous = record_named(state, plan.base_id) if plan.base_id else None
         replaces = record_named(state, plan.replaces_id) if plan.replaces_id else None
         settings = state.settings
-        return PassInput(key.name, plan, chat, previous, settings.model, replaces, settings.calibration_factor)
+        return PassWork(key.name, plan, chat, previous, settings.model, replaces, settings.calibration_factor)
 
     async def _fail(self, key: StreamId, plan: PassPlan, report: PassReport, span: Span, failure: PassFailed) -> None:
         await self._steps.fail(key, plan, failure)

@@ -27,9 +27,9 @@ from service.domain.conversation import Conversation
 from service.domain.events import PassPlan
 from service.domain.record import Provenance
 from service.models.model import Completion, CompletionRequest, ModelDescription, ModelError, OnProgress, SummaryModel
-from service.summarizer.ask import PassFailed
 from service.summarizer.progress import Progress, ProgressBoard, Stage
-from service.summarizer.summary_pass import PassResult
+from service.summarizer.record import PassResult
+from service.summarizer.summarizer import PassFailed
 
 __all__ = ["PassReport", "Telemetry", "TracedModel", "output_hash"]
 
@@ -74,7 +74,7 @@ class TracedModel:
             seed=request.seed,
             output_tokens_max=request.output_tokens_max,
             attempt=request.attempt,
-            compacted=request.material.previous is not None,
+            compacted=request.compacted,
         )
         with self._tracing.span(fact) as span:
             try:
@@ -158,7 +158,7 @@ class PassReport:
         self._tokens_out += completion.output_tokens
 
     def calls(self, done: int, total: int) -> None:
-        """See PassObserver."""
+        """See Observer."""
         self._done, self._total = done, total
         self._tell(Stage.PROGRESS)
 
