@@ -47,11 +47,11 @@ from service.models.retry import RetryPolicy
 from service.summarizer.ask import AskerSettings, Timing
 from service.summarizer.by_extraction import EXTRACTIVE, ExtractiveSummarizer, is_extractive
 from service.summarizer.by_model import ModelSummarizer
-from service.summarizer.progress import ProgressBoard
 from service.summarizer.reactor import Reactor, ReactorLimits
 from service.summarizer.summarizer import Summarizers
 from service.telemetry.commits import CommitReport
 from service.telemetry.passes import Telemetry, TracedModel
+from service.telemetry.progress import ProgressBoard
 from service.tokenizers.choice import counter_named
 from service.version import VERSION
 

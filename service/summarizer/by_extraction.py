@@ -17,8 +17,7 @@ from service.domain.tokens import TokenCounter
 from service.extraction.extract import Extract, extract
 from service.summarizer.check import Room, Source, check_draft, fit_draft
 from service.summarizer.draft import Draft, DraftItem
-from service.summarizer.record import WindowCost, summary_of
-from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary
+from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
 
 __all__ = ["EXTRACTIVE", "SOURCE_TOKENS_UNBOUNDED", "ExtractiveSummarizer", "is_extractive"]
 

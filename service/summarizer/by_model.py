@@ -21,8 +21,7 @@ from service.models.model import ModelError, SummaryModel
 from service.summarizer.ask import Answer, Asker, AskerSettings, Timing
 from service.summarizer.check import Room, Source
 from service.summarizer.questions import CHUNK_TOKENS_MIN, Limits, Questions
-from service.summarizer.record import WindowCost, summary_of
-from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary
+from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
 
 __all__ = ["ModelSummarizer"]
 

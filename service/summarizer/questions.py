@@ -23,8 +23,7 @@ from service.domain.record import SummaryRecord
 from service.domain.tokens import TokenCounter
 from service.summarizer.ask import Answer
 from service.summarizer.check import CONTENT_TOKENS_MIN, Room, Source
-from service.summarizer.record import WindowCost, draft_text
-from service.summarizer.summarizer import PassFailed, PassWork
+from service.summarizer.summarizer import PassFailed, PassWork, WindowCost, draft_text
 
 __all__ = ["CHUNK_TOKENS_MIN", "Limits", "Part", "Questions"]
 

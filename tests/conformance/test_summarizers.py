@@ -13,8 +13,7 @@ from service.domain.prompt import CHAIN_TEMPLATE
 from service.domain.record import Provenance
 from service.models.scripted import ScriptedModel, default_answer
 from service.summarizer.check import Source, check_draft
-from service.summarizer.record import WindowCost, record_of
-from service.summarizer.summarizer import Summarizer
+from service.summarizer.summarizer import Summarizer, WindowCost, record_of
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.summarizers import Heard, by_extraction, by_model, work_on
 from tests.unit.extractive.corpora import PLANNING

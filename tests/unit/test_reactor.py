@@ -37,11 +37,11 @@ from service.models.scripted import ScriptedModel
 from service.summarizer.ask import AskerSettings, Timing
 from service.summarizer.by_extraction import ExtractiveSummarizer
 from service.summarizer.by_model import ModelSummarizer
-from service.summarizer.pass_steps import CommitPauses
-from service.summarizer.progress import ProgressBoard
+from service.summarizer.commits import CommitPauses
 from service.summarizer.reactor import Reactor, ReactorLimits
 from service.summarizer.summarizer import Summarizers
 from service.telemetry.passes import Telemetry
+from service.telemetry.progress import ProgressBoard
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.chats import pending_in
 from tests.support.patience import PATIENCE_S

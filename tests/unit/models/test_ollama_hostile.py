@@ -28,9 +28,7 @@ FINAL = {"message": {"content": "{}"}, "done": True, "done_reason": "stop", "pro
 
 
 async def ask(model: SummaryModel) -> Completion:
-    return await model.complete(
-        record_request(), deadline_s=PATIENCE_S, on_progress=lambda _chars: None
-    )
+    return await model.complete(record_request(), deadline_s=PATIENCE_S, on_progress=lambda _chars: None)
 
 
 def lines(*said: object) -> Behaviour:
