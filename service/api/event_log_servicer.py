@@ -37,7 +37,7 @@ from service.codec.events import EVENT_TYPES
 from service.codec.values import timestamp
 from service.conversations.table import ConversationTable
 from service.domain.errors import ConversationNotFound
-from service.summarizer.progress import Progress
+from service.telemetry.progress import Progress
 
 __all__ = ["EventLogServicer"]
 

@@ -16,7 +16,7 @@ from eventlog.event import EVENT_ID_BYTES, RecordedEvent
 from service.codec.events import current_form
 from service.codec.values import timestamp
 
-__all__ = ["EventEncoder", "encoded", "event_bytes", "field", "repeated"]
+__all__ = ["EventEncoder", "event_bytes", "field", "repeated"]
 
 TEXTS_KEPT = 1_024
 """Encoded names, types and times that are remembered: events that were written together share most of theirs."""

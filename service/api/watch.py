@@ -20,7 +20,7 @@ from eventlog.subscription import Batch, CaughtUp, Heartbeat, Item, Timing, Wake
 from service.api.errors import CursorOutOfRange
 from service.api.event_wire import EventEncoder, field
 from service.codec.values import timestamp
-from service.summarizer.progress import Progress, ProgressBoard, Stage
+from service.telemetry.progress import Progress, ProgressBoard, Stage
 
 __all__ = ["Watching", "until_stopped", "watch"]
 

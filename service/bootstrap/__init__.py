@@ -95,8 +95,9 @@ async def serve(
         if running is not None:
             ready(running)
             _log.info("sidecar.ready", addresses=list(running.grpc_addresses), http_address=running.http_address)
-            looking = asyncio.create_task(_look_for(core.summarizer, settings))
-            resources.callback(looking.cancel)
+            if core.model is not None:
+                looking = asyncio.create_task(_look_for(core.model, settings))
+                resources.callback(looking.cancel)
             await stop.wait()
             _log.info("sidecar.stopping")
             await sidecar.stop()

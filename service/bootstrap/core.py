@@ -45,13 +45,14 @@ from service.domain.tokens import TokenCounter
 from service.domain.triggers import HeldBy, held_by
 from service.models.model import SummaryModel
 from service.models.retry import RetryPolicy
-from service.summarizer.ask import AskerSettings
-from service.summarizer.pass_maker import PassMaker
-from service.summarizer.progress import ProgressBoard
+from service.summarizer.ask import AskerSettings, Timing
+from service.summarizer.by_extraction import EXTRACTIVE, ExtractiveSummarizer, is_extractive
+from service.summarizer.by_model import ModelSummarizer
 from service.summarizer.reactor import Reactor, ReactorLimits
-from service.summarizer.surroundings import Surroundings
+from service.summarizer.summarizer import Summarizers
 from service.telemetry.commits import CommitReport
 from service.telemetry.passes import Telemetry, TracedModel
+from service.telemetry.progress import ProgressBoard
 from service.tokenizers.choice import counter_named
 from service.version import VERSION
 
@@ -85,7 +86,7 @@ class Core:
     models: ChatModels
     policies: Policies
     board: ProgressBoard
-    summarizer: SummaryModel
+    model: SummaryModel | None
     tracing: Tracing
     metrics: Metrics
     now_us: Callable[[], int]
@@ -109,30 +110,31 @@ def open_core(
     metrics = Metrics(version=VERSION, labels=_labels(settings))
     executor = _read_threads(resources)
 
-    # The maker needs the log's secret; it is asked for by commits, of which there are none before.
-    policies = _policies(settings, lambda: maker)
+    counter = counter_named(settings.tokens.counter_name)
+    providers = Providers(settings.ollama, metrics=metrics, clock_s=time.monotonic, cache_dir=_cache_dir(settings))
+    # Each by itself: a model that is missing is a call of its own, and the one that stood in for it another.
+    model = providers.preferred(settings.summarizer.models, traced=lambda model: TracedModel(model, tracing))
+    summarizers = _summarizers(settings, model, counter)
+    policies = _policies(settings, summarizers)
     report = CommitReport(metrics, tracing, clock_ns=time.time_ns)
     log, table, rebuild = _open_log(settings, report, policies, resources, on_fatal, now_us, anew=anew)
 
-    counter = counter_named(settings.tokens.counter_name)
-    providers = Providers(
-        settings.ollama, metrics=metrics, counter=counter, clock_s=time.monotonic, cache_dir=_cache_dir(settings)
-    )
+    # Closed before the log: what models have under way may still end in it.
     resources.push_async_callback(providers.close)
-    # Each by itself: a model that is missing is a call of its own, and the one that stood in for it another.
-    summarizer = providers.preferred(settings.summarizer.models, traced=lambda model: TracedModel(model, tracing))
-    maker = _maker(settings, summarizer, providers.extractive(), counter, now_us, hash_key=log.secret("bad answers"))
     changes = Changes()
     heard = _Heard(changes)
     conversations = _conversations(log, table, policies, counter, heard, now_us)
     board = ProgressBoard()
     reactor = Reactor(
         conversations,
-        maker=maker,
+        summarizers=summarizers,
+        counter=counter,
         telemetry=Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content),
         limits=ReactorLimits(
             settings.summarizer.concurrent_passes, settings.summarizer.queue_max, shared=settings.server.is_shared
         ),
+        hash_key=log.secret("bad answers"),
+        clock_s=time.monotonic,
     )
     models = _chat_models(settings, providers, conversations, resources)
     heard.loaded_by = reactor.loaded
@@ -149,7 +151,7 @@ def open_core(
         models=models,
         policies=policies,
         board=board,
-        summarizer=summarizer,
+        model=model,
         tracing=tracing,
         metrics=metrics,
         now_us=now_us,
@@ -165,11 +167,11 @@ def _tracing(environ: Mapping[str, str], resources: AsyncExitStack) -> Tracing:
     return tracing
 
 
-def _policies(settings: Settings, maker: Callable[[], PassMaker]) -> Policies:
+def _policies(settings: Settings, summarizers: Summarizers) -> Policies:
     return Policies(
         settings.policy_for,
         client_fields=frozenset(settings.client_policy_fields),
-        source_tokens=lambda policy, summary_tokens: maker().source_tokens(policy, summary_tokens),
+        source_tokens=summarizers.wanted.source_tokens,
     )
 
 
@@ -263,28 +265,24 @@ def _conversations(
     )
 
 
-def _maker(
-    settings: Settings,
-    model: SummaryModel,
-    extractive: SummaryModel,
-    counter: TokenCounter,
-    now_us: Callable[[], int],
-    *,
-    hash_key: bytes,
-) -> PassMaker:
+def _summarizers(settings: Settings, model: SummaryModel | None, counter: TokenCounter) -> Summarizers:
     summarizer = settings.summarizer
+    template = prompt_template(summarizer.prompt_file)
+    extraction = ExtractiveSummarizer(counter=counter, template=template, deadline_s=summarizer.deadline_s)
+    if model is None:
+        return Summarizers(extraction, extraction)
     retry = RetryPolicy(attempts_max=summarizer.retries + 1, delay_base_s=summarizer.backoff_base_ms / 1_000)
-    return PassMaker(
-        None if model.name == extractive.name else model,
-        extractive,
-        listed=extractive.name in summarizer.models,
-        asking=AskerSettings(
+    by_model = ModelSummarizer(
+        model,
+        settings=AskerSettings(
             summarizer.temperature, summarizer.seed, summarizer.repeat_penalty, retry, summarizer.deadline_s
         ),
-        template=prompt_template(summarizer.prompt_file),
+        template=template,
         window_default=settings.ollama.num_ctx,
-        surroundings=Surroundings(counter, time.monotonic, now_us, asyncio.sleep, random.Random(), hash_key),
+        counter=counter,
+        timing=Timing(time.monotonic, asyncio.sleep, random.Random()),
     )
+    return Summarizers(by_model, extraction, listed=any(map(is_extractive, summarizer.models)))
 
 
 def _cache_dir(settings: Settings) -> Path | None:
@@ -331,7 +329,7 @@ def _chat_models(
 def _labels(settings: Settings) -> MetricLabels:
     return MetricLabels(
         # The first names get series of their own: the model that is wanted, and what stands in for it.
-        models=tuple(dict.fromkeys((settings.summarizer.models[0], "extractive:default", *settings.summarizer.models))),
+        models=tuple(dict.fromkeys((settings.summarizer.models[0], EXTRACTIVE, *settings.summarizer.models))),
         hosts=host_labels(settings.ollama),
         methods=tuple(METHOD_SCOPES),
         timed_methods=TIMED_METHODS,

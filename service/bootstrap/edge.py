@@ -185,7 +185,7 @@ def _http(
         started=started.is_set,
         busy=lambda: rebuild is not None and rebuild.is_due,
         ready=ready,
-        details={"model": model_check(core.summarizer)},
+        details={"model": model_check(core.model)},
     )
     look = Look(core.metrics, core.table, (lambda: _measured(settings.log.path, free_bytes)) if on_disk else None)
     return HttpServer(host.strip("[]"), int(port), routes=health | metrics_route(core.metrics, look=look))

@@ -10,9 +10,7 @@ from observability.facts import BreakerState, ChatAsked
 from observability.metrics import Metrics
 from observability.tracing import note
 from service.config.settings import OllamaSettings as OllamaGroup
-from service.domain.tokens import TokenCounter
 from service.models.breaker import BreakerState as HostState
-from service.models.extractive import EXTRACTIVE_MODEL, ExtractiveModel
 from service.models.model import ModelError, SummaryModel
 from service.models.ollama.address import parse_address
 from service.models.ollama.description import DescriptionCache
@@ -21,6 +19,7 @@ from service.models.ollama.provider import OllamaModel
 from service.models.ollama.settings import OllamaSettings
 from service.models.preference import PreferredModel
 from service.models.scripted import load_script
+from service.summarizer.by_extraction import is_extractive
 
 __all__ = ["Providers", "Traced", "host_labels", "ollama_settings"]
 
@@ -56,11 +55,9 @@ class Providers:
         group: OllamaGroup,
         *,
         metrics: Metrics,
-        counter: TokenCounter,
         clock_s: Callable[[], float],
         cache_dir: Path | None,
     ) -> None:
-        self._counter = counter
         self._clock_s = clock_s
         self._settings = ollama_settings(group)
         addresses = [parse_address(h, allow_insecure=group.allow_insecure_hosts) for h in group.hosts]
@@ -74,19 +71,16 @@ class Providers:
         self._descriptions = DescriptionCache(cache_dir)
         self._models: list[SummaryModel] = []
 
-    def preferred(self, names: Sequence[str], *, traced: Traced = lambda model: model) -> SummaryModel:
+    def preferred(self, names: Sequence[str], *, traced: Traced = lambda model: model) -> SummaryModel | None:
         """The models of a list as one: the first that exists answers. Each is called through what `traced` makes.
 
-        Extraction needs none after it, and is no model. A list that begins with extraction is extraction.
+        Extraction is no model, and needs none after it: None for a list that begins with it.
         """
-        asked = list(takewhile(lambda name: name != EXTRACTIVE_MODEL, names)) or [EXTRACTIVE_MODEL]
-        models = [traced(self._model(name)) for name in asked]
+        models = [traced(self._model(name)) for name in takewhile(lambda name: not is_extractive(name), names)]
+        if not models:
+            return None
         self._models += models
         return models[0] if len(models) == 1 else PreferredModel(models)
-
-    def extractive(self) -> SummaryModel:
-        """The summarizer that needs no model."""
-        return ExtractiveModel(clock=self._clock_s, counter=self._counter)
 
     async def context_length(self, model: str) -> int | None:
         """What a chat model can hold, if Ollama knows it; None when it does not, or cannot be asked."""
@@ -106,8 +100,6 @@ class Providers:
     def _model(self, name: str) -> SummaryModel:
         provider, _, model = name.partition(":")
         match provider:
-            case "extractive":
-                return self.extractive()
             case "scripted":
                 return load_script(model or "default", clock=self._clock_s)
             case "ollama":

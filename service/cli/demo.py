@@ -25,11 +25,11 @@ from service.cli.startup import explained
 from service.cli.terminal import is_interactive, program_name, say, say_text
 from service.config.settings import Settings
 from service.config.sources import environment
-from service.models.extractive import EXTRACTIVE_MODEL
 from service.models.model import ModelError
 from service.models.ollama.address import parse_address
 from service.models.ollama.inventory import inventory_of, missing_remedy
 from service.models.ollama.speed import ModelSpeed, speed_of
+from service.summarizer.by_extraction import EXTRACTIVE
 
 __all__ = ["demo"]
 
@@ -121,9 +121,9 @@ async def _summarizer(settings: Settings) -> dict[str, Any]:
 
 def _extractive(says: str, remedy: str) -> dict[str, Any]:
     say(says)
-    say(f"So no model is asked: summaries by {EXTRACTIVE_MODEL}, which needs none.")
+    say(f"So no model is asked: summaries by {EXTRACTIVE}, which needs none.")
     say(f"For summaries by a model: {remedy}.")
-    return {"summarizer.models": [EXTRACTIVE_MODEL]}
+    return {"summarizer.models": [EXTRACTIVE]}
 
 
 def _told(speed: ModelSpeed, settings: Settings) -> str:

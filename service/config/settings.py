@@ -35,7 +35,7 @@ __all__ = [
 
 _P = Policy()
 PROVIDERS = ("ollama", "extractive", "scripted")
-"""How models are reached; `service.bootstrap.providers` makes each of them."""
+"""How summaries are made: `extractive` asks no model, `service.bootstrap.providers` makes those of the others."""
 
 _UNIX_PREFIX = "unix:"
 

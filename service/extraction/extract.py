@@ -57,15 +57,14 @@ def extract(
     messages: Sequence[Message],
     *,
     previous: SummaryRecord | None,
-    merge: Sequence[str],
     tokens_max: int,
     count_tokens: CountTokens,
 ) -> Extract:
-    """The extract of `messages`, after `previous` or of the texts in `merge`, in about `tokens_max` tokens.
+    """The extract of `messages`, after `previous`, in about `tokens_max` tokens.
 
     The summary always has one line, whatever the budget.
     """
-    corpus = gathered(messages, previous=previous, merge=merge)
+    corpus = gathered(messages, previous=previous)
     best = ranked(corpus)
     talk = talk_of(corpus)
     carried = previous.context if previous is not None else RecordContext()

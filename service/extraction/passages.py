@@ -84,9 +84,9 @@ class Corpus:
     speakers: tuple[str, ...]
 
 
-def gathered(messages: Sequence[Message], *, previous: SummaryRecord | None, merge: Sequence[str]) -> Corpus:
-    """The sentences of the earlier record, of texts to be merged and of `messages`, in this order."""
-    earlier = [_clean(text) for text in (*_texts_of_record(previous), *merge)]
+def gathered(messages: Sequence[Message], *, previous: SummaryRecord | None) -> Corpus:
+    """The sentences of the earlier record and of `messages`, in this order."""
+    earlier = [_clean(text) for text in _texts_of_record(previous)]
     told = [_told(message) if _is_prose(message) else "" for message in messages]
     if not any(earlier) and not any(told):
         told = [_told(message) for message in messages]

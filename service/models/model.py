@@ -19,14 +19,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from service.domain.message import Message
-from service.domain.record import SummaryRecord
-
 __all__ = [
     "AnswerLooped",
     "Completion",
     "CompletionRequest",
-    "Material",
     "ModelDescription",
     "ModelError",
     "ModelMissing",
@@ -104,31 +100,19 @@ class AnswerLooped(ModelError):
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
-    """The source of a summary as data, for models that do not read prompts (extractive, scripted).
-
-    `messages` are those to be summarized, oldest first; `merge` holds summary texts to be merged instead.
-    """
-
-    messages: tuple[Message, ...] = ()
-    previous: SummaryRecord | None = None
-    merge: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class CompletionRequest:
     """One question to a model.
 
     `schema` is the inlined JSON Schema that the answer must satisfy. `prompt_tokens` is our own count of system and
     user text, which a provider compares with what its server evaluated. `output_tokens_max` bounds the answer,
     `summary_tokens_max` is the size that the summary should have. A `repeat_penalty` above 1 makes words that were just
-    written less likely. `conversation_id` is for spans only.
+    written less likely. `compacted` says that the prompt holds a record in place of older messages; it and
+    `conversation_id` are for spans only.
     """
 
     system: str
     user: str
     schema: Mapping[str, Any]
-    material: Material
     prompt_tokens: int
     output_tokens_max: int
     summary_tokens_max: int
@@ -139,6 +123,7 @@ class CompletionRequest:
     conversation_id: str = ""
     prompt_name: str = ""
     prompt_version: str = ""
+    compacted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

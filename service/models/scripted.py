@@ -10,16 +10,18 @@ A script is a list of steps, one for each call; the last step repeats. As a JSON
                {"error": "unavailable", "retry_after_s": 1},
                {"hang": true}]}
 
-`default` builds a record from the request's material, `record` fills the fields that it lacks with empty ones, `error`
+`default` builds a record from what the prompt quotes, `record` fills the fields that it lacks with empty ones, `error`
 is one of unavailable, missing, refused, truncated, looped. An error in the file is a ScriptError when it is loaded.
 """
 
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,6 @@ from service.models.model import (
     AnswerLooped,
     Completion,
     CompletionRequest,
-    Material,
     ModelDescription,
     ModelError,
     ModelMissing,
@@ -40,7 +41,7 @@ from service.models.model import (
     PromptTruncated,
 )
 
-__all__ = ["ScriptError", "ScriptedModel", "Step", "default_answer", "load_script"]
+__all__ = ["Quoted", "Said", "ScriptError", "ScriptedModel", "Step", "default_answer", "load_script", "quoted_in"]
 
 PROVIDER = "scripted"
 CONTEXT_LENGTH = 8_192
@@ -73,6 +74,17 @@ _WORD = re.compile(r"\w[\w.-]{2,60}\w")
 # A digit, underscore, inner dot or inner capital: an identifier more often than prose.
 _IDENTIFIER = re.compile(r"[\d_.]|[a-z][A-Z]")
 _SENTENCE = re.compile(r"[^.!?\n]+")
+
+_TRANSCRIPT = re.compile(r"<transcript>\n(.*)\n</transcript>", re.DOTALL)
+_HEADER = re.compile(r'^<message (\d+) (\w+)(?: "([^"\n]*)")?>$', re.MULTILINE)
+_CALL = re.compile(r"^\[calls \S+ with .*\]$", re.MULTILINE)
+_PARTIAL = re.compile(r"<partial_summary>\n(.*?)\n</partial_summary>", re.DOTALL)
+_EARLIER = re.compile(
+    r"<previous_summary>\n[^\n]*\n<conversation_summary>\n(.*?)"
+    r"(?:\n(?:Key points|Decisions|Action items|Unresolved):\n.*?)?"
+    r"(?:\nParticipants: ([^\n]*))?(?:\nNames: ([^\n]*))?\n</conversation_summary>\n</previous_summary>",
+    re.DOTALL,
+)
 
 
 class ScriptError(ValueError):
@@ -167,50 +179,93 @@ def load_script(script: str, *, clock: Callable[[], float]) -> ScriptedModel:
     return ScriptedModel(steps, clock=clock, script=script, context_length=context_length)
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message as a prompt quotes it, without its calls. `number` is 0 for the rest of one that was cut."""
+
+    number: int
+    role: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """What a prompt quotes, oldest first: messages, or partial summaries to be merged, and the record before.
+
+    `narrative`, `participants` and `names` are that record's; all are empty where there is none.
+    """
+
+    messages: tuple[Said, ...]
+    partials: tuple[str, ...]
+    narrative: str
+    participants: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+def quoted_in(prompt: str) -> Quoted:
+    """What the user text of a prompt quotes, in the frames of `service.domain.prompt`; nothing where it has none."""
+    earlier = _EARLIER.search(prompt)
+    narrative, participants, names = (group or "" for group in earlier.groups()) if earlier else ("", "", "")
+    transcript = _TRANSCRIPT.search(prompt)
+    return Quoted(
+        messages=tuple(_said(transcript[1])) if transcript else (),
+        partials=tuple(_PARTIAL.findall(prompt)),
+        narrative=narrative,
+        participants=tuple(filter(None, participants.split(", "))),
+        names=tuple(filter(None, names.split(", "))),
+    )
+
+
+def _said(transcript: str) -> Iterator[Said]:
+    rest, *pieces = _HEADER.split(transcript)
+    if rest.strip() and not _PARTIAL.search(rest):
+        yield Said(0, "", "", rest.strip())
+    for number, role, name, text in zip(*[iter(pieces)] * 4, strict=True):
+        yield Said(int(number), role, html.unescape(name or ""), _CALL.sub("", text).strip())
+
+
 def default_answer(request: CompletionRequest) -> str:
     """A valid record as JSON: the first sentence of as many messages as `summary_tokens_max` holds, newest first.
 
-    Names and identifiers are taken over from the material, so that every one of them has a source.
+    Names and identifiers are taken over from what the prompt quotes, so that every one of them has a source.
     """
-    material = request.material
+    quoted = quoted_in(request.user)
     chars_left = request.summary_tokens_max * CHARS_PER_TOKEN
     record = dict(_EMPTY_RECORD)
-    record["summary"] = _clip(_opening(material), chars_left // 3)
+    record["summary"] = _clip(_opening(quoted), chars_left // 3)
     chars_left -= len(record["summary"])
-    record["participants"] = _taken(_participants(material), PARTICIPANTS_MAX, chars_left // 4)
-    record["domain_entities"] = _taken(_entities(material), DOMAIN_ENTITIES_MAX, chars_left // 3)
+    record["participants"] = _taken(_participants(quoted), PARTICIPANTS_MAX, chars_left // 4)
+    record["domain_entities"] = _taken(_entities(quoted), DOMAIN_ENTITIES_MAX, chars_left // 3)
     points = chars_left // 3
-    record["key_points"] = _taken(_first_sentences(material, min(points, SENTENCE_CHARS_MAX)), KEY_POINTS_MAX, points)
+    record["key_points"] = _taken(_first_sentences(quoted, min(points, SENTENCE_CHARS_MAX)), KEY_POINTS_MAX, points)
     return json.dumps(record, ensure_ascii=False)
 
 
-def _opening(material: Material) -> str:
-    if material.merge:
-        return " ".join(material.merge)
-    earlier = material.previous.summary if material.previous is not None else ""
+def _opening(quoted: Quoted) -> str:
+    if quoted.partials:
+        return " ".join(quoted.partials)
     # The newest part must not be lost to an older summary that already fills the room.
-    speakers = ", ".join(dict.fromkeys(message.name or message.role.value for message in material.messages))
-    return f"Messages by {speakers}. {earlier}".strip()
+    speakers = ", ".join(dict.fromkeys(said.name or said.role for said in quoted.messages if said.role))
+    return f"Messages by {speakers}. {quoted.narrative}".strip()
 
 
-def _participants(material: Material) -> Iterator[str]:
-    if material.previous is not None:
-        yield from material.previous.context.participants
-    for message in material.messages:
-        if message.role in {Role.USER, Role.ASSISTANT}:
-            yield message.name or message.role.value
+def _participants(quoted: Quoted) -> Iterator[str]:
+    yield from quoted.participants
+    for said in quoted.messages:
+        if said.role in {Role.USER, Role.ASSISTANT}:
+            yield said.name or said.role
 
 
-def _entities(material: Material) -> Iterator[str]:
-    if material.previous is not None:
-        yield from material.previous.context.domain_entities
-    for text in (*material.merge, *(message.content for message in material.messages)):
+def _entities(quoted: Quoted) -> Iterator[str]:
+    yield from quoted.names
+    for text in (*quoted.partials, *(said.text for said in quoted.messages)):
         yield from filter(_IDENTIFIER.search, _WORD.findall(text))
 
 
-def _first_sentences(material: Material, chars_max: int) -> Iterator[str]:
-    for message in reversed(material.messages):
-        found = _SENTENCE.search(message.content)
+def _first_sentences(quoted: Quoted, chars_max: int) -> Iterator[str]:
+    for said in reversed(quoted.messages):
+        found = _SENTENCE.search(said.text)
         if found is not None and found[0].strip():
             yield _clip(found[0].strip(), chars_max)
 

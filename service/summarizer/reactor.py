@@ -7,48 +7,28 @@ interrupted anywhere runs again and ends once. Nothing here is ever waited for b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import structlog
 
 from eventlog.event import StreamId
 from observability.facts import PassEnded, PassOutcome, SkipReason
-from observability.tracing import Span
 from service.conversations.conversations import Conversations
 from service.conversations.table import Attention
-from service.domain.conversation import Conversation, partitioned, record_named
+from service.domain.conversation import Conversation
 from service.domain.errors import PassSuperseded, TooManyPasses
-from service.domain.events import (
-    ErrorClass,
-    Event,
-    MessageAppended,
-    PassPlan,
-    SummarizationCompleted,
-    SummarizationFailed,
-    SummarizationRequested,
-    SummarizationSkipped,
-    Trigger,
-)
-from service.domain.message import Role
-from service.domain.policy import Fallback
-from service.summarizer.ask import PassFailed
-from service.summarizer.backlog import Backlog
-from service.summarizer.line import PassLine
-from service.summarizer.origin import origin
-from service.summarizer.pass_maker import PassMaker
-from service.summarizer.pass_steps import TRANSIENT, CommitPauses, PassSteps
-from service.summarizer.progress import Progress, Stage
-from service.summarizer.revival import Revival
-from service.summarizer.summary_pass import PassInput, PassResult
-from service.telemetry.passes import PassReport, Telemetry
+from service.domain.events import Event, PassPlan, SummarizationRequested, SummarizationSkipped
+from service.domain.tokens import TokenCounter
+from service.summarizer.commits import TRANSIENT, CommitPauses, PassCommits
+from service.summarizer.pass_run import PassRun, PassRunner, failed_by_bug
+from service.summarizer.queue import Backlog, PassQueue
+from service.summarizer.summarizer import Summarizers
+from service.summarizer.wakeups import Wakeups
+from service.telemetry.passes import Telemetry
+from service.telemetry.progress import Progress, Stage
 
 __all__ = ["Reactor", "ReactorLimits"]
-
-CLAIMS_MAX = 3
-"""A pass that was claimed so often and never ended takes the process down with it; it is failed instead."""
-
-SOURCE_MESSAGES_MAX = 100_000
 
 EXTRACTIONS_MAX = 2
 """Extractive passes that run at once, beside those that ask a model: a full window does not wait for slow models."""
@@ -68,48 +48,44 @@ class ReactorLimits:
     shared: bool
 
 
-@dataclass(slots=True, eq=False)
-class _Running:
-    """A pass under way. `call` asks the model for it; `again` is the line in which a next pass came meanwhile."""
-
-    pass_id: str = ""
-    call: asyncio.Task[PassResult] | None = None
-    stands_in: bool = False
-    superseded: bool = False
-    again: PassLine | None = None
-
-    def interrupt(self) -> None:
-        """Leave the model."""
-        if self.call is not None:
-            self.call.cancel()
-
-
 class Reactor:
-    """Runs passes on one event loop, those that ask a model in one line and those that ask none in another."""
+    """Runs passes on one event loop, those that ask a model from one queue and those that ask none from another."""
 
     def __init__(
         self,
         conversations: Conversations,
         *,
-        maker: PassMaker,
+        summarizers: Summarizers,
+        counter: TokenCounter,
         telemetry: Telemetry,
         limits: ReactorLimits,
+        hash_key: bytes,
+        clock_s: Callable[[], float],
         pauses: CommitPauses | None = None,
     ) -> None:
         self._conversations = conversations
-        self._maker = maker
         self._telemetry = telemetry
         self._limits = limits
         self.backlog = Backlog()
-        self._queue = PassLine(workers=limits.concurrent_passes, shared=limits.shared)
-        self._extractions = PassLine(workers=EXTRACTIONS_MAX, shared=limits.shared)
-        self._running: dict[StreamId, _Running] = {}
+        self._queue = PassQueue(workers=limits.concurrent_passes, shared=limits.shared)
+        self._extractions = PassQueue(workers=EXTRACTIONS_MAX, shared=limits.shared)
+        self._running: dict[StreamId, PassRun] = {}
+        self._again: dict[StreamId, PassQueue] = {}
         self._hurried: dict[StreamId, str] = {}
         self._workers: list[asyncio.Task[None]] = []
         self._postponed: dict[StreamId, asyncio.TimerHandle] = {}
         self._pauses = pauses or CommitPauses()
-        self._steps = PassSteps(conversations, pauses=self._pauses, hash_key=maker.hash_key)
-        self._revival = Revival(conversations, has_time=maker.has_time, pauses=self._pauses)
+        self._commits = PassCommits(conversations, pauses=self._pauses, hash_key=hash_key)
+        self._wakeups = Wakeups(conversations, has_time=summarizers.wanted.has_time, pauses=self._pauses)
+        self._runner = PassRunner(
+            conversations,
+            summarizers=summarizers,
+            commits=self._commits,
+            counter=counter,
+            telemetry=telemetry,
+            clock_s=clock_s,
+            on_model_answered=self._wakeups.model_answered,
+        )
         self._stopping = False
 
     def start(self, attention: Iterable[Attention]) -> None:
@@ -119,27 +95,27 @@ class Reactor:
             if row.pending:
                 self._enqueue(key, self._conversations.now_us())
             elif row.wait_until_us:
-                self._revival.end_wait_at(key, row.wait_until_us)
+                self._wakeups.end_wait_at(key, row.wait_until_us)
             if row.fallback:
-                self._revival.remake_later(key)
-        for line in self._lines():
-            for _ in range(line.workers):
+                self._wakeups.remake_later(key)
+        for queue in self._queues():
+            for _ in range(queue.workers):
                 name = f"pass worker {len(self._workers)}"
-                self._workers.append(asyncio.create_task(self._work(line), name=name))
+                self._workers.append(asyncio.create_task(self._work(queue), name=name))
 
     async def stop(self, *, grace_s: float) -> None:
         """Take no new pass; a running one gets `grace_s`, then stays pending in the log for the next start."""
         self._stopping = True
         for handle in self._postponed.values():
             handle.cancel()
-        for line in self._lines():
-            line.close()
+        for queue in self._queues():
+            queue.close()
         if self._workers:
             _, running = await asyncio.wait(self._workers, timeout=grace_s)
             for worker in running:
                 worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
-        await self._revival.stop()
+        await self._wakeups.stop()
 
     def changed(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
         """Hear of a commit: a new pass is queued, a wait is timed, a skip is counted."""
@@ -159,15 +135,14 @@ class Reactor:
         # Before it has an id it has read no plan yet, and reads the newest.
         ended = state.pending is None or (running is not None and state.pending.pass_id != running.pass_id)
         if running is not None and running.pass_id and ended:
-            running.superseded = True
-            running.interrupt()
-        self._revival.changed(key, state)
+            running.supersede()
+        self._wakeups.changed(key, state)
 
     def loaded(self, key: StreamId, state: Conversation) -> None:
         """Hear of a state that was read from the log: what the start was not told of is taken up now."""
         if state.pending is not None and key not in self.backlog:
             self._enqueue(key, state.pending_since_us, state.pending)
-        self._revival.loaded(key, state)
+        self._wakeups.loaded(key, state)
 
     def stand_in(self, key: StreamId, pass_id: str) -> None:
         """Make the record of this pass by extraction at once, whatever a model is doing for it."""
@@ -177,29 +152,28 @@ class Reactor:
                 self._hurried[key] = pass_id
                 self._extractions.put(key, urgent=True)
         elif running.pass_id in ("", pass_id):
-            running.stands_in = True
-            running.interrupt()
+            running.hurry()
         else:
             self._hurried[key] = pass_id
-            running.again = self._extractions
+            self._again[key] = self._extractions
 
     def require_room(self, namespace: str) -> None:
         """Refuse a forced pass when too many are pending; a triggered one is never refused, only delayed."""
         if self.backlog.of_namespace(namespace) >= self._limits.queue_max:
             raise TooManyPasses(retry_after_s=5.0)
 
-    def _lines(self) -> tuple[PassLine, PassLine]:
+    def _queues(self) -> tuple[PassQueue, PassQueue]:
         return self._queue, self._extractions
 
-    async def _work(self, line: PassLine) -> None:
-        while (key := await line.take()) is not None:
-            if (other := self._running.get(key)) is not None:
-                other.again = line
-                line.done(key)
+    async def _work(self, queue: PassQueue) -> None:
+        while (key := await queue.take()) is not None:
+            if key in self._running:
+                self._again[key] = queue
+                queue.done(key)
                 continue
-            running = self._running[key] = _Running()
+            run = self._running[key] = PassRun()
             try:
-                await self._run(key, running, line)
+                await self._run(key, run, queue)
             except PassSuperseded:
                 _log.info("pass.superseded", conversation_id=key.name)
             except TRANSIENT as error:
@@ -209,160 +183,32 @@ class Reactor:
                 await self._give_up(key)
             finally:
                 del self._running[key]
-                line.done(key)
-                if running.again is not None:
-                    running.again.put(key, urgent=running.again is self._extractions)
+                queue.done(key)
+                if (again := self._again.pop(key, None)) is not None:
+                    again.put(key, urgent=again is self._extractions)
 
-    async def _run(self, key: StreamId, running: _Running, line: PassLine) -> None:
+    async def _run(self, key: StreamId, run: PassRun, queue: PassQueue) -> None:
         hurried = self._hurried.pop(key, "")
         state = await self._conversations.state(key)
         plan = state.pending
         if plan is None:
             self._dequeue(key)
             return
-        running.pass_id = plan.pass_id
-        running.stands_in |= plan.extractive or hurried == plan.pass_id
-        if line is self._extractions and not running.stands_in:
-            # An entry that was left over: a pass that asks a model must not keep the line of those that ask none.
+        run.pass_id = plan.pass_id
+        run.stands_in |= plan.extractive or hurried == plan.pass_id
+        if queue is self._extractions and not run.stands_in:
+            # An entry that was left over: a pass that asks a model must not keep the queue of those that ask none.
             self._queue.put(key)
             return
         self._told_pending(key, state.pending_since_us)
-        claimed_too_often = state.claims >= CLAIMS_MAX
-        if not claimed_too_often and not await self._steps.claim(key, plan):
-            _log.info("pass.cancelled", conversation_id=key.name, summarization_id=plan.pass_id)
-            return
-        report = PassReport(self._telemetry, key, plan, model=self._wanted(plan), now_us=self._conversations.now_us)
-        trigger = await self._conversations.log.requested_by(key, origin(state, plan))
-        with self._telemetry.tracing.span(report.started(trigger)) as span:
-            try:
-                if claimed_too_often:
-                    await self._fail(key, plan, report, span, _internal("the sidecar stopped in it too often"))
-                else:
-                    await self._make(key, running, plan, report, span)
-            except asyncio.CancelledError:
-                report.cancelled(span)
-                if not claimed_too_often:
-                    await self._steps.release(key, plan)
-                raise
-            except (PassSuperseded, *TRANSIENT):
-                report.cancelled(span)
-                raise
-            except Exception:
-                report.failed(span, _internal(_BUG))
-                raise
-
-    async def _make(self, key: StreamId, running: _Running, plan: PassPlan, report: PassReport, span: Span) -> None:
-        work = await self._input(key, plan)
-        try:
-            result = await self._result(key, running, work, report)
-        except PassFailed as failure:
-            await self._fail(key, plan, report, span, failure)
-            return
-        after, events = await self._steps.complete(key, plan, result)
-        if isinstance(events[0], SummarizationCompleted):
-            report.completed(span, result, after)
-            if not result.fallback:
-                self._revival.model_answered()
-        elif isinstance(events[0], SummarizationFailed):
-            report.cancelled(span)
-        else:
-            assert isinstance(events[0], SummarizationSkipped)
-            report.skipped(span, events[0].reason.value)
-
-    async def _result(self, key: StreamId, running: _Running, work: PassInput, report: PassReport) -> PassResult:
-        """The model's record, or that of the extractive summarizer where the policy or the operator's list wants it."""
-        if work.plan.extractive:
-            return await self._extracted(work, report, None)
-        try:
-            return await self._asked(running, work, report)
-        except PassFailed as failure:
-            # Nobody can be asked who is not there, so the next pass need not wait for that.
-            if work.plan.trigger is not Trigger.REMAKE and self._maker.is_listed_for(failure):
-                report.fell_back(failure, self._maker.fallback_name)
-                return await self._extracted(work, report, None, after=failure)
-            if not running.stands_in and not await self._falls_back(key, work.plan):
-                raise
-            report.fell_back(failure, self._maker.fallback_name)
-            return await self._extracted(work, report, failure, after=failure)
-
-    async def _asked(self, running: _Running, work: PassInput, report: PassReport) -> PassResult:
-        """The wanted summarizer's record; PassFailed also when extraction is to stand in before it is there."""
-        if running.stands_in:
-            raise self._interrupted(report)
-        summary_pass = await self._maker.by_model(report)
-        running.call = asyncio.create_task(summary_pass.run(work, record_id=work.record_id))
-        if running.superseded or running.stands_in:
-            running.interrupt()
-        try:
-            return await running.call
-        except asyncio.CancelledError:
-            if running.superseded:
-                raise PassSuperseded from None
-            if running.stands_in:
-                raise self._interrupted(report) from None
-            raise
-        finally:
-            running.call = None
-
-    async def _extracted(
-        self, work: PassInput, report: PassReport, failure: PassFailed | None, *, after: PassFailed | None = None
-    ) -> PassResult:
-        """The extract; `failure` is what the next pass waits for, `after` what came before in any case."""
-        attempts, tried = (after.attempts, after.tried) if after else (0, ())
-        extraction = self._maker.by_extraction(report)
-        result = await extraction.run(work, record_id=work.record_id, attempts_before=attempts)
-        return replace(
-            result,
-            fallback=not self._maker.wants_extraction,
-            failure=failure,
-            interrupted=failure is not None and failure.error_class is ErrorClass.CANCELLED,
-            tried=(*tried, *result.tried),
-        )
-
-    def _interrupted(self, report: PassReport) -> PassFailed:
-        cause = "the window was over its budget before the model had answered"
-        failure = PassFailed(ErrorClass.CANCELLED, retryable=True, cause=cause, asked=report.attempts > 0)
-        failure.attempts = report.attempts
-        failure.tried = (self._maker.model_name,) if report.attempts else ()
-        return failure
-
-    def _wanted(self, plan: PassPlan) -> str:
-        return self._maker.fallback_name if plan.extractive else self._maker.model_name
-
-    async def _falls_back(self, key: StreamId, plan: PassPlan) -> bool:
-        if plan.trigger is Trigger.REMAKE:
-            return False
-        if plan.policy.fallback is Fallback.EMERGENCY:
-            state = await self._conversations.state(key)
-            return plan.trigger is Trigger.EMERGENCY or state.ratio >= plan.policy.emergency_token_ratio
-        return plan.policy.fallback is Fallback.ALWAYS
-
-    async def _input(self, key: StreamId, plan: PassPlan) -> PassInput:
-        """The source's messages, from the window where it has them, else from the log."""
-        state = await self._conversations.state(key)
-        wanted = sum(len(r) for r in plan.source)
-        inside, _ = partitioned(state.window, plan.source)
-        messages: Sequence[MessageAppended] = inside
-        if len(inside) < wanted:
-            messages = await self._conversations.log.originals(
-                key, head=state.event_version, limit=SOURCE_MESSAGES_MAX, within=plan.source
-            )
-        chat = tuple(m for m in messages if m.message.role is not Role.SYSTEM)
-        previous = record_named(state, plan.base_id) if plan.base_id else None
-        replaces = record_named(state, plan.replaces_id) if plan.replaces_id else None
-        settings = state.settings
-        return PassInput(key.name, plan, chat, previous, settings.model, replaces, settings.calibration_factor)
-
-    async def _fail(self, key: StreamId, plan: PassPlan, report: PassReport, span: Span, failure: PassFailed) -> None:
-        await self._steps.fail(key, plan, failure)
-        report.failed(span, failure)
+        await self._runner.run(key, run, state, plan)
 
     async def _give_up(self, key: StreamId) -> None:
         """Fail whatever is pending after a bug, so that none keeps a conversation pending for ever."""
         try:
             plan = (await self._conversations.state(key)).pending
             if plan is not None:
-                await self._steps.fail(key, plan, _internal(_BUG))
+                await self._commits.fail(key, plan, failed_by_bug())
         except TRANSIENT as error:
             self._postpone(key, error)
         except Exception as error:  # noqa: BLE001 - supervision: what cannot even be failed must not end its worker
@@ -402,10 +248,3 @@ class Reactor:
 
     def _count_pending(self) -> None:
         self._telemetry.metrics.passes_pending(len(self.backlog), oldest_timestamp_s=self.backlog.oldest_us / 1e6)
-
-
-def _internal(cause: str) -> PassFailed:
-    return PassFailed(ErrorClass.INTERNAL, retryable=False, cause=cause)
-
-
-_BUG = "a bug of the sidecar; its log says more"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 
 import structlog
@@ -27,11 +26,10 @@ from service.domain.conversation import Conversation
 from service.domain.events import PassPlan
 from service.domain.record import Provenance
 from service.models.model import Completion, CompletionRequest, ModelDescription, ModelError, OnProgress, SummaryModel
-from service.summarizer.ask import PassFailed
-from service.summarizer.progress import Progress, ProgressBoard, Stage
-from service.summarizer.summary_pass import PassResult
+from service.summarizer.summarizer import PassFailed, PassResult
+from service.telemetry.progress import Progress, ProgressBoard, Stage
 
-__all__ = ["PassReport", "Telemetry", "TracedModel", "output_hash"]
+__all__ = ["PassReport", "Telemetry", "TracedModel"]
 
 SHOWN_CHARS_MAX = 200
 """What the debug log shows of a bad answer, and only when content logging is on."""
@@ -74,7 +72,7 @@ class TracedModel:
             seed=request.seed,
             output_tokens_max=request.output_tokens_max,
             attempt=request.attempt,
-            compacted=request.material.previous is not None,
+            compacted=request.compacted,
         )
         with self._tracing.span(fact) as span:
             try:
@@ -158,7 +156,7 @@ class PassReport:
         self._tokens_out += completion.output_tokens
 
     def calls(self, done: int, total: int) -> None:
-        """See PassObserver."""
+        """See Observer."""
         self._done, self._total = done, total
         self._tell(Stage.PROGRESS)
 
@@ -287,8 +285,3 @@ def _why(failure: PassFailed) -> dict[str, str | int | bool | list[str]]:
         # What each reason begins with: a check or a field.
         "reasons": [reason.partition(":")[0] for reason in failure.reasons],
     }
-
-
-def output_hash(salt: bytes, output: str) -> bytes:
-    """A keyed hash of a bad answer, by which two can be compared and neither guessed."""
-    return hashlib.blake2b(output.encode(), key=salt, digest_size=16).digest() if output else b""

@@ -31,16 +31,9 @@ async def scripted():
     yield ScriptedModel([default_answer], clock=time.monotonic)
 
 
-@asynccontextmanager
-async def extractive():
-    module = pytest.importorskip("service.models.extractive")
-    yield module.ExtractiveModel(clock=time.monotonic)
-
-
 PROVIDERS: dict[str, Callable[[], AbstractAsyncContextManager[SummaryModel]]] = {
     **{f"ollama-{manner.version}": functools.partial(ollama, manner) for manner in MANNERS},
     "scripted": scripted,
-    "extractive": extractive,
 }
 
 

@@ -26,8 +26,8 @@ from service.domain.prompt import CHAIN_TEMPLATE
 from service.domain.record import MessageRange, Provenance, SummaryRecord
 from service.domain.words import word_keys
 from service.extraction.extract import extract
+from service.summarizer.check import Source, check_draft
 from service.summarizer.draft import Draft, DraftItem
-from service.summarizer.vetting import Source, vetted
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.llm.engine import ENGINE_MODEL, Engine
 from tests.support.ollama_responder import Ask
@@ -70,8 +70,8 @@ def slices(tokens: int, *, at_most: int) -> Iterator[Slice]:
 
 
 def drafted(messages: Sequence[Message], previous: SummaryRecord | None, tokens: int) -> Draft:
-    """The extract, as the draft that the extractive model answers."""
-    made = extract(messages, previous=previous, merge=(), tokens_max=tokens, count_tokens=COUNTER.count)
+    """The extract, as the draft that the extractive summarizer makes."""
+    made = extract(messages, previous=previous, tokens_max=tokens, count_tokens=COUNTER.count)
     context = made.context
     return Draft.model_construct(
         summary=made.summary,
@@ -95,7 +95,7 @@ def committed(draft: Draft) -> SummaryRecord:
 def refusals(draft: Draft, messages: Sequence[Message], previous: SummaryRecord | None) -> list[str]:
     """Why the draft is refused, without inventions: those are facts and no matter of a floor."""
     source = Source.of(messages, texts=(), previous=previous, instructions=CHAIN_TEMPLATE.system)
-    found = (problem.partition(":")[0] for problem in vetted(draft, source).problems)
+    found = (problem.partition(":")[0] for problem in check_draft(draft, source).problems)
     return [code for code in found if code != "unsupported"]
 
 

@@ -25,20 +25,26 @@ from service.conversations.policies import Policies
 from service.conversations.table import MemoryConversationTable
 from service.domain.conversation import Conversation
 from service.domain.events import Event, Settings, SummarizationCompleted
+from service.domain.message import Message
 from service.domain.policy import Policy
-from service.domain.prompt import CHAIN_TEMPLATE
+from service.domain.prompt import CHAIN_TEMPLATE, escaped
+from service.domain.record import SummaryRecord
+from service.domain.render import summary_text
 from service.domain.triggers import HeldBy, held_by, may_stand_in
+from service.extraction.extract import extract
 from service.models.breaker import BreakerPolicy, CircuitBreaker
-from service.models.extractive import ExtractiveModel
 from service.models.model import Completion, CompletionRequest, ModelDescription, ModelUnavailable, OnProgress
 from service.models.retry import RetryPolicy
-from service.summarizer.ask import AskerSettings
-from service.summarizer.pass_maker import PassMaker
-from service.summarizer.progress import ProgressBoard
+from service.models.scripted import quoted_in
+from service.summarizer.ask import AskerSettings, Timing
+from service.summarizer.by_extraction import ExtractiveSummarizer
+from service.summarizer.by_model import ModelSummarizer
 from service.summarizer.reactor import Reactor, ReactorLimits
-from service.summarizer.surroundings import Surroundings
+from service.summarizer.summarizer import Summarizers
 from service.telemetry.passes import Telemetry
+from service.telemetry.progress import ProgressBoard
 from service.tokenizers.estimated import EstimatingCounter
+from tests.support.extracts import draft_json
 from tests.support.shared_data import loaded
 
 __all__ = ["Costs", "played"]
@@ -71,6 +77,28 @@ class Costs:
         )
 
 
+class _Chat:
+    """What a model that could remember would know: the messages by number, and the records made of them."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.records: dict[str, SummaryRecord] = {}
+
+    def said(self, prompt: str) -> tuple[Message, ...]:
+        """The messages that a prompt quotes, as they were sent."""
+        quoted = quoted_in(prompt)
+        assert not quoted.partials, "no source of these chats is longer than a call"
+        return tuple(self.messages[said.number - 1] for said in quoted.messages if said.number)
+
+    def earlier(self, prompt: str) -> SummaryRecord | None:
+        """The record that a prompt quotes."""
+        return next((record for text, record in self.records.items() if text in prompt), None)
+
+    def committed(self, record: SummaryRecord) -> None:
+        """A record that a later prompt may quote."""
+        self.records[f"<previous_summary>\n{escaped(summary_text(record))}\n</previous_summary>"] = record
+
+
 class _Scripted:
     """A model that makes records of its source by extraction, or that is away behind its breaker."""
 
@@ -80,14 +108,22 @@ class _Scripted:
         self._costs = costs
         self._away = away
         self._clock = clock
-        self._extraction = ExtractiveModel(clock=clock)
         self._breaker = CircuitBreaker(BreakerPolicy(), clock=clock, on_change=lambda _: None)
+        self.chat = _Chat()
 
     async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
         if self._away:
             raise self._unavailable(called=True)
         self._costs.calls += 1
-        return await self._extraction.complete(request, deadline_s=deadline_s, on_progress=on_progress)
+        extracted = extract(
+            self.chat.said(request.user),
+            previous=self.chat.earlier(request.user),
+            tokens_max=request.summary_tokens_max,
+            count_tokens=EstimatingCounter().count,
+        )
+        text = draft_json(extracted)
+        on_progress(len(text))
+        return Completion(text, self.name, "stop", request.prompt_tokens, EstimatingCounter().count(text), 0.0)
 
     async def describe(self) -> ModelDescription:
         if self._away:
@@ -130,17 +166,17 @@ class _Player:
         self._ids = 0
         self._now_us = 1_700_000_000_000_000
         self._changed = asyncio.Event()
-        around = Surroundings(counter, clock_s, self._clock_us, asyncio.sleep, random.Random(1), b"key")
-        maker = PassMaker(
-            _Scripted(costs, away=away, clock=clock_s),
-            ExtractiveModel(clock=clock_s),
-            listed=False,
-            asking=AskerSettings(0.0, 1, 1.0, RetryPolicy(delay_base_s=0.001), 600.0),
+        self._model = _Scripted(costs, away=away, clock=clock_s)
+        wanted = ModelSummarizer(
+            self._model,
+            settings=AskerSettings(0.0, 1, 1.0, RetryPolicy(delay_base_s=0.001), 600.0),
             template=CHAIN_TEMPLATE,
             window_default=MODEL_WINDOW,
-            surroundings=around,
+            counter=counter,
+            timing=Timing(clock_s, asyncio.sleep, random.Random(1)),
         )
-        self._policies = Policies(lambda _: Policy(), client_fields=frozenset(), source_tokens=maker.source_tokens)
+        extraction = ExtractiveSummarizer(counter=counter, template=CHAIN_TEMPLATE, deadline_s=600.0)
+        self._policies = Policies(lambda _: Policy(), client_fields=frozenset(), source_tokens=wanted.source_tokens)
         table = MemoryConversationTable(lambda _: b"")
         self._conversations = Conversations(
             ConversationLog(
@@ -159,16 +195,21 @@ class _Player:
         metrics = Metrics(version="1", labels=MetricLabels((), (), (), (), ()))
         self.reactor = Reactor(
             self._conversations,
-            maker=maker,
+            summarizers=Summarizers(wanted, extraction),
+            counter=counter,
             telemetry=Telemetry(metrics, SilentTracing(), ProgressBoard(), log_content=False),
             limits=ReactorLimits(concurrent_passes=1, queue_max=10, shared=False),
+            hash_key=b"key",
+            clock_s=clock_s,
         )
 
     async def play(self, chat: Mapping[str, Any]) -> None:
         key = StreamId("default", chat["conversation_id"])
         state: Conversation | None = None
+        self._model.chat = _Chat()
         for entry in chat["messages"]:
             message = loaded(entry)
+            self._model.chat.messages.append(message)
             contents = {message.id: canonical(message_to_proto(message))}
             request = AppendRequest((message,), contents, lambda: Settings(context_length=self._context_length))
             await self._conversations.append(key, request)
@@ -201,6 +242,7 @@ class _Player:
         self._changed.set()
 
     def _completed(self, state: Conversation, event: SummarizationCompleted) -> None:
+        self._model.chat.committed(event.record)
         plan = next(ended.plan for ended in reversed(state.passes) if ended.plan.pass_id == event.pass_id)
         freed = (plan.replaced_tokens - event.record.tokens_after) / (plan.token_ratio * state.budget)
         self._costs.passes += 1

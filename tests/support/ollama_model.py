@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from service.domain.message import Message, Role
-from service.models.model import CompletionRequest, Material
+from service.domain.message import Role
+from service.models.model import CompletionRequest
 from service.models.ollama.address import parse_address
 from service.models.ollama.description import DescriptionCache
 from service.models.ollama.host import OnBreaker, open_hosts
@@ -65,14 +65,13 @@ _CHAT = (
 
 def record_request(*, prompt_tokens: int | None = None, words: int = 0, **fields: Any) -> CompletionRequest:
     """A request for the record of a short chat; `words` makes the prompt longer by so many."""
-    messages = tuple(Message(str(n), role, text, name) for n, (name, role, text) in enumerate(_CHAT))
     system = "Summarize the conversation as JSON."
-    user = "\n".join(f"{m.name}: {m.content}" for m in messages) + " filler" * words
+    said = "\n".join(f'<message {n} {role} "{name}">\n{text}' for n, (name, role, text) in enumerate(_CHAT, 1))
+    user = f"<transcript>\n{said}\n</transcript>" + " filler" * words
     values: dict[str, Any] = {
         "system": system,
         "user": user,
         "schema": RECORD_SCHEMA,
-        "material": Material(messages=messages),
         "prompt_tokens": count_tokens(system) + count_tokens(user) if prompt_tokens is None else prompt_tokens,
         "output_tokens_max": 600,
         "summary_tokens_max": 200,

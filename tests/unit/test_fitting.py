@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from service.summarizer.check import fit_draft
 from service.summarizer.draft import Draft
-from service.summarizer.fitting import fitted
 
 EMPTY: dict[str, Any] = {
     "key_points": [],
@@ -33,23 +33,23 @@ def test_a_draft_that_fits_is_left_as_it_is():
     """Nothing is taken from it."""
     made = draft(key_points=["four five"])
 
-    assert fitted(made, tokens_max=5, cost=words) is made
+    assert fit_draft(made, tokens_max=5, cost=words) is made
 
 
 def test_the_last_key_points_go_first_and_decisions_last():
     """As many as needed, and no list before the one in front of it is empty."""
     made = draft(key_points=["a b", "c d", "e f"], domain_entities=["x", "y"], decisions=["we do it"])
 
-    assert fitted(made, tokens_max=12, cost=words) == draft(
+    assert fit_draft(made, tokens_max=12, cost=words) == draft(
         key_points=["a b", "c d"], domain_entities=["x", "y"], decisions=["we do it"]
     )
-    assert fitted(made, tokens_max=7, cost=words) == draft(domain_entities=["x"], decisions=["we do it"])
-    assert fitted(made, tokens_max=3, cost=words) == draft()
+    assert fit_draft(made, tokens_max=7, cost=words) == draft(domain_entities=["x"], decisions=["we do it"])
+    assert fit_draft(made, tokens_max=3, cost=words) == draft()
 
 
 def test_a_narrative_that_is_too_long_is_never_cut():
     """Half a sentence may say the opposite of the whole one: the model writes it again."""
-    assert fitted(draft("one two three four"), tokens_max=3, cost=words) is None
+    assert fit_draft(draft("one two three four"), tokens_max=3, cost=words) is None
 
 
 @pytest.mark.parametrize("most", range(3, 40))
@@ -57,7 +57,7 @@ def test_as_many_items_stay_as_fit(most):
     """One more would be too many."""
     made = draft(key_points=[f"point {n}" for n in range(18)])
 
-    kept = fitted(made, tokens_max=most, cost=words)
+    kept = fit_draft(made, tokens_max=most, cost=words)
 
     assert kept is not None
     assert words(kept) <= most
@@ -68,7 +68,7 @@ def test_an_extract_is_cut_where_nobody_can_be_asked_to_write_it_again():
     """One sentence without an end is as long as its source; its beginning is what fits."""
     endless = draft("ab" * 200, key_points=["a b"])
 
-    kept = fitted(endless, tokens_max=50, cost=lambda made: len(made.summary) + words(made), cut_narrative=True)
+    kept = fit_draft(endless, tokens_max=50, cost=lambda made: len(made.summary) + words(made), cut_narrative=True)
 
     assert kept is not None
     assert kept.summary == ("ab" * 200)[:49]

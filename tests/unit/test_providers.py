@@ -10,11 +10,8 @@ from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from service.bootstrap.providers import Providers
 from service.config.settings import PROVIDERS, OllamaSettings
-from service.domain.tokens import TokenCounter
-from service.tokenizers.choice import counter_named
 
-COUNTER: TokenCounter = counter_named("estimate")
-NAMES = {"ollama": "ollama:qwen2.5:3b", "extractive": "extractive:default", "scripted": "scripted:default"}
+NAMES = {"ollama": "ollama:qwen2.5:3b", "scripted": "scripted:default"}
 
 
 @pytest.fixture
@@ -23,7 +20,6 @@ async def providers():
     made = Providers(
         OllamaSettings(),
         metrics=Metrics(version="1", labels=labels),
-        counter=COUNTER,
         clock_s=time.monotonic,
         cache_dir=None,
     )
@@ -31,10 +27,17 @@ async def providers():
     await made.close()
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "extractive"])
 def test_every_provider_that_settings_may_name_makes_its_own_models(providers, provider):
     """What passes the settings exists, and is no other provider's."""
     assert providers.preferred([NAMES[provider]]).name == NAMES[provider]
+
+
+@pytest.mark.parametrize("name", ["extractive:default", "extractive:"])
+def test_extraction_is_no_model(providers, name):
+    """A list that begins with it has none, and what stands behind it is never asked."""
+    assert providers.preferred([name, "ollama:qwen2.5:3b"]) is None
+    assert providers.preferred(["scripted:default", name, "ollama:qwen2.5:3b"]).name == "scripted:default"
 
 
 def test_a_provider_that_nobody_makes_is_an_error_and_no_model_of_ollama(providers):

@@ -32,16 +32,16 @@ from service.domain.events import (
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
 from service.domain.prompt import CHAIN_TEMPLATE
-from service.models.extractive import ExtractiveModel
 from service.models.retry import RetryPolicy
 from service.models.scripted import ScriptedModel
-from service.summarizer.ask import AskerSettings
-from service.summarizer.pass_maker import PassMaker
-from service.summarizer.pass_steps import CommitPauses
-from service.summarizer.progress import ProgressBoard
+from service.summarizer.ask import AskerSettings, Timing
+from service.summarizer.by_extraction import ExtractiveSummarizer
+from service.summarizer.by_model import ModelSummarizer
+from service.summarizer.commits import CommitPauses
 from service.summarizer.reactor import Reactor, ReactorLimits
-from service.summarizer.surroundings import Surroundings
+from service.summarizer.summarizer import Summarizers
 from service.telemetry.passes import Telemetry
+from service.telemetry.progress import ProgressBoard
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.chats import pending_in
 from tests.support.patience import PATIENCE_S
@@ -98,15 +98,20 @@ class Bench:
         counter = EstimatingCounter()
         return Reactor(
             self.conversations,
-            maker=PassMaker(
-                self.model,
-                ExtractiveModel(clock=clock_s),
-                listed=False,
-                asking=AskerSettings(0.0, 1, 1.0, RetryPolicy(), 60.0),
-                template=CHAIN_TEMPLATE,
-                window_default=8_192,
-                surroundings=Surroundings(counter, clock_s, self.clock_us, asyncio.sleep, random.Random(1), b"key"),
+            summarizers=Summarizers(
+                ModelSummarizer(
+                    self.model,
+                    settings=AskerSettings(0.0, 1, 1.0, RetryPolicy(), 60.0),
+                    template=CHAIN_TEMPLATE,
+                    window_default=8_192,
+                    counter=counter,
+                    timing=Timing(clock_s, asyncio.sleep, random.Random(1)),
+                ),
+                ExtractiveSummarizer(counter=counter, template=CHAIN_TEMPLATE, deadline_s=60.0),
             ),
+            counter=counter,
+            hash_key=b"key",
+            clock_s=clock_s,
             telemetry=Telemetry(self.metrics, SilentTracing(), ProgressBoard(), log_content=False),
             limits=ReactorLimits(concurrent_passes=1, queue_max=10, shared=False),
             pauses=pauses,

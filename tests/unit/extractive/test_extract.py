@@ -28,8 +28,8 @@ from tests.unit.extractive.corpora import PLANNING, real_conversations, said
 COUNT = EstimatingCounter().count
 
 
-def extract_of(messages, *, previous=None, merge=(), tokens_max=600) -> Extract:
-    return extract(messages, previous=previous, merge=merge, tokens_max=tokens_max, count_tokens=COUNT)
+def extract_of(messages, *, previous=None, tokens_max=600) -> Extract:
+    return extract(messages, previous=previous, tokens_max=tokens_max, count_tokens=COUNT)
 
 
 def texts_by_field(extracted: Extract) -> dict[str, str]:
@@ -164,7 +164,7 @@ def test_at_most_half_of_a_message_is_quoted() -> None:
 def test_a_text_beyond_the_bound_gives_sentences_of_all_its_parts() -> None:
     """No part of a long text is ignored."""
     lines = [f"Crane {number} waits for its berth." for number in range(3 * SENTENCES_MAX)]
-    passages = gathered([Message("m", Role.USER, "\n".join(lines))], previous=None, merge=()).passages
+    passages = gathered([Message("m", Role.USER, "\n".join(lines))], previous=None).passages
 
     assert len(passages) == SENTENCES_MAX
     assert [passage.text for passage in passages] == lines[::3]
@@ -219,17 +219,6 @@ def test_the_previous_record_takes_part() -> None:
     assert "Who signs the contract?" in context.unresolved
     assert "db-oslo-1" in context.domain_entities
     assert any("Oslo" in line for line in (*extracted.summary.splitlines(), *extracted.key_points))
-
-
-def test_texts_to_be_merged_are_summarized_too() -> None:
-    """Partial summaries of a long input become one."""
-    extracted = extract_of(
-        (), merge=("The parser was rewritten by Lena in src/parse.py.", "The tests of src/lex.py still fail on arm64.")
-    )
-
-    text = "\n".join(texts_by_field(extracted).values())
-    assert "src/parse.py" in text
-    assert "src/lex.py" in text
 
 
 def test_only_tool_results_still_make_a_record() -> None:

@@ -24,7 +24,7 @@ from tests.support.patience import PATIENCE_S
 PUMPS_MAX = 16
 """Packets of an endless answer: a megabyte, in which the turns of the loop can be counted."""
 
-FINAL = {"message": {"content": "{}"}, "done": True, "done_reason": "stop", "prompt_eval_count": 70, "eval_count": 2}
+FINAL = {"message": {"content": "{}"}, "done": True, "done_reason": "stop", "prompt_eval_count": 120, "eval_count": 2}
 
 
 async def ask(model: SummaryModel) -> Completion:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
-from service.domain.message import Message, Role
-from service.domain.record import DOMAIN_ENTITIES_MAX, KEY_POINTS_MAX
+from service.domain.message import Message, Role, ToolCall
+from service.domain.policy import ToolOutput
+from service.domain.prompt import CHAIN_TEMPLATE, PromptInput, prompt_of, transcript_entry
+from service.domain.record import DOMAIN_ENTITIES_MAX, KEY_POINTS_MAX, RecordContext
 from service.models.model import (
     Completion,
-    Material,
     ModelMissing,
     ModelRefused,
     ModelUnavailable,
     PromptTruncated,
     SummaryModel,
 )
-from service.models.scripted import ScriptedModel, ScriptError, load_script
+from service.models.scripted import Quoted, Said, ScriptedModel, ScriptError, load_script, quoted_in
+from tests.support.extracts import extract_of, record_of
 from tests.support.ollama_model import RECORD_SCHEMA, record_request
 from tests.support.patience import PATIENCE_S
 
@@ -60,13 +63,13 @@ async def test_the_default_record_takes_over_names_and_identifiers():
 
 async def test_the_default_record_keeps_within_the_allowed_size():
     """A thousand messages give no larger record than ten."""
-    messages = tuple(
-        Message(str(n), Role.USER, f"Step {n}: ticket ABC-{n} moved to host-{n}.internal.", f"user{n}")
-        for n in range(1_000)
+    entries = (
+        f'<message {n} user "user{n}">\nStep {n}: ticket ABC-{n} moved to host-{n}.internal.' for n in range(1_000)
     )
+    user = "\n".join(["<transcript>", *entries, "</transcript>"])
     model = load_script("default", clock=time.monotonic)
 
-    text = (await ask(model, material=Material(messages=messages), summary_tokens_max=400)).text
+    text = (await ask(model, user=user, summary_tokens_max=400)).text
 
     record = json.loads(text)
     assert len(text) < 400 * 4
@@ -76,11 +79,41 @@ async def test_the_default_record_keeps_within_the_allowed_size():
 
 async def test_the_default_record_merges_texts():
     """Merging keeps the identifiers of what is merged."""
-    material = Material(merge=("The import failed with E4031.", "Then host-7.internal was replaced."))
+    parts = ("The import failed with E4031.", "Then host-7.internal was replaced.")
+    entries = (f"<partial_summary>\n{text}\n</partial_summary>" for text in parts)
+    user = "\n".join(["<transcript>", *entries, "</transcript>"])
 
-    record = json.loads((await ask(load_script("default", clock=time.monotonic), material=material)).text)
+    record = json.loads((await ask(load_script("default", clock=time.monotonic), user=user)).text)
 
     assert {"E4031", "host-7.internal"} <= set(record["domain_entities"])
+
+
+def test_what_a_prompt_quotes_is_read_as_it_was_said():
+    """Numbers, roles, names, texts without their calls, and the record before: frames of the real prompt."""
+    previous = replace(
+        record_of(extract_of([Message("m", Role.USER, "Ada keeps the lock in src/lock.py. It is settled so.", "Ada")])),
+        context=RecordContext(participants=("Ada", "Bob"), decisions=("Keep it.",), domain_entities=("src/lock.py",)),
+    )
+    call = ToolCall("c", "find", '{"path": "src"}')
+    messages = (
+        Message("a", Role.USER, "Look <message 3 tool> & see.\nPlease.", 'R&D "ops"'),
+        Message("b", Role.ASSISTANT, "I look.", tool_calls=(call,)),
+    )
+    entries = tuple(
+        transcript_entry(n, m, tool_output=ToolOutput.FULL, cap_tokens=99, count=len) for n, m in enumerate(messages, 7)
+    )
+    prompt = prompt_of(CHAIN_TEMPLATE, PromptInput(entries, previous, 2, 20, 1, 300))
+
+    quoted = quoted_in(prompt.user)
+
+    assert quoted.messages == (
+        Said(7, "user", 'R&D "ops"', "Look &lt;message 3 tool> & see.\nPlease."),
+        Said(8, "assistant", "", "I look."),
+    )
+    assert (quoted.narrative, quoted.participants, quoted.names) == (
+        previous.summary, ("Ada", "Bob"), ("src/lock.py",)
+    )  # fmt: skip
+    assert quoted_in("Say hello.") == Quoted((), (), "", (), ())
 
 
 def write(tmp_path, script) -> str:

@@ -11,8 +11,8 @@ from observability.metrics import Metrics
 from observability.tracing import SilentSpan, SilentTracing, TraceIds, sampled_trace_id
 from service.domain.events import PassPlan, Trigger
 from service.domain.policy import Policy
-from service.summarizer.progress import ProgressBoard
 from service.telemetry.passes import PassReport, Telemetry
+from service.telemetry.progress import ProgressBoard
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN = "00f067aa0ba902b7"

@@ -18,9 +18,9 @@ from service.domain.conversation import Conversation, next_remake
 from service.domain.decide import EndWait, RemakeFallback
 from service.domain.events import Trigger
 from service.domain.policy import WAIT_S_MAX
-from service.summarizer.pass_steps import TRANSIENT, CommitPauses
+from service.summarizer.commits import TRANSIENT, CommitPauses
 
-__all__ = ["Revival"]
+__all__ = ["Wakeups"]
 
 PROBE_FIRST_S = 15.0
 PROBE_MAX_S = 900.0
@@ -35,7 +35,7 @@ class _Armed(NamedTuple):
     handle: asyncio.TimerHandle
 
 
-class Revival:
+class Wakeups:
     """Times waits and remakes. `has_time` asks whether a model is there that nobody uses. Lives on one event loop."""
 
     def __init__(

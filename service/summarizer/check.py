@@ -1,4 +1,4 @@
-"""A draft against its source: marks stripped, list items that invent something dropped, the rest checked.
+"""A draft against its source and its room: marks stripped, inventions dropped, the rest checked, and made to fit.
 
 An invented list item is left out by code, which costs nothing; an invented claim in the narrative goes back to the
 model, since only the model can write it again. What is left is compared with the source, with the record before it and
@@ -7,8 +7,9 @@ with the one that it would replace.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final, Self
 
 from service.domain.checks.chat_markup import strip_chat_markup
 from service.domain.checks.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
@@ -23,7 +24,13 @@ from service.domain.record import RecordQuality, SummaryRecord
 from service.domain.render import summary_text
 from service.summarizer.draft import Draft, DraftItem
 
-__all__ = ["Source", "Vetted", "vetted"]
+__all__ = ["CheckedDraft", "Room", "Source", "check_draft", "fit_draft"]
+
+CONTENT_TOKENS_MIN = 32
+"""A summary is never asked to be shorter."""
+
+_LEFT_OUT_FIRST: Final = ("key_points", "domain_entities", "participants", "unresolved", "action_items", "decisions")
+"""Lists by what they cost to lose: most key points stand in the narrative too, decisions often nowhere else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,11 @@ class Source:
     beside: Compared
     instructions: str
     policy: Policy
+
+    @property
+    def continues(self) -> bool:
+        """Whether a record is part of it, in place of older messages."""
+        return self.beside.previous is not None
 
     @classmethod
     def of(
@@ -75,8 +87,26 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Vetted:
-    """The draft as it would be committed, how many of its claims were invented, and why it may not be committed."""
+class Room:
+    """How large a draft may be, in tokens: `content_tokens` is what is asked for, without the record's frame.
+
+    `limit_tokens` is what the rendered record may take. List items over it are left out; a longer narrative goes back
+    to a model, and is cut in an extract. A `strict` limit holds for a model's last answer too.
+    """
+
+    content_tokens: int
+    limit_tokens: int
+    strict: bool = False
+
+    @classmethod
+    def of_record(cls, tokens: int, *, frame_tokens: int, limit_tokens: int) -> Self:
+        """The room in a record that is to take `tokens`, and may take `limit_tokens`, with its frame in both."""
+        return cls(max(CONTENT_TOKENS_MIN, tokens - frame_tokens), max(tokens, limit_tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedDraft:
+    """A draft as it would be committed, how many of its claims were invented, and why it may not be committed."""
 
     draft: Draft
     unsupported_claims: int
@@ -93,7 +123,7 @@ class Vetted:
         )
 
 
-def vetted(draft: Draft, source: Source) -> Vetted:
+def check_draft(draft: Draft, source: Source) -> CheckedDraft:
     """The draft without marks and invented list items, and what is still wrong with it."""
     clean = _without_marks(draft)
     supported = _supported_only(clean, source.evidence)
@@ -110,7 +140,25 @@ def vetted(draft: Draft, source: Source) -> Vetted:
         ),
         *compared(texts, source.beside, source.policy),
     )
-    return Vetted(supported, dropped, tuple(f"{p.code.value}: {p.detail}" for p in problems))
+    return CheckedDraft(supported, dropped, tuple(f"{p.code.value}: {p.detail}" for p in problems))
+
+
+def fit_draft(
+    draft: Draft, *, tokens_max: int, cost: Callable[[Draft], int], cut_narrative: bool = False
+) -> Draft | None:
+    """The draft with as many list items as fit, the first ones of each list; None when its narrative alone is too long.
+
+    With `cut_narrative` the beginning of the narrative that fits is left, at least a character.
+    `cost` is what a draft takes in the window, in tokens. The work is one costing for each halving of a list.
+    """
+    if cost(draft) <= tokens_max:
+        return draft
+    for name in _LEFT_OUT_FIRST:
+        bare = draft.model_copy(update={name: []})
+        if cost(bare) <= tokens_max:
+            return _with_most_items(draft, name, tokens_max=tokens_max, cost=cost)
+        draft = bare
+    return _cut(draft, tokens_max=tokens_max, cost=cost) if cut_narrative else None
 
 
 def _names(named: Iterable[Named]) -> tuple[Identifier, ...]:
@@ -165,3 +213,28 @@ def _items(draft: Draft) -> list[str]:
 
 def _item_text(item: DraftItem) -> str:
     return " ".join((item.task, item.owner, item.due))
+
+
+def _cut(draft: Draft, *, tokens_max: int, cost: Callable[[Draft], int]) -> Draft:
+    text = draft.summary
+    fits, fails = 1, len(text)
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        if cost(draft.model_copy(update={"summary": text[:middle]})) <= tokens_max:
+            fits = middle
+        else:
+            fails = middle
+    return draft.model_copy(update={"summary": text[:fits].rstrip() or text[:1]})
+
+
+def _with_most_items(draft: Draft, name: str, *, tokens_max: int, cost: Callable[[Draft], int]) -> Draft:
+    """The draft with the longest start of list `name` that fits; without the list it fits."""
+    items = getattr(draft, name)
+    fits, fails = 0, len(items)
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        if cost(draft.model_copy(update={name: items[:middle]})) <= tokens_max:
+            fits = middle
+        else:
+            fails = middle
+    return draft.model_copy(update={name: items[:fits]})

@@ -1,4 +1,4 @@
-"""A pass's steps in the log: its claim, its record, its end without one.
+"""What a pass commits: its claim, its record, its end without one.
 
 A log that is busy or full, or a writer that came between, is waited for, a bounded number of times. Every other error
 of the log says the same however often it is asked, so it goes to the caller at once.
@@ -7,6 +7,7 @@ of the log says the same however often it is asked, so it goes to the caller at 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,11 +20,9 @@ from service.domain.conversation import Conversation
 from service.domain.decide import CompletePass, FailPass, ReleasePass, StartPass
 from service.domain.errors import DomainError
 from service.domain.events import Event, PassPlan, SummarizationStarted
-from service.summarizer.ask import PassFailed
-from service.summarizer.summary_pass import PassResult
-from service.telemetry.passes import output_hash
+from service.summarizer.summarizer import PassFailed, PassResult
 
-__all__ = ["TRANSIENT", "CommitPauses", "PassSteps"]
+__all__ = ["TRANSIENT", "CommitPauses", "PassCommits"]
 
 TRANSIENT: Final = (LogFull, LogUnavailable, WrongExpectedVersion)
 """What passes by itself: the same step can be committed later."""
@@ -49,8 +48,8 @@ class CommitPauses:
         return min(self.max_s, self.first_s * 2.0**attempt)
 
 
-class PassSteps:
-    """Commits the steps of passes. `hash_key` keys the hashes of bad answers."""
+class PassCommits:
+    """Commits passes, step by step. `hash_key` keys the hashes of bad answers."""
 
     def __init__(self, conversations: Conversations, *, pauses: CommitPauses, hash_key: bytes) -> None:
         self._conversations = conversations
@@ -98,7 +97,7 @@ class PassSteps:
                 attempts=failure.attempts,
                 retryable=failure.retryable,
                 output_bytes=len(failure.output.encode()),
-                output_hash=output_hash(self._hash_key, failure.output),
+                output_hash=_output_hash(self._hash_key, failure.output),
                 cause=failure.cause,
                 asked=failure.asked,
                 tried=failure.tried,
@@ -115,3 +114,8 @@ class PassSteps:
                 _log.warning("pass.commit_delayed", conversation_id=key.name, error_type=type(error).__name__)
             await asyncio.sleep(self._pauses.after(attempt))
         return await self._conversations.execute(key, lambda _: command)
+
+
+def _output_hash(key: bytes, output: str) -> bytes:
+    """A keyed hash of a bad answer, by which two can be compared and neither guessed."""
+    return hashlib.blake2b(output.encode(), key=key, digest_size=16).digest() if output else b""

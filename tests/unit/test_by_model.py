@@ -1,10 +1,9 @@
-"""One pass over a long source: what it costs the others on the event loop."""
+"""A long source, summarized by a model: what it costs the others on the event loop, and how it is divided."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import random
 import threading
 import time
 from dataclasses import replace
@@ -15,29 +14,16 @@ import pytest
 from service.domain.events import MessageAppended, PassPlan, Trigger
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
-from service.domain.prompt import CHAIN_TEMPLATE
-from service.domain.record import MessageRange
+from service.domain.record import MessageRange, Provenance
 from service.domain.tokens import TokenSource
-from service.models.extractive import ExtractiveModel
-from service.models.model import Completion, CompletionRequest, OnProgress, SummaryModel
-from service.models.retry import RetryPolicy
-from service.models.scripted import ScriptedModel
-from service.summarizer.ask import AskerSettings, PassFailed
-from service.summarizer.summary_pass import PassInput, PassSettings, SummaryPass
-from service.summarizer.surroundings import Surroundings
+from service.models.model import CompletionRequest, SummaryModel
+from service.models.scripted import ScriptedModel, quoted_in
+from service.summarizer.summarizer import PassWork, Summary, record_of
 from service.tokenizers.estimated import EstimatingCounter
+from tests.support.summarizers import Heard, by_model
 
 MESSAGES = 600
 LONG = "The importer reads table orders_{0} at 10.0.{1}.7 on host db-{0:02d}; Maria saw error E{0} on 2026-03-12. " * 10
-
-
-class _Silent:
-    """Hears nothing."""
-
-    def attempt(self, number: int, model: str) -> None: ...
-    def output(self, chars: int) -> None: ...
-    def answered(self, completion: Completion) -> None: ...
-    def calls(self, done: int, total: int) -> None: ...
 
 
 class _WatchedCounter(EstimatingCounter):
@@ -52,13 +38,13 @@ class _WatchedCounter(EstimatingCounter):
         return super().count(text)
 
 
-def work(*, input_tokens_max: int) -> PassInput:
+def work(*, input_tokens_max: int) -> PassWork:
     """More than half a megabyte of transcript."""
     messages = tuple(
         MessageAppended(n, Message(f"m{n}", Role.USER, LONG.format(n, n % 250)), 300, TokenSource.ESTIMATE, "estimate")
         for n in range(1, MESSAGES + 1)
     )
-    return PassInput("c1", pass_plan(input_tokens_max), messages, None)
+    return PassWork("c1", pass_plan(input_tokens_max), messages, None)
 
 
 def pass_plan(input_tokens_max: int) -> PassPlan:
@@ -84,9 +70,9 @@ def pass_plan(input_tokens_max: int) -> PassPlan:
 
 def longest_answer(request: CompletionRequest) -> str:
     """As long as a record may be, and all of it from the source."""
-    material = request.material
-    spread = material.messages[:: max(1, len(material.messages) // 70)]
-    texts = [m.content for m in spread[:70]] or material.merge
+    quoted = quoted_in(request.user)
+    spread = quoted.messages[:: max(1, len(quoted.messages) // 70)]
+    texts = [said.text for said in spread[:70]] or list(quoted.partials)
     # Half of a name would be a name that nobody wrote.
     long = [text[:900].rpartition(" ")[0] for text in texts]
     return json.dumps(
@@ -102,44 +88,26 @@ def longest_answer(request: CompletionRequest) -> str:
     )
 
 
-def summary_pass(
-    counter: EstimatingCounter, model: SummaryModel | None = None, *, input_tokens_max: int | None
-) -> SummaryPass:
-    """A pass; its model answers at once, and as long as it may, unless there is another."""
-    return SummaryPass(
-        model or ScriptedModel([longest_answer], clock=time.monotonic),
-        settings=PassSettings(AskerSettings(0.0, 1, 1.0, RetryPolicy(), 60.0), input_tokens_max, CHAIN_TEMPLATE),
-        surroundings=Surroundings(counter, time.monotonic, lambda: 1, asyncio.sleep, random.Random(1), b"key"),
-        observer=_Silent(),
-    )
+async def summarized(
+    source: PassWork, model: SummaryModel | None = None, *, counter: EstimatingCounter | None = None, window: int
+) -> Summary:
+    """The source's summary by a model of this window: one that answers at once and at length, unless one is given."""
+    model = model or ScriptedModel([longest_answer], clock=time.monotonic, context_length=window)
+    return await by_model(model, window=window, counter=counter).summarize(source, Heard())
 
 
 @pytest.mark.parametrize("part_tokens", [10_000_000, 100_000])
 async def test_a_long_source_is_not_counted_on_the_event_loop(part_tokens):
     """In one call or in many, merged."""
     counter = _WatchedCounter()
+    model = ScriptedModel([longest_answer], clock=time.monotonic, context_length=part_tokens)
+    summarizer = by_model(model, counter=counter)
+    counter.threads.clear()
 
-    await summary_pass(counter, input_tokens_max=part_tokens).run(
-        work(input_tokens_max=part_tokens), record_id="summary-p"
-    )
+    await summarizer.summarize(work(input_tokens_max=part_tokens), Heard())
 
     assert counter.threads
     assert threading.current_thread() not in counter.threads
-
-
-async def test_an_extract_has_no_floors():
-    """It is the way out of a full window; asked again it says the same, and nothing stands in for it."""
-    strict = Policy(min_grounded_share=1.0, min_coverage=1.0, min_identifier_survival=1.0, max_repetition=0.001)
-    plan = replace(pass_plan(10_000_000), policy=strict)
-    source = replace(work(input_tokens_max=10_000_000), plan=plan)
-    source = replace(source, messages=source.messages[:20])
-    extractive = ExtractiveModel(clock=time.monotonic)
-
-    made = await summary_pass(EstimatingCounter(), extractive, input_tokens_max=None).run(source, record_id="r")
-
-    assert made.record.summary
-    with pytest.raises(PassFailed):
-        await summary_pass(EstimatingCounter(), input_tokens_max=10_000_000).run(source, record_id="r")
 
 
 @pytest.mark.parametrize("part_tokens", [10_000_000, 100_000])
@@ -156,7 +124,7 @@ async def test_the_event_loop_turns_while_a_long_source_is_summarized(part_token
     source = work(input_tokens_max=part_tokens)
     tick()
     used_before = time.process_time()
-    await summary_pass(EstimatingCounter(), input_tokens_max=part_tokens).run(source, record_id="summary-p")
+    await summarized(source, window=part_tokens)
     tick()
     ticking[0].cancel()
 
@@ -180,14 +148,15 @@ async def test_no_call_of_a_long_source_is_larger_than_the_models_window(window_
 
     source = work(input_tokens_max=8_000)
     source = replace(source, messages=source.messages[:90])
-    model = ScriptedModel([watched], clock=time.monotonic)
+    model = ScriptedModel([watched], clock=time.monotonic, context_length=window_tokens)
     floors_off = replace(source.plan.policy, min_coverage=0.0, min_identifier_survival=0.0)
     source = replace(source, plan=replace(source.plan, policy=floors_off))
 
-    await summary_pass(counter, model, input_tokens_max=window_tokens).run(source, record_id="r")
+    made = await summarized(source, model, counter=counter, window=window_tokens)
 
     assert len(sizes) > 6
     assert max(sizes) <= window_tokens
+    assert (made.provenance, made.attempts) == (Provenance.MERGED, len(sizes))
 
 
 async def test_a_remake_in_parts_is_compared_with_the_whole_record_at_its_end_alone():
@@ -195,43 +164,20 @@ async def test_a_remake_in_parts_is_compared_with_the_whole_record_at_its_end_al
     floors_off = Policy(min_coverage=0.0, max_repetition=0.0)
     source = replace(work(input_tokens_max=3_000), plan=replace(pass_plan(3_000), policy=floors_off))
     source = replace(source, messages=source.messages[:20])
-    whole = await summary_pass(EstimatingCounter(), input_tokens_max=10_000_000).run(source, record_id="extract")
+    whole = await summarized(source, window=10_000_000)
     parts: list[int] = []
 
     def brief(request: CompletionRequest) -> str:
-        material = request.material
-        if material.merge:
+        quoted = quoted_in(request.user)
+        if quoted.partials:
             return longest_answer(request)
-        parts.append(len(material.messages))
-        first = material.messages[0].content[:300].rpartition(". ")[0]
+        parts.append(len(quoted.messages))
+        first = quoted.messages[0].text[:300].rpartition(". ")[0]
         return json.dumps({**json.loads(longest_answer(request)), "summary": first, "key_points": []})
 
-    model = ScriptedModel([brief], clock=time.monotonic)
-    remake = replace(source, replaces=whole.record)
-    made = await summary_pass(EstimatingCounter(), model, input_tokens_max=3_000).run(remake, record_id="r")
+    model = ScriptedModel([brief], clock=time.monotonic, context_length=3_000)
+    remake = replace(source, replaces=record_of(source, whole, create_time_us=1, latency_ms=1))
+    made = await summarized(remake, model, window=3_000)
 
     assert len(parts) > 1
-    assert made.record.summary
-
-
-async def test_an_extract_of_any_length_is_read_in_one_go():
-    """Thirty thousand tokens are one reading, and no tag of a prompt gets into the record."""
-    readings: list[int] = []
-
-    class Watched(ExtractiveModel):
-        async def complete(
-            self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress
-        ) -> Completion:
-            readings.append(len(request.material.messages))
-            return await super().complete(request, deadline_s=deadline_s, on_progress=on_progress)
-
-    source = work(input_tokens_max=1_000)
-    source = replace(source, messages=source.messages[:120])
-
-    made = await summary_pass(EstimatingCounter(), Watched(clock=time.monotonic), input_tokens_max=None).run(
-        source, record_id="r"
-    )
-
-    assert readings == [120]
-    assert made.record.attempts == 0
-    assert "<message" not in made.record.summary + "".join(made.record.key_points)
+    assert made.draft.summary

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from service.domain.message import Message, Role
-from service.domain.policy import Policy
-from service.domain.prompt import CHAIN_TEMPLATE, repair_text
+from service.domain.policy import Policy, ToolOutput
+from service.domain.prompt import CHAIN_TEMPLATE, PromptInput, prompt_of, repair_text, transcript_entry
 from service.domain.record import MessageRange, Provenance, SummaryRecord
-from service.models.model import CompletionRequest, Material
+from service.models.model import CompletionRequest
 from service.models.scripted import default_answer
+from service.summarizer.check import CheckedDraft, Source, check_draft
 from service.summarizer.draft import Draft, parsed
-from service.summarizer.vetting import Source, Vetted, vetted
 from tests.support.answers import record
 from tests.support.junk import CHATS
 
@@ -42,8 +42,8 @@ def committed(answer: str, provenance: Provenance = Provenance.MODEL) -> Summary
     )  # fmt: skip
 
 
-def judged(answer: str, beside: Source) -> Vetted:
-    return vetted(parsed(answer), beside)
+def judged(answer: str, beside: Source) -> CheckedDraft:
+    return check_draft(parsed(answer), beside)
 
 
 def codes(answer: str, beside: Source) -> list[str]:
@@ -161,11 +161,11 @@ def test_the_scripted_models_own_answer_is_honest_in_every_language():
     """What demonstrations and tests run on passes the floors, first records and later ones."""
     for chat in CHATS.values():
         first = messages(chat.first)
-        answer = default_answer(request(Material(messages=first)))
+        answer = default_answer(request(first))
         assert codes(answer, source(chat.first)) == [], chat.name
         if chat.later:
             parent = committed(answer)
-            again = default_answer(request(Material(messages=messages(chat.later), previous=parent)))
+            again = default_answer(request(messages(chat.later), parent))
             assert codes(again, source(chat.later, previous=parent)) == [], chat.name
 
 
@@ -175,13 +175,19 @@ def test_the_scripted_models_answer_says_something_new_however_small_it_is():
     for begin in range(0, 60, 10):
         text = "Release r{0} of billing_api moves host db_{0}, since step migrate_{0} failed with error E{0}."
         texts = [text.format(n) for n in range(begin, begin + 10)]
-        answer = default_answer(request(Material(messages=messages(texts), previous=parent), tokens_max=128))
+        answer = default_answer(request(messages(texts), parent, tokens_max=128))
         assert codes(answer, source(texts, previous=parent)) == []
         parent = committed(answer)
 
 
-def request(material: Material, *, tokens_max: int = 300) -> CompletionRequest:
+def request(
+    said: Sequence[Message], previous: SummaryRecord | None = None, *, tokens_max: int = 300
+) -> CompletionRequest:
+    entries = tuple(
+        transcript_entry(n, m, tool_output=ToolOutput.FULL, cap_tokens=1_000, count=len) for n, m in enumerate(said, 1)
+    )
+    prompt = prompt_of(CHAIN_TEMPLATE, PromptInput(entries, previous, len(said), 100, 0, tokens_max))
     return CompletionRequest(
-        system="", user="", schema={}, material=material, prompt_tokens=0, output_tokens_max=1_000,
+        system=prompt.system, user=prompt.user, schema={}, prompt_tokens=0, output_tokens_max=1_000,
         summary_tokens_max=tokens_max, temperature=0.0, seed=1,
     )  # fmt: skip

@@ -1,0 +1,120 @@
+"""The summarizer that needs no model: deterministic, without network, never unavailable.
+
+It reads the messages themselves, of any length at once. Its draft passes the checks that a model's passes, but for the
+floors: it is the way out of a full window, and asked again it says the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from service.domain.events import ErrorClass
+from service.domain.policy import Policy, without_floors
+from service.domain.prompt import PromptTemplate
+from service.domain.record import Provenance
+from service.domain.tokens import TokenCounter
+from service.extraction.extract import Extract, extract
+from service.summarizer.check import Room, Source, check_draft, fit_draft
+from service.summarizer.draft import Draft, DraftItem
+from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
+
+__all__ = ["EXTRACTIVE", "SOURCE_TOKENS_UNBOUNDED", "ExtractiveSummarizer", "is_extractive"]
+
+EXTRACTIVE: Final = "extractive:default"
+"""What it is called where models are named."""
+
+SOURCE_TOKENS_UNBOUNDED = 10_000_000
+"""What one reading is said to hold. The work is linear in it, about two seconds for every 4 MB."""
+
+
+def is_extractive(model: str) -> bool:
+    """Whether a name of a list of models means extraction, which is none."""
+    return model.partition(":")[0] == EXTRACTIVE.partition(":")[0]
+
+
+class ExtractiveSummarizer:
+    """Summarizes by extraction, in a thread and within `deadline_s` seconds.
+
+    `template` is the prompt that a model would be sent, whose words are nobody's in an extract either.
+    """
+
+    name = EXTRACTIVE
+
+    def __init__(self, *, counter: TokenCounter, template: PromptTemplate, deadline_s: float) -> None:
+        self._counter = counter
+        self._template = template
+        self._deadline_s = deadline_s
+
+    def source_tokens(self, _policy: Policy, _summary_tokens: int, /) -> int:
+        """See Summarizer: there is no bound."""
+        return SOURCE_TOKENS_UNBOUNDED
+
+    async def summarize(self, work: PassWork, observer: Observer) -> Summary:
+        """See Summarizer. A failure says whether the extract came too late (TRANSPORT) or is no record (INVALID)."""
+        observer.calls(0, 1)
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                summary = await asyncio.to_thread(self._summary, work)
+        except TimeoutError as late:
+            cause = "the extract was not ready before the deadline"
+            raise PassFailed(ErrorClass.TRANSPORT, retryable=True, cause=cause) from late
+        observer.output(len(summary.draft.model_dump_json()))
+        observer.calls(1, 1)
+        return summary
+
+    async def has_time(self) -> bool:
+        """Never: where extraction is wanted, its records stand in for nothing."""
+        return False
+
+    def _summary(self, work: PassWork) -> Summary:
+        plan = work.plan
+        messages = tuple(m.message for m in work.telling)
+        cost = WindowCost(work, self._counter)
+        size = plan.summary_tokens_max
+        room = Room.of_record(size, frame_tokens=cost.frame_tokens, limit_tokens=plan.room_tokens)
+        extracted = extract(
+            messages, previous=work.previous, tokens_max=room.content_tokens, count_tokens=self._counter.count
+        )
+        # Nobody can be asked to write an extract again, so its narrative is cut.
+        draft = fit_draft(_draft(extracted), tokens_max=room.limit_tokens, cost=cost, cut_narrative=True)
+        assert draft is not None, "a narrative that is cut fits"
+        source = Source.of(
+            messages,
+            texts=(),
+            previous=work.previous,
+            instructions=self._template.system,
+            policy=without_floors(plan.policy),
+            replaces=work.replaces,
+        )
+        checked = check_draft(draft, source)
+        if checked.problems:
+            raise PassFailed(
+                ErrorClass.INVALID,
+                retryable=False,
+                cause=f"the extract failed the checks: {'; '.join(checked.problems)}",
+                output=draft.model_dump_json(),
+                reasons=checked.problems,
+            )
+        return summary_of(
+            work,
+            checked,
+            source,
+            cost=cost,
+            model=self.name,
+            provenance=Provenance.EXTRACTIVE,
+            template=self._template,
+        )
+
+
+def _draft(extracted: Extract) -> Draft:
+    context = extracted.context
+    return Draft(
+        summary=extracted.summary,
+        key_points=list(extracted.key_points),
+        participants=list(context.participants),
+        decisions=list(context.decisions),
+        action_items=[DraftItem(task=item.task, owner=item.owner, due=item.due) for item in context.action_items],
+        unresolved=list(context.unresolved),
+        domain_entities=list(context.domain_entities),
+    )

@@ -1,0 +1,193 @@
+"""The summarizer that asks a model, once or in parts.
+
+Whatever takes longer with a longer source is computed in a thread, so that appends do not wait for it.
+
+A source that one call can take is one call. A longer one is cut at message, then paragraph boundaries; its parts are
+summarized and the results merged, level by level. No message is left out for its length.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from service.domain.chunks import calls_needed, grouped, part_tokens_max, source_room, writable_tokens
+from service.domain.events import ErrorClass
+from service.domain.policy import Policy
+from service.domain.prompt import PromptTemplate
+from service.domain.record import Provenance
+from service.domain.tokens import TokenCounter
+from service.models.model import ModelError, SummaryModel
+from service.summarizer.ask import Answer, Asker, AskerSettings, Timing
+from service.summarizer.check import Room, Source
+from service.summarizer.questions import CHUNK_TOKENS_MIN, Limits, Questions
+from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
+
+__all__ = ["ModelSummarizer"]
+
+
+class ModelSummarizer:
+    """Summarizes by asking `model`, within what it says that it can hold.
+
+    `window_default` is what a model holds that cannot be asked, in tokens.
+    """
+
+    def __init__(
+        self,
+        model: SummaryModel,
+        *,
+        settings: AskerSettings,
+        template: PromptTemplate,
+        window_default: int,
+        counter: TokenCounter,
+        timing: Timing,
+    ) -> None:
+        self._model = model
+        self._settings = settings
+        self._template = template
+        self._window_tokens = window_default
+        self._window_default = window_default
+        self._counter = counter
+        self._timing = timing
+        self._template_tokens = counter.count(template.system) + counter.count(template.user)
+
+    @property
+    def name(self) -> str:
+        """The model that is wanted, as `provider:model`."""
+        return self._model.name
+
+    def source_tokens(self, policy: Policy, summary_tokens: int, /) -> int:
+        """See Summarizer: by what the model's server has last said that it holds."""
+        fixed = self._template_tokens + summary_tokens
+        written = writable_tokens(summary_tokens, window_tokens=self._window_tokens)
+        room = source_room(self._window_tokens, fixed_tokens=fixed, summary_tokens=written)
+        return max(CHUNK_TOKENS_MIN, min(policy.max_input_tokens, room))
+
+    async def summarize(self, work: PassWork, observer: Observer) -> Summary:
+        """See Summarizer."""
+        window_tokens = self._window_tokens = await self._held_tokens()
+        cost = await asyncio.to_thread(WindowCost, work, self._counter)
+        asker = Asker(
+            self._model,
+            settings=self._settings,
+            counter=self._counter,
+            timing=self._timing,
+            observer=observer,
+            conversation_id=work.conversation_id,
+            policy=work.plan.policy,
+            cost=cost,
+            window_tokens=window_tokens,
+        )
+        questions = Questions(work, self._template, cost=cost, counter=self._counter, window_tokens=window_tokens)
+        reading = _Reading(questions, asker, observer)
+        try:
+            answer, source = await reading.whole()
+        except PassFailed as failure:
+            failure.attempts, failure.tried = asker.attempts, asker.tried
+            raise
+        provenance = Provenance.MERGED if reading.merged else Provenance.MODEL
+        summary = await asyncio.to_thread(
+            summary_of,
+            work,
+            answer.checked,
+            source,
+            cost=cost,
+            model=answer.model,
+            provenance=Provenance.REBASED if work.plan.rebase else provenance,
+            template=self._template,
+        )
+        return replace(summary, attempts=asker.attempts, tried=asker.tried)
+
+    async def has_time(self) -> bool:
+        """Whether the model is there and nobody uses it, as far as its server says."""
+        try:
+            await self._model.describe()
+        except ModelError:
+            return False
+        return await self._model.idle()
+
+    async def _held_tokens(self) -> int:
+        """What prompt and answer of one call share, in tokens as we count them."""
+        try:
+            description = await self._model.describe()
+        except ModelError:
+            return self._window_default
+        held = description.window or description.context_length or self._window_default
+        # What the model makes of one of our tokens is learned from its answers.
+        return int(held / description.token_factor)
+
+
+class _Reading:
+    """One source, read by a model in as many calls as it takes. `merged` says that its parts were."""
+
+    def __init__(self, questions: Questions, asker: Asker, observer: Observer) -> None:
+        self._questions = questions
+        self._asker = asker
+        self._observer = observer
+        self.merged = False
+
+    async def whole(self) -> tuple[Answer, Source]:
+        """The last answer, and the source that the record is judged by.
+
+        Our count of a prompt is an estimate: a prompt that the server would not take whole is asked again in halves.
+        """
+        limits = await asyncio.to_thread(self._questions.limits)
+        while True:
+            try:
+                return await self._within(limits)
+            except PassFailed as failure:
+                limits = limits.halved()
+                if failure.error_class is not ErrorClass.TRUNCATED or limits.whole < CHUNK_TOKENS_MIN:
+                    raise
+
+    async def _within(self, limits: Limits) -> tuple[Answer, Source]:
+        """The answer from one part, or from parts and their merges, within the limits."""
+        questions, size, limit = self._questions, self._questions.size, limits.whole
+        parts = await asyncio.to_thread(questions.parts, limits)
+        total = len(parts)
+        if total > 1:
+            summaries = total * part_tokens_max(size, chunk_tokens=limit)
+            total += calls_needed(summaries, chunk_tokens=limit, summary_tokens=size)
+        self._asker.require_calls(total)
+        self._observer.calls(0, total)
+        room = await asyncio.to_thread(questions.room)
+        self.merged = len(parts) > 1
+        if not self.merged:
+            prompt, source = await asyncio.to_thread(questions.of_whole, parts[0], room)
+            answer = await self._asker.ask(prompt, source, room=room)
+            self._observer.calls(1, 1)
+            return answer, source
+        part_room = await asyncio.to_thread(questions.part_room, limit)
+        answers: list[Answer] = []
+        for part in parts:
+            prompt, source = await asyncio.to_thread(questions.of_part, part, part_room)
+            answers.append(await self._asker.ask(prompt, source, room=part_room))
+            self._observer.calls(len(answers), total)
+        answer = await self._merged_answer(answers, limit=limit, room=room, calls=total)
+        return answer, await asyncio.to_thread(questions.whole_source)
+
+    async def _merged_answer(self, answers: list[Answer], *, limit: int, room: Room, calls: int) -> Answer:
+        """One answer of many: neighbours that fit one call are merged until one is left, the record before at last."""
+        done = len(answers)
+        while True:
+            texts, sizes = await asyncio.to_thread(self._questions.texts, answers)
+            groups = grouped(sizes, limit=limit)
+            if len(groups) == len(answers):
+                cause = "the summaries of the parts do not fit into one call"
+                raise PassFailed(ErrorClass.TRUNCATED, retryable=False, cause=cause)
+            merged: list[Answer] = []
+            for start, end in groups:
+                last = len(groups) == 1
+                if end - start == 1 and not last:
+                    merged.append(answers[start])
+                    continue
+                merge_room = room if last else await asyncio.to_thread(self._questions.part_room, limit)
+                prompt, source = await asyncio.to_thread(
+                    self._questions.of_merge, texts[start:end], merge_room, last=last
+                )
+                merged.append(await self._asker.ask(prompt, source, room=merge_room))
+                done += 1
+                self._observer.calls(min(done, calls), calls)
+            if len(merged) == 1:
+                return merged[0]
+            answers = merged

@@ -1,0 +1,253 @@
+"""One pass: claimed, its work read, its summary made, its outcome committed and reported.
+
+Writes nothing before the record is there, and commits once. A pass may be left at any moment: what it had claimed is
+released, or claimed again after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from eventlog.event import StreamId
+from observability.tracing import Span
+from service.conversations.conversations import Conversations
+from service.domain.conversation import Conversation, partitioned, record_named
+from service.domain.errors import PassSuperseded
+from service.domain.events import (
+    ErrorClass,
+    MessageAppended,
+    PassPlan,
+    SummarizationCompleted,
+    SummarizationFailed,
+    SummarizationSkipped,
+    Trigger,
+)
+from service.domain.message import Role
+from service.domain.policy import Fallback
+from service.domain.tokens import TokenCounter
+from service.summarizer.commits import TRANSIENT, PassCommits
+from service.summarizer.summarizer import PassFailed, PassResult, PassWork, Summarizers, Summary, record_of
+from service.telemetry.passes import PassReport, Telemetry
+
+__all__ = ["PassRun", "PassRunner", "failed_by_bug"]
+
+CLAIMS_MAX = 3
+"""A pass that was claimed so often and never ended takes the process down with it; it is failed instead."""
+
+SOURCE_MESSAGES_MAX = 100_000
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True, eq=False)
+class PassRun:
+    """A pass under way, which others may end or hurry. `pass_id` is empty until its plan is read."""
+
+    pass_id: str = ""
+    call: asyncio.Task[Summary] | None = None
+    stands_in: bool = False
+    superseded: bool = False
+
+    def interrupt(self) -> None:
+        """Leave whoever makes the summary."""
+        if self.call is not None:
+            self.call.cancel()
+
+    def supersede(self) -> None:
+        """Nobody wants the pass any more."""
+        self.superseded = True
+        self.interrupt()
+
+    def hurry(self) -> None:
+        """Extraction stands in at once."""
+        self.stands_in = True
+        self.interrupt()
+
+
+class PassRunner:
+    """Runs passes. `counter` says by what records are counted, `on_model_answered` hears of each success of a model."""
+
+    def __init__(
+        self,
+        conversations: Conversations,
+        *,
+        summarizers: Summarizers,
+        commits: PassCommits,
+        counter: TokenCounter,
+        telemetry: Telemetry,
+        clock_s: Callable[[], float],
+        on_model_answered: Callable[[], None],
+    ) -> None:
+        self._conversations = conversations
+        self._summarizers = summarizers
+        self._commits = commits
+        self._counter = counter
+        self._telemetry = telemetry
+        self._clock_s = clock_s
+        self._on_model_answered = on_model_answered
+
+    async def run(self, key: StreamId, run: PassRun, state: Conversation, plan: PassPlan) -> None:
+        """From the claim to the end; raises PassSuperseded when nobody wants the pass any more, or an EventLogError."""
+        claimed_too_often = state.claims >= CLAIMS_MAX
+        if not claimed_too_often and not await self._commits.claim(key, plan):
+            _log.info("pass.cancelled", conversation_id=key.name, summarization_id=plan.pass_id)
+            return
+        wanted = self._summarizers.extraction if plan.extractive else self._summarizers.wanted
+        report = PassReport(self._telemetry, key, plan, model=wanted.name, now_us=self._conversations.now_us)
+        trigger = await self._conversations.log.requested_by(key, _first_pass_id(state, plan))
+        with self._telemetry.tracing.span(report.started(trigger)) as span:
+            try:
+                if claimed_too_often:
+                    await self._fail(key, plan, report, span, _internal("the sidecar stopped in it too often"))
+                else:
+                    await self._make(key, run, plan, report, span)
+            except asyncio.CancelledError:
+                report.cancelled(span)
+                if not claimed_too_often:
+                    await self._commits.release(key, plan)
+                raise
+            except (PassSuperseded, *TRANSIENT):
+                report.cancelled(span)
+                raise
+            except Exception:
+                report.failed(span, failed_by_bug())
+                raise
+
+    async def _make(self, key: StreamId, run: PassRun, plan: PassPlan, report: PassReport, span: Span) -> None:
+        work = await self._work(key, plan)
+        try:
+            result = await self._result(key, run, work, report)
+        except PassFailed as failure:
+            await self._fail(key, plan, report, span, failure)
+            return
+        after, events = await self._commits.complete(key, plan, result)
+        if isinstance(events[0], SummarizationCompleted):
+            report.completed(span, result, after)
+            if not result.fallback:
+                self._on_model_answered()
+        elif isinstance(events[0], SummarizationFailed):
+            report.cancelled(span)
+        else:
+            assert isinstance(events[0], SummarizationSkipped)
+            report.skipped(span, events[0].reason.value)
+
+    async def _result(self, key: StreamId, run: PassRun, work: PassWork, report: PassReport) -> PassResult:
+        """The model's record, or that of the extractive summarizer where the policy or the operator's list wants it."""
+        if work.plan.extractive:
+            return await self._extracted(work, report, None)
+        began_s = self._clock_s()
+        try:
+            summary = await self._wanted_summary(run, work, report)
+        except PassFailed as failure:
+            # Nobody can be asked who is not there, so the next pass need not wait for that.
+            if work.plan.trigger is not Trigger.REMAKE and self._summarizers.is_listed_for(failure):
+                report.fell_back(failure, self._summarizers.extraction.name)
+                return await self._extracted(work, report, None, after=failure)
+            if not run.stands_in and not await self._falls_back(key, work.plan):
+                raise
+            report.fell_back(failure, self._summarizers.extraction.name)
+            return await self._extracted(work, report, failure, after=failure)
+        return self._made(work, summary, began_s)
+
+    async def _wanted_summary(self, run: PassRun, work: PassWork, report: PassReport) -> Summary:
+        """What the wanted summarizer makes; PassFailed also when extraction is to stand in before it is there."""
+        if run.superseded:
+            raise PassSuperseded
+        if run.stands_in:
+            raise self._interrupted(report)
+        run.call = asyncio.create_task(self._summarizers.wanted.summarize(work, report))
+        try:
+            return await run.call
+        except asyncio.CancelledError:
+            if run.superseded:
+                raise PassSuperseded from None
+            if run.stands_in:
+                raise self._interrupted(report) from None
+            raise
+        finally:
+            run.call = None
+
+    async def _extracted(
+        self, work: PassWork, report: PassReport, failure: PassFailed | None, *, after: PassFailed | None = None
+    ) -> PassResult:
+        """The extract; `failure` is what the next pass waits for, `after` what came before in any case."""
+        attempts, tried = (after.attempts, after.tried) if after else (0, ())
+        began_s = self._clock_s()
+        try:
+            summary = await self._summarizers.extraction.summarize(work, report)
+        except PassFailed as failed:
+            failed.attempts, failed.tried = attempts, (*tried, self._summarizers.extraction.name)
+            failed.asked = after is not None and after.asked
+            raise
+        summary = replace(summary, attempts=attempts)
+        return replace(
+            self._made(work, summary, began_s),
+            fallback=not self._summarizers.wants_extraction,
+            failure=failure,
+            interrupted=failure is not None and failure.error_class is ErrorClass.CANCELLED,
+            tried=(*tried, summary.model),
+        )
+
+    def _made(self, work: PassWork, summary: Summary, began_s: float) -> PassResult:
+        latency_ms = round((self._clock_s() - began_s) * 1_000)
+        record = record_of(work, summary, create_time_us=self._conversations.now_us(), latency_ms=latency_ms)
+        return PassResult(record, self._counter.source_for(work.chat_model), tried=summary.tried)
+
+    def _interrupted(self, report: PassReport) -> PassFailed:
+        cause = "the window was over its budget before the model had answered"
+        failure = PassFailed(ErrorClass.CANCELLED, retryable=True, cause=cause, asked=report.attempts > 0)
+        failure.attempts = report.attempts
+        failure.tried = (self._summarizers.wanted.name,) if report.attempts else ()
+        return failure
+
+    async def _falls_back(self, key: StreamId, plan: PassPlan) -> bool:
+        if plan.trigger is Trigger.REMAKE:
+            return False
+        if plan.policy.fallback is Fallback.EMERGENCY:
+            state = await self._conversations.state(key)
+            return plan.trigger is Trigger.EMERGENCY or state.ratio >= plan.policy.emergency_token_ratio
+        return plan.policy.fallback is Fallback.ALWAYS
+
+    async def _work(self, key: StreamId, plan: PassPlan) -> PassWork:
+        """The source's messages, from the window where it has them, else from the log."""
+        state = await self._conversations.state(key)
+        wanted = sum(len(r) for r in plan.source)
+        inside, _ = partitioned(state.window, plan.source)
+        messages: Sequence[MessageAppended] = inside
+        if len(inside) < wanted:
+            messages = await self._conversations.log.originals(
+                key, head=state.event_version, limit=SOURCE_MESSAGES_MAX, within=plan.source
+            )
+        chat = tuple(m for m in messages if m.message.role is not Role.SYSTEM)
+        previous = record_named(state, plan.base_id) if plan.base_id else None
+        replaces = record_named(state, plan.replaces_id) if plan.replaces_id else None
+        settings = state.settings
+        return PassWork(key.name, plan, chat, previous, settings.model, replaces, settings.calibration_factor)
+
+    async def _fail(self, key: StreamId, plan: PassPlan, report: PassReport, span: Span, failure: PassFailed) -> None:
+        await self._commits.fail(key, plan, failure)
+        report.failed(span, failure)
+
+
+def failed_by_bug() -> PassFailed:
+    """The failure of a pass that a bug of ours ended."""
+    return _internal("a bug of the sidecar; its log says more")
+
+
+def _internal(cause: str) -> PassFailed:
+    return PassFailed(ErrorClass.INTERNAL, retryable=False, cause=cause)
+
+
+def _first_pass_id(state: Conversation, plan: PassPlan) -> str:
+    """The id of the pass whose trigger `plan` follows from: its own, or for a remake that of the record it replaces.
+
+    What woke a remake is a model that is back, which another conversation may have found out.
+    """
+    made_by = {ended.record_id: ended.plan for ended in state.passes if ended.record_id}
+    while plan.trigger is Trigger.REMAKE and plan.replaces_id in made_by:
+        plan = made_by[plan.replaces_id]
+    return plan.pass_id

@@ -1,0 +1,191 @@
+"""What is asked about one source, and what each answer is judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from service.domain.chunks import cut_text, grouped, part_tokens_max, source_room, writable_tokens
+from service.domain.events import ErrorClass
+from service.domain.message import Message
+from service.domain.policy import ToolOutput
+from service.domain.prompt import (
+    MERGE_TEMPLATE,
+    Prompt,
+    PromptInput,
+    PromptTemplate,
+    escaped,
+    prompt_of,
+    transcript_entry,
+)
+from service.domain.record import SummaryRecord
+from service.domain.tokens import TokenCounter
+from service.summarizer.ask import Answer
+from service.summarizer.check import CONTENT_TOKENS_MIN, Room, Source
+from service.summarizer.summarizer import PassFailed, PassWork, WindowCost, draft_text
+
+__all__ = ["CHUNK_TOKENS_MIN", "Limits", "Part", "Questions"]
+
+CHUNK_TOKENS_MIN = 256
+"""Under this many tokens of source a call, a model is too small to be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of the source that one call takes: transcript entries, and the messages that they are of."""
+
+    entries: tuple[str, ...]
+    messages: tuple[Message, ...]
+
+    @classmethod
+    def of(cls, pieces: Sequence[tuple[str, Message]]) -> Self:
+        """The part of these entries, each with its message; a message that was cut is taken once."""
+        messages = {message.id: message for _, message in pieces}
+        return cls(tuple(entry for entry, _ in pieces), tuple(messages.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Tokens of transcript that one call takes: for the `whole` source, or for a `part`, whose answer is shorter."""
+
+    whole: int
+    part: int
+
+    def halved(self) -> Self:
+        """Half of both."""
+        return type(self)(self.whole // 2, self.part // 2)
+
+
+class Questions:
+    """Prompts for one source, and what their answers are judged by. All of it takes longer with a longer source.
+
+    `cost` is what a draft takes in the window, `window_tokens` what the model holds of prompt and answer.
+    """
+
+    def __init__(
+        self,
+        work: PassWork,
+        template: PromptTemplate,
+        *,
+        cost: WindowCost,
+        counter: TokenCounter,
+        window_tokens: int,
+    ) -> None:
+        self._work = work
+        self._template = template
+        self._cost = cost
+        self._count = counter.count
+        self._window_tokens = window_tokens
+        self.size = writable_tokens(work.plan.summary_tokens_max, window_tokens=window_tokens)
+        """The size of record that is asked for, in tokens: the plan's, or what leaves a small model room to read."""
+
+    def room(self) -> Room:
+        """The room of the pass's record."""
+        return Room.of_record(self.size, frame_tokens=self._cost.frame_tokens, limit_tokens=self._work.plan.room_tokens)
+
+    def part_room(self, chunk_tokens: int) -> Room:
+        """The room of a partial summary: two of them fit into a merging call even when both are too long."""
+        part = part_tokens_max(self.size, chunk_tokens=chunk_tokens)
+        return Room(max(CONTENT_TOKENS_MIN, part), self._cost.frame_tokens + chunk_tokens // 2, strict=True)
+
+    def limits(self) -> Limits:
+        """What one call takes, by the policy and by what the model can hold; raises PassFailed when that is nothing."""
+        window, most, size = self._window_tokens, self._work.plan.policy.max_input_tokens, self.size
+        frame = self._prompt(self._template, (), self._work.previous, 0)
+        fixed = self._count(frame.system) + self._count(frame.user)
+        whole = source_room(window, fixed_tokens=fixed, summary_tokens=size)
+        if whole < CHUNK_TOKENS_MIN:
+            cause = "the model's window is too small for the prompt and its answer"
+            raise PassFailed(ErrorClass.TRUNCATED, retryable=False, cause=cause)
+        part = source_room(window, fixed_tokens=fixed, summary_tokens=part_tokens_max(size, chunk_tokens=whole))
+        return Limits(min(most, whole), min(most, part))
+
+    def parts(self, limits: Limits) -> list[Part]:
+        """The source in parts that one call takes: one, with tool results whole, wherever that is possible.
+
+        Neighbouring messages are together as long as they fit; one that is too long for a call is cut into several.
+        """
+        count = self._count
+        entries = self._entries(whole=True)
+        if sum(count(entry) for entry, _ in entries) > limits.whole:
+            entries = self._entries(whole=False)
+        fits = sum(count(entry) for entry, _ in entries) <= limits.whole
+        limit = limits.whole if fits else limits.part
+        pieces: list[tuple[str, Message]] = []
+        for entry, message in entries:
+            pieces.extend((text, message) for text in cut_text(entry, limit=limit, count=count))
+        groups = grouped([count(entry) for entry, _ in pieces], limit=limit)
+        return [Part.of(pieces[start:end]) for start, end in groups] or [Part((), ())]
+
+    def of_whole(self, part: Part, room: Room) -> tuple[Prompt, Source]:
+        """The question about a source that is one part."""
+        prompt = self._prompt(self._template, part.entries, self._work.previous, room.content_tokens)
+        return prompt, self._source(part.messages, prompt.system)
+
+    def of_part(self, part: Part, room: Room) -> tuple[Prompt, Source]:
+        """The question about one of several parts. What the pass replaces is no measure for less than the whole."""
+        prompt = self._prompt(self._template, part.entries, None, room.content_tokens)
+        return prompt, self._source(part.messages, prompt.system, whole=False)
+
+    def of_merge(self, texts: Sequence[str], room: Room, *, last: bool) -> tuple[Prompt, Source]:
+        """The question that makes one summary of several; the `last` one has the record before as well."""
+        entries = tuple(f"<partial_summary>\n{escaped(text)}\n</partial_summary>" for text in texts)
+        previous = self._work.previous if last else None
+        prompt = self._prompt(MERGE_TEMPLATE, entries, previous, room.content_tokens)
+        return prompt, self._source((), prompt.system, texts=texts, whole=last)
+
+    def whole_source(self) -> Source:
+        """What a merged record is judged by: everything that its parts were made of."""
+        prompt = self._prompt(self._template, (), self._work.previous, 0)
+        return self._source([m.message for m in self._work.messages], prompt.system)
+
+    def texts(self, answers: Sequence[Answer]) -> tuple[list[str], list[int]]:
+        """The answers as a merging prompt quotes them, and what each takes there, in tokens."""
+        texts = [draft_text(self._work, answer.checked.draft) for answer in answers]
+        return texts, [self._count(text) for text in texts]
+
+    def _entries(self, *, whole: bool) -> list[tuple[str, Message]]:
+        """The messages as a transcript has them; `whole` leaves tool results uncapped, unless they are left out."""
+        policy = self._work.plan.policy
+        capped = policy.tool_output is ToolOutput.CAPPED
+        return [
+            (
+                transcript_entry(
+                    m.number,
+                    m.message,
+                    tool_output=ToolOutput.FULL if capped and whole else policy.tool_output,
+                    cap_tokens=policy.tool_output_tokens_max,
+                    count=self._count,
+                ),
+                m.message,
+            )
+            for m in self._work.telling
+        ]
+
+    def _prompt(
+        self, template: PromptTemplate, entries: tuple[str, ...], previous: SummaryRecord | None, summary_tokens: int
+    ) -> Prompt:
+        return prompt_of(
+            template,
+            PromptInput(
+                entries=entries,
+                previous=previous,
+                total_messages=len(self._work.messages),
+                total_tokens=sum(m.tokens for m in self._work.messages),
+                depth=self._work.plan.depth,
+                summary_tokens_max=summary_tokens,
+            ),
+        )
+
+    def _source(
+        self, messages: Sequence[Message], instructions: str, *, texts: Sequence[str] = (), whole: bool = True
+    ) -> Source:
+        return Source.of(
+            messages,
+            texts=texts,
+            previous=self._work.previous if whole else None,
+            instructions=instructions,
+            policy=self._work.plan.policy,
+            replaces=self._work.replaces if whole else None,
+        )

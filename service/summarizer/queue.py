@@ -1,0 +1,146 @@
+"""Pending passes: those that wait for a worker, and who waits for them.
+
+Namespaces take turns for workers, and an emergency comes before what has waited longer.
+
+Invariant: a conversation waits once, and a namespace has no more workers than it leaves to others, so that
+neither many passes of one namespace nor slow ones keep another's waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from heapq import heapify, heappop, heappush
+
+from eventlog.event import StreamId
+from service.shares import Shares
+
+__all__ = ["Backlog", "PassQueue"]
+
+EMERGENCY_HEADSTART_TURNS = 8
+"""By so many turns an emergency counts as having waited longer: it overtakes, and no stream of emergencies keeps the
+others out for ever."""
+
+
+class PassQueue:
+    """Conversations that wait for one of `workers`. `shared` says whether there is more than one namespace."""
+
+    def __init__(self, *, workers: int, shared: bool) -> None:
+        self.workers = workers
+        self._busy = Shares(workers, shared=shared)
+        self._waiting: dict[bool, defaultdict[str, dict[StreamId, None]]] = {
+            urgent: defaultdict(dict) for urgent in (True, False)
+        }
+        self._last_turn: defaultdict[str, int] = defaultdict(int)
+        self._turn = 0
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    def put(self, key: StreamId, *, urgent: bool = False) -> None:
+        """The conversation's pass waits; one that is `urgent` stays so."""
+        if key in self._waiting[True][key.namespace]:
+            return
+        if urgent:
+            self._waiting[False][key.namespace].pop(key, None)
+        self._waiting[urgent][key.namespace].setdefault(key)
+        self._changed.set()
+
+    def discard(self, key: StreamId) -> None:
+        """It waits no longer."""
+        for waiting in self._waiting.values():
+            waiting[key.namespace].pop(key, None)
+
+    def hurry(self, key: StreamId) -> None:
+        """If it waits, it is an emergency now."""
+        if key in self._waiting[False][key.namespace]:
+            self.put(key, urgent=True)
+
+    async def take(self) -> StreamId | None:
+        """The next conversation, for a worker that says `done` when it is through with it; None when it is closed."""
+        while not self._closed:
+            if (key := self._next()) is not None:
+                self._busy.take(key.namespace)
+                return key
+            self._changed.clear()
+            await self._changed.wait()
+        return None
+
+    def done(self, key: StreamId) -> None:
+        """A worker is through with what it took."""
+        self._busy.give_back(key.namespace)
+        self._changed.set()
+
+    def close(self) -> None:
+        """Give nothing out from now on."""
+        self._closed = True
+        self._changed.set()
+
+    def _next(self) -> StreamId | None:
+        turns = [
+            (self._last_turn[namespace] - urgent * EMERGENCY_HEADSTART_TURNS, namespace, urgent)
+            for urgent, waiting in self._waiting.items()
+            for namespace, keys in waiting.items()
+            if keys and self._busy.has_room(namespace)
+        ]
+        if not turns:
+            return None
+        _, namespace, urgent = min(turns)
+        keys = self._waiting[urgent][namespace]
+        key = next(iter(keys))
+        del keys[key]
+        self._turn += 1
+        self._last_turn[namespace] = self._turn
+        return key
+
+
+class Backlog:
+    """Pending passes by conversation, counted and not searched through. Lives on one event loop."""
+
+    def __init__(self) -> None:
+        self._since_us: dict[StreamId, int] = {}
+        self._by_namespace: Counter[str] = Counter()
+        self._oldest: list[tuple[int, StreamId]] = []
+        self._idle: dict[str, asyncio.Event] = {}
+
+    def add(self, key: StreamId, since_us: int) -> None:
+        """The conversation has a pass pending since then, or since the earlier time that was given before."""
+        before_us = self._since_us.get(key)
+        if before_us is not None and before_us <= since_us:
+            return
+        if before_us is None:
+            self._by_namespace[key.namespace] += 1
+        self._since_us[key] = since_us
+        heappush(self._oldest, (since_us, key))
+
+    def remove(self, key: StreamId) -> None:
+        """The conversation no longer has one."""
+        if self._since_us.pop(key, None) is None:
+            return
+        self._by_namespace[key.namespace] -= 1
+        if not self.of_namespace(key.namespace) and (idle := self._idle.pop(key.namespace, None)):
+            idle.set()
+
+    def __contains__(self, key: StreamId) -> bool:
+        return key in self._since_us
+
+    def __len__(self) -> int:
+        return len(self._since_us)
+
+    def of_namespace(self, namespace: str) -> int:
+        """How many passes are pending in a namespace."""
+        return self._by_namespace[namespace]
+
+    @property
+    def oldest_us(self) -> int:
+        """Since when the oldest pass is pending; 0 when there is none."""
+        if len(self._oldest) > 2 * len(self._since_us):
+            self._oldest = [(since_us, key) for key, since_us in self._since_us.items()]
+            heapify(self._oldest)
+        while self._oldest and self._since_us.get(self._oldest[0][1]) != self._oldest[0][0]:
+            heappop(self._oldest)
+        return self._oldest[0][0] if self._oldest else 0
+
+    async def idle(self, namespace: str) -> None:
+        """Wait until the namespace has no pending pass."""
+        while self.of_namespace(namespace):
+            await self._idle.setdefault(namespace, asyncio.Event()).wait()

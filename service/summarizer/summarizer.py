@@ -1,0 +1,315 @@
+"""What makes a summary, by asking a model or by extraction, and the record that comes of it.
+
+Both get the same work, and hand over what passed the same checks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from service.domain.events import CAUSE_CHARS_MAX, ErrorClass, MessageAppended, PassPlan
+from service.domain.mechanical import is_mechanical
+from service.domain.policy import Policy
+from service.domain.prompt import PromptTemplate
+from service.domain.record import Provenance, RecordQuality, SummaryRecord
+from service.domain.render import summary_text
+from service.domain.tokens import (
+    MESSAGE_OVERHEAD_TOKENS,
+    TokenCounter,
+    TokenSource,
+    calibrated_tokens,
+    message_tokens,
+    taught_ratio,
+)
+from service.models.model import Completion
+from service.summarizer.check import CheckedDraft, Source
+from service.summarizer.draft import Draft
+
+__all__ = [
+    "Observer",
+    "PassFailed",
+    "PassResult",
+    "PassWork",
+    "Summarizer",
+    "Summarizers",
+    "Summary",
+    "WindowCost",
+    "draft_text",
+    "record_of",
+    "summary_of",
+]
+
+_EMPTY = Draft.model_construct(
+    summary="",
+    key_points=[],
+    participants=[],
+    decisions=[],
+    action_items=[],
+    unresolved=[],
+    domain_entities=[],
+)
+
+
+class PassFailed(Exception):
+    """A pass cannot make its record. Holds what the event says, and the bad draft for the debug log alone.
+
+    `cause` is in our own words: of a draft it names fields, rules and counts, never text. `asked` says whether any call
+    of the pass came as far as a model.
+    """
+
+    def __init__(
+        self,
+        error_class: ErrorClass,
+        *,
+        retryable: bool,
+        cause: str,
+        asked: bool = False,
+        output: str = "",
+        reasons: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(error_class.value)
+        self.error_class = error_class
+        self.retryable = retryable
+        self.cause = cause[:CAUSE_CHARS_MAX]
+        self.asked = asked
+        self.attempts = 0
+        self.tried: tuple[str, ...] = ()
+        self.output = output
+        self.reasons = reasons
+
+
+class Observer(Protocol):
+    """Who hears of a summary in the making: progress for watchers, spans and counters."""
+
+    def attempt(self, number: int, model: str) -> None:
+        """A model is about to be asked."""
+        ...
+
+    def output(self, chars: int) -> None:
+        """So many characters of a draft are there."""
+        ...
+
+    def answered(self, completion: Completion) -> None:
+        """A model has answered, well or badly."""
+        ...
+
+    def calls(self, done: int, total: int) -> None:
+        """So many of the planned calls, or readings of the source, are done."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PassWork:
+    """What a pass works on: its plan, the messages of its source in order, the record that it continues.
+
+    `chat_model` is the conversation's own, in whose tokens the record is counted; an estimate is corrected by
+    `calibration_factor` where it is read. `replaces` is the record whose place a remake takes.
+    """
+
+    conversation_id: str
+    plan: PassPlan
+    messages: tuple[MessageAppended, ...]
+    previous: SummaryRecord | None
+    chat_model: str = ""
+    replaces: SummaryRecord | None = None
+    calibration_factor: float = 1.0
+
+    @property
+    def record_id(self) -> str:
+        """The id of the record that it makes."""
+        return f"summary-{self.plan.pass_id}"
+
+    @property
+    def telling(self) -> tuple[MessageAppended, ...]:
+        """The messages that say something a record could need."""
+        return tuple(
+            m
+            for before, m in zip((None, *self.messages), self.messages, strict=False)
+            if not is_mechanical(m.message, before.message if before and before.number == m.number - 1 else None)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A draft that passed its checks, and what its maker knows of it.
+
+    `tokens` is what its record takes in the window, `model` who made it as `provider:model`, `attempts` how many calls
+    of models that took. `tried` names the models turned to, in their order.
+    """
+
+    draft: Draft
+    tokens: int
+    quality: RecordQuality
+    model: str
+    provenance: Provenance
+    template: PromptTemplate
+    attempts: int = 0
+    tried: tuple[str, ...] = ()
+
+
+class Summarizer(Protocol):
+    """Makes the summary of a pass. `name` is `provider:model`, as the settings have it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def source_tokens(self, policy: Policy, summary_tokens: int, /) -> int:
+        """What it reads of a source at once, in tokens, beside a record and for one of `summary_tokens`.
+
+        Passes are planned by it.
+        """
+        ...
+
+    async def summarize(self, work: PassWork, observer: Observer) -> Summary:
+        """The summary of the work; raises PassFailed. Writes nothing, and keeps no event loop busy."""
+        ...
+
+    async def has_time(self) -> bool:
+        """Whether a record may be made anew by it now, in nobody's way."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Summarizers:
+    """The one that is wanted, and extraction, which stands in for it.
+
+    `listed` says that extraction comes after the wanted one in the operator's list, and so serves where it is missing.
+    """
+
+    wanted: Summarizer
+    extraction: Summarizer
+    listed: bool = False
+
+    @property
+    def wants_extraction(self) -> bool:
+        """Whether extraction is what the operator wants, and no stand-in."""
+        return self.wanted is self.extraction
+
+    def is_listed_for(self, failure: PassFailed) -> bool:
+        """Whether the operator's list goes on with extraction after this failure: the models before are missing."""
+        return self.listed and failure.error_class is ErrorClass.MODEL_MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class PassResult:
+    """A record, who counted its tokens, and whether it stands in for a model's; `failure` is why no model made it.
+
+    `interrupted` says that the model had not failed, but the window could not wait for it. `tried` names the models
+    turned to, in their order.
+    """
+
+    record: SummaryRecord
+    source: TokenSource
+    fallback: bool = False
+    failure: PassFailed | None = None
+    interrupted: bool = False
+    tried: tuple[str, ...] = ()
+
+
+class WindowCost:
+    """What drafts of one pass take in the window as records, in the tokens that the conversation is counted in.
+
+    Making one counts a source that the caller has counted, which takes longer the longer it is.
+    """
+
+    def __init__(self, work: PassWork, counter: TokenCounter) -> None:
+        self._work = work
+        self._counter = counter
+        self._taught = _taught_by(work, counter)
+
+    def __call__(self, draft: Draft) -> int:
+        """Tokens of the draft's record, its frame included."""
+        counted = self._counter.count(summary_text(_bare_record(self._work, draft))) + MESSAGE_OVERHEAD_TOKENS
+        return calibrated_tokens(counted, self._taught)
+
+    @property
+    def frame_tokens(self) -> int:
+        """What the frame of a record takes by itself."""
+        return self(_EMPTY)
+
+
+def draft_text(work: PassWork, draft: Draft) -> str:
+    """The draft as its record reads in a window, without frame and preamble."""
+    return "\n".join(summary_text(_bare_record(work, draft)).splitlines()[2:-1])
+
+
+def summary_of(
+    work: PassWork,
+    checked: CheckedDraft,
+    source: Source,
+    *,
+    cost: WindowCost,
+    model: str,
+    provenance: Provenance,
+    template: PromptTemplate,
+) -> Summary:
+    """The summary that a draft is, counted and with the figures of its checks."""
+    tokens = cost(checked.draft)
+    return Summary(
+        draft=checked.draft,
+        tokens=tokens,
+        quality=checked.quality(source, reduction=1 - tokens / max(1, work.plan.replaced_tokens)),
+        model=model,
+        provenance=provenance,
+        template=template,
+    )
+
+
+def record_of(work: PassWork, summary: Summary, *, create_time_us: int, latency_ms: int) -> SummaryRecord:
+    """The record of a summary, made at `create_time_us` within `latency_ms`."""
+    return replace(
+        _bare_record(work, summary.draft),
+        create_time_us=create_time_us,
+        tokens_after=summary.tokens,
+        model=summary.model,
+        prompt_name=summary.template.name,
+        prompt_version=summary.template.version,
+        provenance=summary.provenance,
+        attempts=summary.attempts,
+        latency_ms=latency_ms,
+        quality=summary.quality,
+    )
+
+
+def _bare_record(work: PassWork, draft: Draft) -> SummaryRecord:
+    """The record as far as it is rendered, which is without who made it and how."""
+    plan = work.plan
+    return SummaryRecord(
+        id=work.record_id,
+        create_time_us=0,
+        depth=plan.depth,
+        parent_id=plan.parent_id,
+        summary=draft.summary,
+        key_points=draft.highlights,
+        context=draft.context,
+        covered=plan.covered,
+        tokens_before=plan.replaced_tokens,
+        tokens_after=0,
+        model="",
+        prompt_name="",
+        prompt_version="",
+        provenance=Provenance.MODEL,
+        attempts=0,
+        latency_ms=0,
+        covered_tokens=plan.covered_tokens,
+        rewrites=plan.rewrites,
+        stands_alone=plan.rebase or plan.depth == 0,
+    )
+
+
+def _taught_by(work: PassWork, counter: TokenCounter) -> float:
+    """What the caller's counts of the source make of one of our tokens; 1 unless the caller counted all of it."""
+    if any(m.source is not TokenSource.CALLER for m in work.messages):
+        return 1.0
+    model = work.chat_model
+    counted = sum(_recounted(m, counter, model) for m in work.messages)
+    ratio = taught_ratio(counted, reported=sum(m.tokens for m in work.messages))
+    if ratio is None:
+        return 1.0
+    # Who reads the record's count corrects an estimate by what usage reports have taught.
+    return ratio / work.calibration_factor if counter.source_for(model) is TokenSource.ESTIMATE else ratio
+
+
+def _recounted(appended: MessageAppended, counter: TokenCounter, model: str) -> int:
+    return message_tokens(appended.message._replace(token_count=None), counter, model=model).tokens
