@@ -33,7 +33,7 @@ from eventlog.sqlite.sql import insert_into, runs
 from service.conversations.row import Row, checked, sealed
 from service.conversations.table import Attention, Held, ListQuery, Standing, projected_rows
 from service.domain.conversation import Conversation
-from service.domain.triggers import HeldBy
+from service.domain.profiles.profile import HeldBy
 
 __all__ = ["SqlConversationTable"]
 

@@ -102,11 +102,11 @@ def rendered_window(state: Conversation, role: SummaryRole) -> tuple[RenderedMes
     chat = [m for m in state.window if m.message.role is not Role.SYSTEM]
     pairs = tool_pairs(chat)
     rendered = [_rendered(m, _unwrapped(m.message), factor) for m in system]
-    if state.live:
-        tokens = state.live.tokens_after
-        if state.live_source is TokenSource.ESTIMATE:
+    for record, source in state.shown:
+        tokens = record.tokens_after
+        if source is TokenSource.ESTIMATE:
             tokens = calibrated_tokens(tokens, factor)
-        rendered.append(RenderedMessage(summary_message(state.live, role), 0, tokens, tag=summary_tag(state.live)))
+        rendered.append(RenderedMessage(summary_message(record, role), 0, tokens, tag=summary_tag(record)))
     rendered.extend(_rendered(m, _paired(m, pairs), factor) for m in _in_sending_order(chat, pairs))
     return tuple(rendered)
 

@@ -26,8 +26,9 @@ from service.conversations.table import MemoryConversationTable
 from service.domain.conversation import Conversation
 from service.domain.events import Event, Settings, SummarizationCompleted
 from service.domain.policy import Policy
+from service.domain.profiles.profile import HeldBy
 from service.domain.prompt import CHAIN_TEMPLATE
-from service.domain.triggers import HeldBy, held_by, may_stand_in
+from service.domain.triggers import held_by, may_stand_in
 from service.models.breaker import BreakerPolicy, CircuitBreaker
 from service.models.extractive import ExtractiveModel
 from service.models.model import Completion, CompletionRequest, ModelDescription, ModelUnavailable, OnProgress
