@@ -179,7 +179,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         def command(state: Conversation) -> ChangeSettings:
             changed = self._models.resolved(wire.masked(state.settings, request.settings, request.update_mask))
             return ChangeSettings(
-                settings=wire.with_factor(changed, state.settings),
+                settings=wire.with_kept(changed, state.settings),
                 expected_version=request.expected_version if request.HasField("expected_version") else None,
             )
 

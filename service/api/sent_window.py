@@ -12,23 +12,21 @@ from service.conversations.cache import Sent, SentMessage
 from service.domain.conversation import Conversation
 from service.domain.events import MessageAppended
 from service.domain.policy import SummaryRole
-from service.domain.render import rendered, rendered_summary, sending_order
+from service.domain.render import rendered, rendered_summaries, sending_order
 
 __all__ = ["sent_window"]
 
 
 def sent_window(state: Conversation, role: SummaryRole, before: Sent) -> tuple[bytes, int, Sent]:
     """The window's messages, what they cost together, and what is to be kept of them; `before` was kept last."""
-    order, factor, summary = sending_order(state), state.settings.calibration_factor, rendered_summary(state, role)
+    order, factor, summaries = sending_order(state), state.settings.calibration_factor, rendered_summaries(state, role)
     known = before.messages if before.factor == factor else {}
     system = [_sent(m, None, factor, known) for m in order.system]
     chat = [_sent(m, order.quoted.get(m.number), factor, known) for m in order.chat]
     pieces = [sent.data for sent in system]
-    tokens = sum([sent.tokens for sent in system]) + sum([sent.tokens for sent in chat])
-    if summary is not None:
-        pieces.append(context_message(summary))
-        tokens += summary.tokens
+    pieces += map(context_message, summaries)
     pieces += [sent.data for sent in chat]
+    tokens = sum([sent.tokens for sent in (*system, *chat)]) + sum(summary.tokens for summary in summaries)
     return b"".join(pieces), tokens, Sent.of(factor, (*system, *chat))
 
 

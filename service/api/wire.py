@@ -35,8 +35,8 @@ from service.domain.conversation import Conversation, EndedPass
 from service.domain.errors import InvalidPageToken, TooLarge
 from service.domain.events import PassPlan, Settings
 from service.domain.message import Message
+from service.domain.profiles.profile import HeldBy
 from service.domain.render import RenderedMessage
-from service.domain.triggers import HeldBy
 
 __all__ = [
     "IDLE_WITHOUT_DEADLINE_S",
@@ -56,7 +56,7 @@ __all__ = [
     "requested",
     "seconds",
     "usage_of",
-    "with_factor",
+    "with_kept",
     "write_page_token",
 ]
 
@@ -151,10 +151,10 @@ def masked(current: Settings, update: conversation_pb2.ConversationSettings, mas
     return requested(result)
 
 
-def with_factor(settings: Settings, current: Settings) -> Settings:
-    """The settings with the calibration that is in force, unless the model is another one now."""
+def with_kept(settings: Settings, current: Settings) -> Settings:
+    """The settings with what no client sets: the profile, and the calibration unless the model is another one now."""
     factor = current.calibration_factor if settings.model == current.model else 1.0
-    return replace(settings, calibration_factor=factor)
+    return replace(settings, profile=current.profile, calibration_factor=factor)
 
 
 def usage_of(state: Conversation) -> conversation_pb2.TokenUsage:

@@ -41,8 +41,9 @@ from service.conversations.table import ConversationTable, MemoryConversationTab
 from service.domain.conversation import Conversation
 from service.domain.decide import ChangeSettings
 from service.domain.events import Event
+from service.domain.profiles.profile import HeldBy
 from service.domain.tokens import TokenCounter
-from service.domain.triggers import HeldBy, held_by
+from service.domain.triggers import held_by
 from service.models.model import SummaryModel
 from service.models.retry import RetryPolicy
 from service.summarizer.ask import AskerSettings, Timing

@@ -15,7 +15,7 @@ from service.cli.kept_settings import kept_settings
 from service.cli.plain_json import word
 from service.client import ConversationSettings, SidecarClient, SidecarError
 from service.domain.message import Message
-from service.domain.triggers import HeldBy
+from service.domain.profiles.profile import HeldBy
 
 __all__ = ["Outcome", "Playing", "play"]
 

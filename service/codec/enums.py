@@ -12,10 +12,10 @@ from abridged.v1 import conversation_pb2, conversation_service_pb2, event_pb2, m
 from service.domain.attachments import Omission
 from service.domain.events import ContextLengthSource, ErrorClass, SkipReason, Trigger
 from service.domain.message import Role
-from service.domain.policy import DepthLimit, Fallback, SummaryRole, ToolOutput
+from service.domain.policy import DepthLimit, Fallback, ProfileName, SummaryRole, ToolOutput
+from service.domain.profiles.profile import HeldBy
 from service.domain.record import Provenance
 from service.domain.tokens import TokenSource
-from service.domain.triggers import HeldBy
 
 __all__ = [
     "CONTEXT_LENGTH_SOURCES",
@@ -24,6 +24,7 @@ __all__ = [
     "FALLBACKS",
     "HELD_BY",
     "OMISSIONS",
+    "PROFILES",
     "PROVENANCES",
     "ROLES",
     "SKIP_REASONS",
@@ -59,6 +60,7 @@ TRIGGERS = EnumMap(Trigger, conversation_pb2.Trigger, "TRIGGER_")
 ERROR_CLASSES = EnumMap(ErrorClass, conversation_pb2.ErrorClass, "ERROR_CLASS_")
 SKIP_REASONS = EnumMap(SkipReason, conversation_pb2.SkipReason, "SKIP_REASON_")
 CONTEXT_LENGTH_SOURCES = EnumMap(ContextLengthSource, conversation_pb2.ContextLengthSource, "CONTEXT_LENGTH_SOURCE_")
+PROFILES = EnumMap(ProfileName, conversation_pb2.Profile, "PROFILE_")
 DEPTH_LIMITS = EnumMap(DepthLimit, conversation_pb2.DepthLimit, "DEPTH_LIMIT_")
 FALLBACKS = EnumMap(Fallback, conversation_pb2.Fallback, "FALLBACK_")
 TOOL_OUTPUTS = EnumMap(ToolOutput, conversation_pb2.ToolOutput, "TOOL_OUTPUT_")

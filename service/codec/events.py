@@ -127,6 +127,7 @@ def _plan_to_proto(plan: domain.PassPlan) -> event_pb2.PassPlan:
         rewrites=plan.rewrites,
         extractive=plan.extractive,
         cut=plan.cut,
+        beside_summary_ids=plan.beside_ids,
     )
 
 
@@ -151,6 +152,7 @@ def _plan_from_proto(proto: event_pb2.PassPlan) -> domain.PassPlan:
         rewrites=proto.rewrites,
         extractive=proto.extractive,
         cut=proto.cut,
+        beside_ids=tuple(proto.beside_summary_ids),
     )
 
 

@@ -15,6 +15,7 @@ from service.codec.enums import (
     CONTEXT_LENGTH_SOURCES,
     DEPTH_LIMITS,
     FALLBACKS,
+    PROFILES,
     PROVENANCES,
     ROLES,
     SUMMARY_ROLES,
@@ -23,7 +24,7 @@ from service.codec.enums import (
 )
 from service.domain.events import Settings
 from service.domain.message import Attachment, Message, ToolCall
-from service.domain.policy import Policy
+from service.domain.policy import Policy, ProfileName
 from service.domain.record import (
     ActionItem,
     MessageRange,
@@ -259,6 +260,7 @@ def settings_to_proto(settings: Settings) -> event_pb2.ResolvedSettings:
         context_length=settings.context_length,
         context_length_source=CONTEXT_LENGTH_SOURCES.to_proto(settings.context_length_source),
         calibration_factor=settings.calibration_factor,
+        profile=PROFILES.to_proto(settings.profile),
     )
 
 
@@ -289,6 +291,8 @@ def settings_from_proto(proto: event_pb2.ResolvedSettings) -> Settings:
         policy=overrides_from_proto(requested.policy),
         title=requested.title,
         labels=MappingProxyType(dict(requested.labels)) if requested.labels else _NO_LABELS,
+        # Settings from before there was a choice.
+        profile=PROFILES.to_domain(proto.profile) if proto.profile else ProfileName.CHAIN,
     )
 
 

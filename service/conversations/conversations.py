@@ -28,10 +28,11 @@ from service.conversations.counting import Counting
 from service.conversations.policies import Policies
 from service.domain.conversation import Conversation
 from service.domain.decide import AppendMessages, ChangeSettings, Command, CountedMessage, decide, require_possible
-from service.domain.decision_context import DecisionContext
 from service.domain.errors import ConversationNotFound, MessageIdReused, RequestIdReused, WrongMessageVersion
 from service.domain.events import Event, MessageAppended, Settings
 from service.domain.message import Message
+from service.domain.profiles.profile import DecisionContext
+from service.domain.profiles.registry import profile_of
 
 __all__ = ["AppendRequest", "Appended", "Conversations", "OnLoaded", "Placed"]
 
@@ -266,15 +267,18 @@ class Conversations:
         self._on_changed(key, after, events)
 
     def _decided(self, state: Conversation, command: Command) -> list[Event]:
-        """The events of a command, under the policy of the settings that it leaves behind."""
-        match command:
-            case AppendMessages() if not state.is_open:
-                policy = self._policies.accepted(command.open_with)
-            case ChangeSettings(settings=new) if _asks_for_another_policy(new, state.settings):
-                policy = self._policies.accepted(new)
-            case _:
-                policy = self._policies.of(state.settings)
-        return decide(state, command, DecisionContext(policy, self._clock_us(), self._new_id()))
+        """The events of a command, under the profile and the policy of the settings that it leaves behind."""
+        settings, policy = state.settings, None
+        if isinstance(command, AppendMessages) and not state.is_open:
+            settings = command.open_with
+            policy = self._policies.accepted(settings)
+        elif isinstance(command, ChangeSettings):
+            settings = command.settings
+            if _asks_for_another_policy(settings, state.settings):
+                policy = self._policies.accepted(settings)
+        policy = policy or self._policies.of(state.settings)
+        context = DecisionContext(profile_of(settings), policy, self._clock_us(), self._new_id())
+        return decide(state, command, context)
 
     def _ids(self, key: StreamId, messages: Sequence[Message], event_ids: Sequence[bytes]) -> tuple[str, ...]:
         return tuple(m.id for m in messages if self.log.message_event_id(key, m.id) in event_ids)

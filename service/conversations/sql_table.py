@@ -35,7 +35,7 @@ from eventlog.sqlite.sql import insert_into, runs
 from service.conversations.row import Row, checked, sealed
 from service.conversations.table import Attention, Held, ListQuery, Standing, projected_rows, shown_row
 from service.domain.conversation import Conversation
-from service.domain.triggers import HeldBy
+from service.domain.profiles.profile import HeldBy
 
 __all__ = ["STREAMS_PAGE", "VERSION", "Fault", "SqlConversationTable", "table_fault"]
 

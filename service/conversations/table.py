@@ -17,7 +17,7 @@ from eventlog.log import Committed
 from service.conversations.row import Row
 from service.domain.conversation import Conversation, evolve, next_remake
 from service.domain.events import Event
-from service.domain.triggers import HeldBy
+from service.domain.profiles.profile import HeldBy
 
 __all__ = [
     "Attention",

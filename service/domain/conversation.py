@@ -42,6 +42,7 @@ __all__ = [
     "Conversation",
     "EndedPass",
     "LastSummarization",
+    "ShownRecord",
     "covers",
     "current_id",
     "evolve",
@@ -90,12 +91,19 @@ class LastSummarization:
     token_ratio: float
 
 
+class ShownRecord(NamedTuple):
+    """A record in the window. `source` is who counted its tokens."""
+
+    record: SummaryRecord
+    source: TokenSource
+
+
 class Conversation(NamedTuple):
     """What is known of a conversation after `event_version` events.
 
-    What a message changes comes first, up to `messages_since_pass`. `window` holds the messages in the window without
-    the summary; `exact_tokens` and `estimated_tokens` are the sums of their counts. `original_tokens` sums every
-    message ever appended but system messages. Times are microseconds.
+    What a message changes comes first, up to `messages_since_pass`. `window` holds the messages in the window;
+    `exact_tokens` and `estimated_tokens` are the sums of their counts. `shown` are the records beside them, ordered by
+    what they cover. `original_tokens` sums every message ever appended but system messages. Times are microseconds.
 
     `fallback_ids` names the records that stand in for a model's, `remakes` says how often a model was asked in vain to
     make one of them anew, and `successors` which record has taken the place of another.
@@ -114,8 +122,7 @@ class Conversation(NamedTuple):
     settings: Settings = Settings()
     created_us: int = 0
     records: Sequence[SummaryRecord] = Sequence()
-    live: SummaryRecord | None = None
-    live_source: TokenSource = TokenSource.ESTIMATE
+    shown: tuple[ShownRecord, ...] = ()
     fallback_ids: frozenset[str] = frozenset()
     remakes: Mapping[str, int] = MappingProxyType({})
     successors: Mapping[str, str] = MappingProxyType({})
@@ -150,19 +157,19 @@ class Conversation(NamedTuple):
         return self.message_version - (len(self.window) - self.chat_messages)
 
     @property
-    def summary_tokens(self) -> int:
-        """What the live record costs in the window, as it was counted; 0 without one."""
-        return self.live.tokens_after if self.live else 0
+    def live(self) -> SummaryRecord | None:
+        """The newest of the records that the window shows."""
+        return self.shown[-1].record if self.shown else None
 
     @property
     def window_tokens(self) -> int:
-        """What the window costs: messages and summary, estimates corrected."""
+        """What the window costs: messages and records, estimates corrected."""
         exact, estimated = self.exact_tokens, self.estimated_tokens
-        if self.live:
-            if self.live_source is TokenSource.ESTIMATE:
-                estimated += self.live.tokens_after
+        for record, source in self.shown:
+            if source is TokenSource.ESTIMATE:
+                estimated += record.tokens_after
             else:
-                exact += self.live.tokens_after
+                exact += record.tokens_after
         return exact + calibrated_tokens(estimated, self.settings.calibration_factor)
 
     @property
@@ -213,15 +220,18 @@ def record_named(state: Conversation, record_id: str) -> SummaryRecord | None:
 
 
 def lineage(state: Conversation) -> tuple[SummaryRecord, ...]:
-    """The live record and the ancestors that it stands on, newest first; a remade record in its predecessor's place."""
-    chain: list[SummaryRecord] = []
-    record = state.live
-    while record is not None:
-        chain.append(record)
-        # A record at depth 0 stands alone, also one from before there was a field that says so.
-        alone = record.stands_alone or record.depth == 0
-        record = None if alone else record_named(state, current_id(state, record.parent_id))
-    return tuple(chain)
+    """The records that are shown, each with the ancestors that it stands on, newest first; a remade record in its
+    predecessor's place.
+    """
+    found: list[SummaryRecord] = []
+    for shown in reversed(state.shown):
+        record: SummaryRecord | None = shown.record
+        while record is not None:
+            found.append(record)
+            # A record at depth 0 stands alone, also one from before there was a field that says so.
+            alone = record.stands_alone or record.depth == 0
+            record = None if alone else record_named(state, current_id(state, record.parent_id))
+    return tuple(found)
 
 
 def current_id(state: Conversation, record_id: str) -> str:
@@ -240,7 +250,7 @@ def next_remake(state: Conversation) -> SummaryRecord | None:
 
 
 def live_coverage(state: Conversation) -> tuple[MessageRange, ...]:
-    """The messages that the live record and its ancestors stand for."""
+    """The messages that the records in the window and their ancestors stand for."""
     return merged(r for record in lineage(state) for r in record.covered)
 
 
@@ -369,8 +379,7 @@ def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -
         chat_messages=state.chat_messages - sum(m.message.role is not Role.SYSTEM for m in inside),
         exact_tokens=state.exact_tokens - (sum(m.tokens for m in inside) - estimated),
         estimated_tokens=state.estimated_tokens - estimated,
-        live=record,
-        live_source=event.source,
+        shown=_shown_beside(state, plan.beside_ids, ShownRecord(record, event.source)),
         completed_passes=state.completed_passes + 1,
         messages_since_pass=0,
         last_summarization=LastSummarization(plan.depth, plan.message_version, plan.token_ratio),
@@ -386,9 +395,13 @@ def _remade(state: Conversation, replaced_id: str, event: SummarizationCompleted
         fallback_ids=state.fallback_ids - {replaced_id},
         successors=MappingProxyType({**successors, replaced_id: record.id}),
     )
-    if state.live is not None and state.live.id == replaced_id:
-        state = state._replace(live=record, live_source=event.source)
-    return state
+    shown = tuple(ShownRecord(record, event.source) if s.record.id == replaced_id else s for s in state.shown)
+    return state._replace(shown=shown)
+
+
+def _shown_beside(state: Conversation, beside_ids: tuple[str, ...], new: ShownRecord) -> tuple[ShownRecord, ...]:
+    kept = [shown for shown in state.shown if shown.record.id in beside_ids]
+    return tuple(sorted([*kept, new], key=lambda shown: shown.record.covered[0].first))
 
 
 def _failed(state: Conversation, event: SummarizationFailed, at_us: int) -> Conversation:

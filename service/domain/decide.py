@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
 from service.domain.conversation import Conversation, evolve, next_remake
-from service.domain.decision_context import DecisionContext
 from service.domain.errors import (
     ConversationNotFound,
-    DepthLimitReached,
     InvalidPolicy,
-    NothingToSummarize,
     PassesDisabled,
     PassSuperseded,
     VersionNotReached,
@@ -40,10 +37,10 @@ from service.domain.events import (
 )
 from service.domain.message import Message
 from service.domain.policy import wait_after_failures
-from service.domain.portion import compressible
+from service.domain.profiles.profile import DecisionContext, Profile
 from service.domain.record import SummaryRecord
 from service.domain.tokens import TokenCount, TokenSource, calibrated_factor
-from service.domain.triggers import cancelled, followed_up, remade, requested, ruled, superseded
+from service.domain.triggers import cancelled, followed_up, remade, ruled, superseded
 from service.domain.window import summary_tokens
 
 __all__ = [
@@ -253,10 +250,8 @@ def _report_usage(state: Conversation, command: ReportUsage, context: DecisionCo
     sent = [m for m in state.window if m.number <= command.message_version]
     exact = sum(m.tokens for m in sent if m.source is not TokenSource.ESTIMATE)
     estimated = sum(m.tokens for m in sent if m.source is TokenSource.ESTIMATE)
-    if state.live_source is TokenSource.ESTIMATE:
-        estimated += state.summary_tokens
-    else:
-        exact += state.summary_tokens
+    exact += sum(record.tokens_after for record, source in state.shown if source is not TokenSource.ESTIMATE)
+    estimated += sum(record.tokens_after for record, source in state.shown if source is TokenSource.ESTIMATE)
     factor = calibrated_factor(
         state.settings.calibration_factor,
         estimated,
@@ -268,23 +263,17 @@ def _report_usage(state: Conversation, command: ReportUsage, context: DecisionCo
 
 
 def _request_pass(state: Conversation, context: DecisionContext) -> list[Event]:
-    policy = context.policy
-    if not policy.enabled:
+    if not context.policy.enabled:
         raise PassesDisabled
     if state.due_pass:
         return []
-    division = compressible(state, policy, tail_messages=policy.preserve_recent)
-    if division is None:
-        raise NothingToSummarize
-    event = requested(state, context, Trigger.FORCED, division)
-    if isinstance(event, SummarizationSkipped):
-        raise DepthLimitReached
+    event = context.profile.forced(state, context)
     return superseded(state.pending, [event]) if state.pending else [event]
 
 
 def _remake_fallback(state: Conversation, context: DecisionContext) -> list[Event]:
-    policy = context.policy
-    if not policy.enabled or state.pending or state.ratio >= policy.trigger_token_ratio:
+    past_trigger = state.ratio >= context.profile.trigger_ratio(state, context.policy)
+    if not context.policy.enabled or state.pending or past_trigger:
         return []
     stand_in = next_remake(state)
     if stand_in is None:
@@ -312,7 +301,7 @@ def _complete(state: Conversation, command: CompletePass, context: DecisionConte
         tried=command.tried,
     )
     after = evolve(state, completed, context.now_us)
-    if not _saves_enough(state, after, plan):
+    if not _saves_enough(state, after, record, context.profile):
         return _with_trigger(state, [_skipped_no_gain(state, plan, command, context)], context)
     return [completed, *(followed_up(after, plan, context) or ruled(after, context))]
 
@@ -323,20 +312,22 @@ def _counts_as_failure(state: Conversation, command: CompletePass) -> bool:
     return command.model_failed or (command.interrupted and stood_in_before)
 
 
-def _saves_enough(before: Conversation, after: Conversation, plan: PassPlan) -> bool:
+def _saves_enough(before: Conversation, after: Conversation, record: SummaryRecord, profile: Profile) -> bool:
     """A record is committed only when it costs clearly less than what it replaces; a remake may outweigh its stand-in.
 
     Both sides are counted as the window counts them now; since the plan was made, a usage report may have changed that.
     A window over its budget takes whatever makes it smaller. A remake may cost more than the stand-in, not more than
     what both stand for, and the window stays below its trigger.
     """
+    plan = before.pending
+    assert plan is not None, "a record is of the pending pass"
     gained = before.window_tokens - after.window_tokens
     if plan.trigger is Trigger.REMAKE:
-        pays = after.summary_tokens <= (1 - plan.policy.min_gain) * plan.replaced_tokens
-        return gained >= 0 or (pays and after.ratio < plan.policy.trigger_token_ratio)
+        pays = record.tokens_after <= (1 - plan.policy.min_gain) * plan.replaced_tokens
+        return gained >= 0 or (pays and after.ratio < profile.trigger_ratio(after, plan.policy))
     if before.ratio >= plan.policy.emergency_token_ratio:
         return gained > 0
-    replaced = gained + summary_tokens(after)
+    replaced = gained + summary_tokens(after, record.id)
     return gained > 0 and gained >= plan.policy.min_gain * replaced
 
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from service.domain.message import Message
-from service.domain.policy import Policy
+from service.domain.policy import Policy, ProfileName
 from service.domain.record import MessageRange, SummaryRecord
 from service.domain.tokens import TokenSource
 
@@ -85,7 +85,7 @@ class Settings:
     """A conversation's settings with everything that the fold needs.
 
     `requested_context_length` is what the client set, 0 for nothing; `context_length` is what holds, in tokens.
-    `policy` has only the fields that the client overrides.
+    `policy` has only the fields that the client overrides. `profile` is the operator's choice.
     """
 
     model: str = ""
@@ -98,6 +98,7 @@ class Settings:
     policy: Mapping[str, Any] = field(default_factory=lambda: _NONE)
     title: str = ""
     labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    profile: ProfileName = ProfileName.CHAIN
 
     def includes(self, asked: Settings) -> bool:
         """Whether everything that a client sets in `asked` is set here too, and to the same."""
@@ -120,6 +121,7 @@ class PassPlan:
     place a remake takes. `summary_tokens_max` is the size that the record should have, `room_tokens` the size at which
     it would miss what the pass is for. An `extractive` pass asks no model. `covered_tokens` and `rewrites` are the
     record's; a `rebase` makes one that stands alone. A `cut` pass leaves to follow-ups what its bounds did not allow.
+    Beside the new record the window goes on showing those that `beside_ids` names, and no others.
     """
 
     pass_id: str
@@ -141,6 +143,7 @@ class PassPlan:
     rewrites: int = 0
     extractive: bool = False
     cut: bool = False
+    beside_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

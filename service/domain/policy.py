@@ -19,6 +19,7 @@ __all__ = [
     "DepthLimit",
     "Fallback",
     "Policy",
+    "ProfileName",
     "SummaryRole",
     "ToolOutput",
     "largest_summary",
@@ -38,6 +39,12 @@ RECORD_TOKENS_MIN = 96
 WAIT_MESSAGES_MAX = 64
 WAIT_BASE_S = 30
 WAIT_S_MAX = 15 * 60
+
+
+class ProfileName(StrEnum):
+    """The rules that a policy's fields are read by."""
+
+    CHAIN = "chain"
 
 
 class DepthLimit(StrEnum):

@@ -31,7 +31,7 @@ __all__ = [
     "quoted_result",
     "rendered",
     "rendered_originals",
-    "rendered_summary",
+    "rendered_summaries",
     "rendered_window",
     "sending_order",
     "summary_message",
@@ -145,22 +145,24 @@ def rendered(appended: MessageAppended, quoted: tuple[int, ...] | None, factor: 
     return _rendered(appended, message, factor)
 
 
-def rendered_summary(state: Conversation, role: SummaryRole) -> RenderedMessage | None:
-    """The live record as it is sent; None without one."""
-    if state.live is None:
-        return None
-    tokens = state.live.tokens_after
-    if state.live_source is TokenSource.ESTIMATE:
-        tokens = calibrated_tokens(tokens, state.settings.calibration_factor)
-    return RenderedMessage(summary_message(state.live, role), 0, tokens, tag=summary_tag(state.live))
+def rendered_summaries(state: Conversation, role: SummaryRole) -> tuple[RenderedMessage, ...]:
+    """The records that the window shows, as they are sent."""
+    return tuple(
+        _rendered_summary(record, source, role, state.settings.calibration_factor) for record, source in state.shown
+    )
+
+
+def _rendered_summary(record: SummaryRecord, source: TokenSource, role: SummaryRole, factor: float) -> RenderedMessage:
+    tokens = calibrated_tokens(record.tokens_after, factor) if source is TokenSource.ESTIMATE else record.tokens_after
+    return RenderedMessage(summary_message(record, role), 0, tokens, tag=summary_tag(record))
 
 
 def rendered_window(state: Conversation, role: SummaryRole) -> tuple[RenderedMessage, ...]:
     """The window in the order in which it is sent."""
-    factor, order, summary = state.settings.calibration_factor, sending_order(state), rendered_summary(state, role)
+    factor, order = state.settings.calibration_factor, sending_order(state)
     return (
         *(rendered(m, None, factor) for m in order.system),
-        *([] if summary is None else [summary]),
+        *rendered_summaries(state, role),
         *(rendered(m, order.quoted.get(m.number), factor) for m in order.chat),
     )
 

@@ -1,77 +1,48 @@
-"""The rules of profile CHAIN: whether a pass is due, and what it will do; pure.
+"""Whether a pass is begun: what holds for every profile, around the rules of the conversation's own.
 
-A plan is fixed when it is made: what arrives during the pass stays in the tail, whatever it is.
+Disabled, pending and waiting come first. A wait after failures holds model calls back, never the way out: past the
+emergency ratio extraction serves at once.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 
-from service.domain.chunks import calls_needed
-from service.domain.conversation import Conversation, current_id, lineage, live_coverage, merged, without
-from service.domain.decision_context import DecisionContext
+from service.domain.conversation import Conversation, current_id
 from service.domain.events import (
     ErrorClass,
     Event,
     PassPlan,
-    SkipReason,
     SummarizationFailed,
     SummarizationRequested,
-    SummarizationSkipped,
     Trigger,
 )
-from service.domain.policy import (
-    RECORD_TOKENS_MIN,
-    SUMMARY_TOKENS_MIN,
-    DepthLimit,
-    Fallback,
-    Policy,
-    summary_cap,
-)
-from service.domain.portion import compressible, prompt_tokens
-from service.domain.record import MessageRange, SummaryRecord
-from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, summary_tokens
+from service.domain.policy import RECORD_TOKENS_MIN, Fallback, Policy
+from service.domain.profiles.profile import DecisionContext, HeldBy
+from service.domain.profiles.registry import profile_of
+from service.domain.record import SummaryRecord
+from service.domain.window import summary_tokens
 
-__all__ = [
-    "HeldBy",
-    "cancelled",
-    "followed_up",
-    "held_by",
-    "may_stand_in",
-    "remade",
-    "requested",
-    "ruled",
-    "superseded",
-]
-
-
-OVERRUN = 2
-"""Models write more than they are asked for; a record of more than twice its size would leave the next pass no room."""
-
-
-class HeldBy(StrEnum):
-    """Why a window past its trigger is left as it is. The values are the words of the contract."""
-
-    PASS_PENDING = "PASS_PENDING"  # noqa: S105 - a state, not a password
-    DISABLED = "DISABLED"
-    WAITING_AFTER_FAILURE = "WAITING_AFTER_FAILURE"
-    IRREDUCIBLE = "IRREDUCIBLE"
-    DEPTH_LIMIT = "DEPTH_LIMIT"
-    MIN_MESSAGES = "MIN_MESSAGES"
-    COOLDOWN = "COOLDOWN"
-    HYSTERESIS = "HYSTERESIS"
+__all__ = ["cancelled", "followed_up", "held_by", "may_stand_in", "remade", "ruled", "superseded"]
 
 
 def ruled(state: Conversation, context: DecisionContext) -> list[Event]:
-    """The rules of profile CHAIN, in their order: at most one pass, and the end of a remake that is in its way."""
+    """What the rules want now: at most one pass, and the end of a remake that is in its way."""
     if not context.policy.enabled:
         return []
     if state.pending is None:
-        return _ruled(state, context)
+        return _due(state, context)
     if state.due_pass:
         return []
-    return superseded(state.pending, _ruled(state._replace(pending=None), context))
+    return superseded(state.pending, _due(state._replace(pending=None), context))
+
+
+def followed_up(state: Conversation, ended: PassPlan, context: DecisionContext) -> list[Event]:
+    """The pass that finishes what the one of `ended` began, if there is to be one; a remake began nothing."""
+    if not context.policy.enabled or ended.trigger is Trigger.REMAKE or _is_barred(state, context):
+        return []
+    event = context.profile.follow_up(state, ended, context, extractive=state.waiting(context.now_us))
+    return [event] if event else []
 
 
 def superseded(remake: PassPlan, events: list[Event]) -> list[Event]:
@@ -88,30 +59,10 @@ def cancelled(pass_id: str, *, attempts: int) -> SummarizationFailed:
     )
 
 
-def _ruled(state: Conversation, context: DecisionContext) -> list[Event]:
-    policy = context.policy
-    waiting = state.waiting(context.now_us)
-    if waiting and not may_stand_in(state, policy):
-        return []
-    past_trigger = state.ratio >= policy.trigger_token_ratio
-    refresh_due = _refresh_due(state, policy)
-    if not past_trigger and not refresh_due:
-        return []
-    division = _division(state, policy, whole=waiting)
-    if division is None:
-        return [SummarizationSkipped(SkipReason.IRREDUCIBLE)] if past_trigger and _may_say(state, policy) else []
-    trigger = _trigger(state, policy, past_trigger=past_trigger, refresh_due=refresh_due)
-    if trigger is None:
-        return []
-    event = requested(state, context, trigger, division, extractive=waiting)
-    if isinstance(event, SummarizationSkipped) and state.depth_limit_said:
-        return []
-    return [event]
-
-
 def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
     """Why a window past its trigger is left as it is now; None below the trigger, and when nothing holds it."""
-    if state.ratio < policy.trigger_token_ratio:
+    profile = profile_of(state.settings)
+    if state.ratio < profile.trigger_ratio(state, policy):
         return None
     if state.due_pass:
         return HeldBy.PASS_PENDING
@@ -119,159 +70,7 @@ def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
         return HeldBy.DISABLED
     if state.waiting(now_us) and not may_stand_in(state, policy):
         return HeldBy.WAITING_AFTER_FAILURE
-    if _division(state, policy) is None:
-        return HeldBy.IRREDUCIBLE
-    if _halted(state, policy):
-        return HeldBy.DEPTH_LIMIT
-    if _trigger(state, policy, past_trigger=True, refresh_due=_refresh_due(state, policy)):
-        return None
-    return _not_due(state, policy) or HeldBy.HYSTERESIS
-
-
-def followed_up(state: Conversation, ended: PassPlan, context: DecisionContext) -> list[Event]:
-    """One more pass right after the record of `ended`, when that was not enough and another would free some.
-
-    One with a tail of two; but after a cut range the next of what it left, as often as there is some.
-    """
-    policy = context.policy
-    if not policy.enabled or state.ratio < policy.trigger_token_ratio or ended.trigger is Trigger.REMAKE:
-        return []
-    if ended.trigger is Trigger.FOLLOW_UP and (not ended.cut or _halted(state, policy)):
-        return []
-    waiting = state.waiting(context.now_us)
-    if waiting and not may_stand_in(state, policy):
-        return []
-    division = _division(state, policy, whole=waiting) if ended.cut else None
-    division = division or compressible(state, policy, tail_messages=TAIL_MESSAGES_MIN, whole=waiting)
-    if division is None:
-        return []
-    return [requested(state, context, Trigger.FOLLOW_UP, division, extractive=waiting)]
-
-
-def requested(
-    state: Conversation,
-    context: DecisionContext,
-    trigger: Trigger,
-    division: WindowSplit,
-    *,
-    extractive: bool = False,
-) -> SummarizationRequested | SummarizationSkipped:
-    """The pass, planned; or the news that the chain is as deep as it may be.
-
-    A follow-up may go one deeper: it finishes the pass before it.
-    """
-    policy = context.policy
-    if _halted(state, policy) and trigger is not Trigger.FOLLOW_UP:
-        return SummarizationSkipped(SkipReason.DEPTH_LIMIT)
-    live = state.live
-    ranges = division.ranges
-    replaced_tokens = division.dropped_tokens + summary_tokens(state)
-    cap, room = _sizes(state, policy, division, replaced_tokens)
-    plan = PassPlan(
-        pass_id=context.next_pass_id,
-        trigger=trigger,
-        covered=ranges,
-        source=ranges,
-        base_id=live.id if live else "",
-        parent_id=live.id if live else "",
-        depth=_next_depth(state),
-        token_ratio=state.ratio,
-        message_version=state.message_version,
-        replaced_tokens=replaced_tokens,
-        summary_tokens_max=cap,
-        policy=policy,
-        room_tokens=room,
-        covered_tokens=prompt_tokens(division.dropped, policy),
-        rewrites=live.rewrites + 1 if live else 0,
-        extractive=extractive,
-        cut=division.cut,
-    )
-    if plan.depth < policy.max_summary_chain_depth or policy.on_depth_limit is DepthLimit.HALT:
-        return SummarizationRequested(plan)
-    return SummarizationRequested(_rebased(state, plan))
-
-
-def remade(state: Conversation, fallback: SummaryRecord, context: DecisionContext) -> SummarizationRequested | None:
-    """A pass that asks a model for what `fallback` stands in for, with the size that the model was given then.
-
-    None when the window has no room for a record of that size: it would be past its trigger.
-    """
-    policy = context.policy
-    plan = next(ended.plan for ended in reversed(state.passes) if ended.record_id == fallback.id)
-    room = max(plan.room_tokens, plan.summary_tokens_max)
-    if state.live is fallback:
-        kept_tokens = state.ratio * state.budget - summary_tokens(state)
-        room = min(room, int(policy.trigger_token_ratio * state.budget - kept_tokens) - 1)
-    if room < RECORD_TOKENS_MIN:
-        return None
-    return SummarizationRequested(
-        replace(
-            plan,
-            pass_id=context.next_pass_id,
-            trigger=Trigger.REMAKE,
-            base_id=current_id(state, plan.base_id),
-            token_ratio=state.ratio,
-            message_version=state.message_version,
-            summary_tokens_max=min(plan.summary_tokens_max, room),
-            room_tokens=room,
-            policy=policy,
-            replaces_id=fallback.id,
-            extractive=False,
-        )
-    )
-
-
-def _trigger(state: Conversation, policy: Policy, *, past_trigger: bool, refresh_due: bool) -> Trigger | None:
-    if state.ratio >= policy.emergency_token_ratio:
-        return Trigger.EMERGENCY
-    if _not_due(state, policy):
-        return None
-    if refresh_due:
-        return Trigger.PERIODIC
-    return Trigger.RATIO if past_trigger and _is_armed(state, policy) else None
-
-
-def _not_due(state: Conversation, policy: Policy) -> HeldBy | None:
-    if state.chat_messages_ever < policy.min_messages:
-        return HeldBy.MIN_MESSAGES
-    if state.completed_passes and state.messages_since_pass < policy.cooldown_messages:
-        return HeldBy.COOLDOWN
-    return None
-
-
-def _is_armed(state: Conversation, policy: Policy) -> bool:
-    return (
-        not state.completed_passes
-        or state.lowest_ratio_since_pass < policy.reset_token_ratio
-        or state.messages_since_pass >= policy.rearm_messages
-    )
-
-
-def _next_depth(state: Conversation) -> int:
-    return state.live.depth + 1 if state.live else 0
-
-
-def _halted(state: Conversation, policy: Policy) -> bool:
-    """Whether the chain is as deep as it may be, and no new one is to be begun."""
-    return policy.on_depth_limit is DepthLimit.HALT and _next_depth(state) >= policy.max_summary_chain_depth
-
-
-def _refresh_due(state: Conversation, policy: Policy) -> bool:
-    return 0 < policy.force_refresh_after_messages <= state.messages_since_pass
-
-
-def _division(state: Conversation, policy: Policy, *, whole: bool = False) -> WindowSplit | None:
-    """What a pass would compress; in an emergency all but the last exchange, where that is needed."""
-    division = compressible(state, policy, tail_messages=policy.preserve_recent, whole=whole)
-    if division is None and state.ratio >= policy.emergency_token_ratio:
-        return compressible(state, policy, tail_messages=TAIL_MESSAGES_MIN, whole=whole)
-    return division
-
-
-def _may_say(state: Conversation, policy: Policy) -> bool:
-    """Irreducible is said once, and again only after cooldown_messages more: never a loop."""
-    said_at = state.irreducible_said_at
-    return said_at is None or state.message_version - said_at >= max(1, policy.cooldown_messages)
+    return profile.held_by(state, policy)
 
 
 def may_stand_in(state: Conversation, policy: Policy) -> bool:
@@ -284,60 +83,42 @@ def may_stand_in(state: Conversation, policy: Policy) -> bool:
     return last.plan.message_version < state.message_version
 
 
-def _sizes(state: Conversation, policy: Policy, division: WindowSplit, replaced_tokens: int) -> tuple[int, int]:
-    """The size that a record should have, and the size at which it would miss what the pass is for.
+def remade(state: Conversation, fallback: SummaryRecord, context: DecisionContext) -> SummarizationRequested | None:
+    """A pass that asks a model for what `fallback` stands in for, with the size that the model was given then.
 
-    The window is to end below its trigger. Where what stays leaves no room for that, the budget does; a record is never
-    asked to be smaller than one that says something.
+    None when the window has no room for a record of that size: it would be past its trigger.
     """
-    # Whoever counts the record may estimate, and its estimate is corrected like any other.
-    factor = max(1.0, state.settings.calibration_factor)
-    below_trigger = int((policy.trigger_token_ratio * state.budget - division.kept_tokens) / factor) - 1
-    left = int((state.budget - division.kept_tokens) / factor)
-    room = max(RECORD_TOKENS_MIN, below_trigger, min(SUMMARY_TOKENS_MIN, left))
-    cap = min(room, summary_cap(policy, budget=state.budget, replaced_tokens=replaced_tokens))
-    cap = min(cap, max(RECORD_TOKENS_MIN, int(replaced_tokens / factor) - 1))
-    gaining = int((1 - policy.min_gain) * replaced_tokens / factor)
-    return cap, max(cap, min(room, gaining, OVERRUN * cap))
+    plan = next(ended.plan for ended in reversed(state.passes) if ended.record_id == fallback.id)
+    room = max(plan.room_tokens, plan.summary_tokens_max)
+    if any(shown.record is fallback for shown in state.shown):
+        kept_tokens = state.ratio * state.budget - summary_tokens(state, fallback.id)
+        room = min(room, int(context.profile.trigger_ratio(state, context.policy) * state.budget - kept_tokens) - 1)
+    if room < RECORD_TOKENS_MIN:
+        return None
+    return SummarizationRequested(
+        replace(
+            plan,
+            pass_id=context.next_pass_id,
+            trigger=Trigger.REMAKE,
+            base_id=current_id(state, plan.base_id),
+            token_ratio=state.ratio,
+            message_version=state.message_version,
+            summary_tokens_max=min(plan.summary_tokens_max, room),
+            room_tokens=room,
+            policy=context.policy,
+            replaces_id=fallback.id,
+            extractive=False,
+        )
+    )
 
 
-def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:
-    """The plan of a record that stands alone: made anew, so that errors of the old chain do not pile up.
-
-    All originals are read when that takes one call. Else the record continues the least rewritten one of the chain of
-    which one call holds what came since, and says how often it was rewritten. Past `rewrites_max` up to
-    `rebase_calls_max` calls are spent: on all originals, or on those since an older record that was rewritten less.
-    """
-    policy, chain = plan.policy, lineage(state)
-    covered = [*live_coverage(state), *plan.covered]
-    whole = plan.covered_tokens + sum(record.covered_tokens for record in chain)
-    rebase = replace(plan, covered=merged(covered), covered_tokens=whole, rebase=True)
-
-    def calls(tokens: int) -> int:
-        return calls_needed(tokens, chunk_tokens=policy.max_input_tokens, summary_tokens=plan.summary_tokens_max)
-
-    base, since = _cheap_base(chain, plan)
-    drifted = base.rewrites >= policy.rewrites_max
-    if calls(whole) <= (policy.rebase_calls_max if drifted else 1):
-        return replace(rebase, base_id="", source=rebase.covered, depth=0, rewrites=0)
-    if drifted:
-        for record in state.records:
-            good = record.stands_alone and record.id not in state.fallback_ids | state.successors.keys()
-            less = record.rewrites < base.rewrites
-            if good and less and calls(whole - record.covered_tokens) <= policy.rebase_calls_max:
-                base, since = record, without(rebase.covered, record.covered)
-    return replace(rebase, base_id=base.id, source=since, depth=1, rewrites=base.rewrites + 1)
+def _due(state: Conversation, context: DecisionContext) -> list[Event]:
+    if _is_barred(state, context):
+        return []
+    event = context.profile.due(state, context, extractive=state.waiting(context.now_us))
+    return [event] if event else []
 
 
-def _cheap_base(chain: tuple[SummaryRecord, ...], plan: PassPlan) -> tuple[SummaryRecord, tuple[MessageRange, ...]]:
-    """The least rewritten record of which one call holds the originals since, and these; the newest, if none is."""
-    since, tokens = list(plan.covered), plan.covered_tokens
-    best, read = chain[0], merged(since)
-    for record in chain:
-        if tokens > plan.policy.max_input_tokens:
-            break
-        if record.rewrites < best.rewrites:
-            best, read = record, merged(since)
-        since.extend(record.covered)
-        tokens += record.covered_tokens
-    return best, read
+def _is_barred(state: Conversation, context: DecisionContext) -> bool:
+    """Whether no pass may begin, since failures hold model calls back and extraction does not serve."""
+    return state.waiting(context.now_us) and not may_stand_in(state, context.policy)

@@ -117,10 +117,10 @@ def tool_pairs(messages: Iterable[MessageAppended]) -> ToolPairs:
     return ToolPairs(results, pending, frozenset(dead), frozenset(late), frozenset(orphans))
 
 
-def summary_tokens(state: Conversation) -> int:
-    """What the summary takes in the window, an estimate corrected; 0 without one."""
-    messages = state.exact_tokens + calibrated_tokens(state.estimated_tokens, state.settings.calibration_factor)
-    return state.window_tokens - messages
+def summary_tokens(state: Conversation, *record_ids: str) -> int:
+    """What the records in the window take, estimates corrected: those named, or all."""
+    others = tuple(shown for shown in state.shown if record_ids and shown.record.id not in record_ids)
+    return state.window_tokens - state._replace(shown=others).window_tokens
 
 
 def aimed_tokens(state: Conversation, policy: Policy) -> int:

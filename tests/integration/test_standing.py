@@ -12,7 +12,7 @@ from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from service.api.look import Look
 from service.conversations.table import MemoryConversationTable
-from service.domain.triggers import HeldBy
+from service.domain.profiles.profile import HeldBy
 from tests.support.sidecar import PATIENCE_S, Sidecar, sidecar
 
 OVER_BUDGET = "abridged_conversations_over_budget"

@@ -27,10 +27,11 @@ from service.domain.conversation import Conversation
 from service.domain.events import Event, Settings, SummarizationCompleted
 from service.domain.message import Message
 from service.domain.policy import Policy
+from service.domain.profiles.profile import HeldBy
 from service.domain.prompt import CHAIN_TEMPLATE, escaped
 from service.domain.record import SummaryRecord
 from service.domain.render import summary_text
-from service.domain.triggers import HeldBy, held_by, may_stand_in
+from service.domain.triggers import held_by, may_stand_in
 from service.extraction.extract import extract
 from service.models.breaker import BreakerPolicy, CircuitBreaker
 from service.models.model import Completion, CompletionRequest, ModelDescription, ModelUnavailable, OnProgress

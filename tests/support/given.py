@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from service.domain.conversation import Conversation, fold
 from service.domain.decide import Command, CompletePass, FailPass, decide
-from service.domain.decision_context import DecisionContext
 from service.domain.errors import DomainError
 from service.domain.events import Event, SkipReason, SummarizationSkipped
 from service.domain.policy import Policy
+from service.domain.profiles.profile import DecisionContext
+from service.domain.profiles.registry import profile_of
 
 __all__ = ["Given", "Outcome", "given"]
 
@@ -54,8 +55,9 @@ class Given:
         """Decide `command` on it. A pass that this leads to is `p`, and one behind the end of pass x is `x+`."""
         if not next_pass_id:
             next_pass_id = f"{command.pass_id}+" if isinstance(command, CompletePass | FailPass) else "p"
+        context = DecisionContext(profile_of(self.state.settings), policy, now_us, next_pass_id)
         try:
-            return Outcome(self.state, decide(self.state, command, DecisionContext(policy, now_us, next_pass_id)))
+            return Outcome(self.state, decide(self.state, command, context))
         except DomainError as refusal:
             return Outcome(self.state, [], refusal)
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from service.domain.conversation import Conversation, covers, evolve, lineage
 from service.domain.decide import CompletePass, FailPass, StartPass
-from service.domain.decision_context import DecisionContext
 from service.domain.events import (
     MessageAppended,
     SettingsChanged,
@@ -22,9 +21,11 @@ from service.domain.events import (
 from service.domain.message import Message, Role
 from service.domain.policy import RECORD_TOKENS_MIN, DepthLimit, Fallback, Policy
 from service.domain.portion import compressible
+from service.domain.profiles import chain
+from service.domain.profiles.profile import DecisionContext, HeldBy
 from service.domain.render import RenderedMessage
 from service.domain.tokens import TokenSource
-from service.domain.triggers import HeldBy, ruled
+from service.domain.triggers import ruled
 from service.domain.window import counted_tokens, tool_pairs, tool_units
 from tests.support.simulation import Step
 
@@ -147,7 +148,7 @@ def hold_is_told(state: Conversation, policy: Policy, now_us: int, *, held: Held
     if state.ratio < policy.trigger_token_ratio:
         _require(held is None, "a window below its trigger is said to be held")
         return
-    events = ruled(state, DecisionContext(policy, now_us, "x"))
+    events = ruled(state, DecisionContext(chain, policy, now_us, "x"))
     begins = any(isinstance(event, SummarizationRequested) for event in events)
     _require(not begins or held is None, f"a pass begins although it is said to be held by {held}")
     _require(begins or held is not None, "no pass begins, and nothing is said to hold it")

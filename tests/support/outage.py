@@ -24,13 +24,14 @@ from service.domain.decide import (
     ReportUsage,
     decide,
 )
-from service.domain.decision_context import DecisionContext
 from service.domain.errors import DomainError, InvalidPolicy
 from service.domain.events import ErrorClass, PassPlan, Settings, SummarizationRequested
 from service.domain.message import Message, Role, ToolCall
 from service.domain.policy import Fallback, Policy, validated
+from service.domain.profiles import chain
+from service.domain.profiles.profile import DecisionContext, HeldBy
 from service.domain.tokens import TokenCount, TokenSource
-from service.domain.triggers import HeldBy, held_by, may_stand_in
+from service.domain.triggers import held_by, may_stand_in
 from tests.support.chats import record_for
 
 __all__ = ["ChatInOutages", "Window"]
@@ -141,7 +142,7 @@ class ChatInOutages:
 
     def _execute(self, command: Command) -> None:
         try:
-            events = decide(self.state, command, DecisionContext(self.policy, self._now_us, self._pass_id()))
+            events = decide(self.state, command, DecisionContext(chain, self.policy, self._now_us, self._pass_id()))
         except DomainError:
             return
         for event in events:

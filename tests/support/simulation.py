@@ -25,11 +25,12 @@ from service.domain.decide import (
     StartPass,
     decide,
 )
-from service.domain.decision_context import DecisionContext
 from service.domain.errors import DomainError, InvalidPolicy
 from service.domain.events import ErrorClass, Event, Settings
 from service.domain.message import Message, Role, ToolCall
 from service.domain.policy import DepthLimit, Fallback, Policy, ToolOutput, overridden, validated
+from service.domain.profiles import chain
+from service.domain.profiles.profile import DecisionContext
 from service.domain.tokens import TokenCount, TokenSource
 from tests.support.chats import record_for
 
@@ -97,7 +98,7 @@ class SimulatedChat:
         if isinstance(command, ChangeSettings):
             policy = overridden(self._base, command.settings.policy)
         try:
-            events = decide(before, command, DecisionContext(policy, self._now_us, self._pass_id()))
+            events = decide(before, command, DecisionContext(chain, policy, self._now_us, self._pass_id()))
         except DomainError:
             return
         if isinstance(command, ChangeSettings):

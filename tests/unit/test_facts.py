@@ -8,7 +8,8 @@ from enum import StrEnum
 import pytest
 
 from observability import facts
-from service.domain import events, triggers
+from service.domain import events
+from service.domain.profiles import profile
 from service.models import breaker
 
 
@@ -19,7 +20,7 @@ from service.models import breaker
         (facts.ErrorClass, events.ErrorClass, str),
         (facts.SkipReason, events.SkipReason, str.upper),
         (facts.BreakerState, breaker.BreakerState, str),
-        (facts.HeldBy, triggers.HeldBy, str),
+        (facts.HeldBy, profile.HeldBy, str),
     ],
 )
 def test_telemetry_has_a_word_for_everything_that_happens_and_no_other(

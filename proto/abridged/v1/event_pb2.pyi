@@ -185,12 +185,15 @@ class ResolvedSettings(_message.Message):
     CONTEXT_LENGTH_FIELD_NUMBER: _builtins.int
     CONTEXT_LENGTH_SOURCE_FIELD_NUMBER: _builtins.int
     CALIBRATION_FACTOR_FIELD_NUMBER: _builtins.int
+    PROFILE_FIELD_NUMBER: _builtins.int
     context_length: _builtins.int
     """The context length in force, in tokens."""
     context_length_source: _conversation_pb2.ContextLengthSource.ValueType
     """Where it comes from."""
     calibration_factor: _builtins.float
     """The factor applied to estimates."""
+    profile: _conversation_pb2.Profile.ValueType
+    """The rules for its passes; unspecified in settings from before there was a choice, which is PROFILE_CHAIN."""
     @_builtins.property
     def requested(self) -> _conversation_pb2.ConversationSettings:
         """What the client set."""
@@ -202,10 +205,11 @@ class ResolvedSettings(_message.Message):
         context_length: _builtins.int = ...,
         context_length_source: _conversation_pb2.ContextLengthSource.ValueType = ...,
         calibration_factor: _builtins.float = ...,
+        profile: _conversation_pb2.Profile.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["requested", b"requested"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration_factor", b"calibration_factor", "context_length", b"context_length", "context_length_source", b"context_length_source", "requested", b"requested"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration_factor", b"calibration_factor", "context_length", b"context_length", "context_length_source", b"context_length_source", "profile", b"profile", "requested", b"requested"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -370,6 +374,7 @@ class PassPlan(_message.Message):
     REWRITES_FIELD_NUMBER: _builtins.int
     EXTRACTIVE_FIELD_NUMBER: _builtins.int
     CUT_FIELD_NUMBER: _builtins.int
+    BESIDE_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
     summarization_id: _builtins.str
     """The pass's id."""
     trigger: _conversation_pb2.Trigger.ValueType
@@ -416,6 +421,10 @@ class PassPlan(_message.Message):
         extraction.
         """
 
+    @_builtins.property
+    def beside_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The records that the window goes on showing beside the new one; it shows no others."""
+
     def __init__(
         self,
         *,
@@ -438,10 +447,11 @@ class PassPlan(_message.Message):
         rewrites: _builtins.int = ...,
         extractive: _builtins.bool = ...,
         cut: _builtins.bool = ...,
+        beside_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_summary_id", b"base_summary_id", "covered", b"covered", "covered_tokens", b"covered_tokens", "cut", b"cut", "depth", b"depth", "extractive", b"extractive", "message_version", b"message_version", "parent_summary_id", b"parent_summary_id", "policy", b"policy", "rebase", b"rebase", "replaced_tokens", b"replaced_tokens", "replaces_summary_id", b"replaces_summary_id", "rewrites", b"rewrites", "room_tokens", b"room_tokens", "source", b"source", "summarization_id", b"summarization_id", "summary_tokens_max", b"summary_tokens_max", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_summary_id", b"base_summary_id", "beside_summary_ids", b"beside_summary_ids", "covered", b"covered", "covered_tokens", b"covered_tokens", "cut", b"cut", "depth", b"depth", "extractive", b"extractive", "message_version", b"message_version", "parent_summary_id", b"parent_summary_id", "policy", b"policy", "rebase", b"rebase", "replaced_tokens", b"replaced_tokens", "replaces_summary_id", b"replaces_summary_id", "rewrites", b"rewrites", "room_tokens", b"room_tokens", "source", b"source", "summarization_id", b"summarization_id", "summary_tokens_max", b"summary_tokens_max", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import fields, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -23,12 +23,14 @@ from service.codec.values import (
     overrides_to_proto,
     policy_from_proto,
     policy_to_proto,
+    settings_from_proto,
+    settings_to_proto,
     timestamp,
     timestamp_us,
 )
 from service.domain import events as domain
 from service.domain.message import Attachment, Message, Role, ToolCall
-from service.domain.policy import Policy
+from service.domain.policy import Policy, ProfileName
 from service.domain.record import (
     ActionItem,
     MessageRange,
@@ -84,6 +86,7 @@ SETTINGS = st.builds(
     policy=OVERRIDES,
     title=TEXT,
     labels=LABELS,
+    profile=st.sampled_from(ProfileName),
 )
 RECORDS = st.builds(
     SummaryRecord,
@@ -128,6 +131,7 @@ PLANS = st.builds(
     policy=POLICIES,
     rebase=st.booleans(),
     replaces_id=TEXT,
+    beside_ids=ITEMS,
 )
 VERSIONS = {"SummarizationCompleted": 2}
 SOURCES = st.sampled_from(TokenSource)
@@ -314,3 +318,15 @@ def test_a_message_comes_back_as_it_was(message):
 def test_times_are_exact_to_the_microsecond(us):
     """Beyond that they are cut, never rounded into the future."""
     assert timestamp_us(timestamp(us)) == us
+
+
+def test_settings_from_before_there_were_profiles_are_of_profile_chain():
+    """The rules under which they were written; a profile of a newer version is refused, not guessed."""
+    proto = settings_to_proto(domain.Settings())
+    assert proto.profile == conversation_pb2.PROFILE_CHAIN
+
+    proto.ClearField("profile")
+    assert settings_from_proto(proto).profile is ProfileName.CHAIN
+    unknown = event_pb2.ResolvedSettings(context_length_source=proto.context_length_source, profile=cast(Any, 99))
+    with pytest.raises(UnknownEvent):
+        decode("SettingsChanged", 1, event_pb2.SettingsChanged(settings=unknown).SerializeToString())

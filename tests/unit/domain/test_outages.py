@@ -10,7 +10,7 @@ import os
 import pytest
 
 from service.domain.policy import RECORD_TOKENS_MIN
-from service.domain.triggers import HeldBy
+from service.domain.profiles.profile import HeldBy
 from service.domain.window import TAIL_MESSAGES_MIN, split, summary_tokens
 from tests.support.outage import ChatInOutages, Window
 

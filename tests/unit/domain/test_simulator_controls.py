@@ -19,10 +19,11 @@ from service.domain.events import (
 )
 from service.domain.message import Role
 from service.domain.policy import Policy, SummaryRole
+from service.domain.profiles.profile import HeldBy
 from service.domain.record import MessageRange
 from service.domain.render import RenderedMessage, rendered_window
 from service.domain.sequence import Sequence
-from service.domain.triggers import HeldBy, held_by
+from service.domain.triggers import held_by
 from tests.support import invariants
 from tests.support.chats import OPEN, append, appended, calling, chat, completed, only_plan, result, said, spoken
 from tests.support.given import given

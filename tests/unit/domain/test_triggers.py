@@ -27,8 +27,9 @@ from service.domain.events import (
 )
 from service.domain.message import Role
 from service.domain.policy import DepthLimit, Fallback, Policy
+from service.domain.profiles.profile import HeldBy
 from service.domain.tokens import TokenSource
-from service.domain.triggers import HeldBy, held_by
+from service.domain.triggers import held_by
 from tests.support.chats import (
     OPEN,
     SETTINGS,

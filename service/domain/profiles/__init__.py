@@ -1,0 +1,1 @@
+"""Profiles: named sets of rules for passes, one a module."""

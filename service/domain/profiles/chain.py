@@ -1,0 +1,239 @@
+"""Profile CHAIN: one record, made from the one before it and newer messages, when the window's share of the budget is
+past its trigger.
+
+A plan is fixed when it is made: what arrives during the pass stays in the tail, whatever it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from service.domain.chunks import calls_needed
+from service.domain.conversation import Conversation, lineage, live_coverage, merged, without
+from service.domain.errors import DepthLimitReached, NothingToSummarize
+from service.domain.events import PassPlan, SkipReason, SummarizationRequested, SummarizationSkipped, Trigger
+from service.domain.policy import RECORD_TOKENS_MIN, SUMMARY_TOKENS_MIN, DepthLimit, Policy, summary_cap
+from service.domain.portion import compressible, prompt_tokens
+from service.domain.profiles.profile import DecisionContext, HeldBy
+from service.domain.record import MessageRange, SummaryRecord
+from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, summary_tokens
+
+__all__ = ["due", "follow_up", "forced", "held_by", "trigger_ratio"]
+
+OVERRUN = 2
+"""Models write more than they are asked for; a record of more than twice its size would leave the next pass no room."""
+
+
+def trigger_ratio(_state: Conversation, policy: Policy) -> float:
+    """See Profile."""
+    return policy.trigger_token_ratio
+
+
+def due(
+    state: Conversation, context: DecisionContext, *, extractive: bool
+) -> SummarizationRequested | SummarizationSkipped | None:
+    """See Profile. IRREDUCIBLE and DEPTH_LIMIT are said once for a window, never in a loop."""
+    policy = context.policy
+    past_trigger = state.ratio >= policy.trigger_token_ratio
+    refresh_due = _refresh_due(state, policy)
+    if not past_trigger and not refresh_due:
+        return None
+    division = _division(state, policy, whole=extractive)
+    if division is None:
+        return SummarizationSkipped(SkipReason.IRREDUCIBLE) if past_trigger and _may_say(state, policy) else None
+    trigger = _trigger(state, policy, past_trigger=past_trigger, refresh_due=refresh_due)
+    if trigger is None:
+        return None
+    if _halted(state, policy):
+        return None if state.depth_limit_said else SummarizationSkipped(SkipReason.DEPTH_LIMIT)
+    return _requested(state, context, trigger, division, extractive=extractive)
+
+
+def forced(state: Conversation, context: DecisionContext) -> SummarizationRequested:
+    """See Profile."""
+    division = compressible(state, context.policy, tail_messages=context.policy.preserve_recent)
+    if division is None:
+        raise NothingToSummarize
+    if _halted(state, context.policy):
+        raise DepthLimitReached
+    return _requested(state, context, Trigger.FORCED, division)
+
+
+def follow_up(
+    state: Conversation, ended: PassPlan, context: DecisionContext, *, extractive: bool
+) -> SummarizationRequested | None:
+    """See Profile. One with a tail of two; but after a cut range the next of what it left, as often as there is some.
+
+    It may go one deeper than the chain may be: it finishes the pass before it.
+    """
+    policy = context.policy
+    if state.ratio < policy.trigger_token_ratio:
+        return None
+    if ended.trigger is Trigger.FOLLOW_UP and (not ended.cut or _halted(state, policy)):
+        return None
+    division = _division(state, policy, whole=extractive) if ended.cut else None
+    division = division or compressible(state, policy, tail_messages=TAIL_MESSAGES_MIN, whole=extractive)
+    if division is None:
+        return None
+    return _requested(state, context, Trigger.FOLLOW_UP, division, extractive=extractive)
+
+
+def held_by(state: Conversation, policy: Policy) -> HeldBy | None:
+    """See Profile."""
+    if _division(state, policy) is None:
+        return HeldBy.IRREDUCIBLE
+    if _halted(state, policy):
+        return HeldBy.DEPTH_LIMIT
+    if _trigger(state, policy, past_trigger=True, refresh_due=_refresh_due(state, policy)):
+        return None
+    return _not_due(state, policy) or HeldBy.HYSTERESIS
+
+
+def _requested(
+    state: Conversation,
+    context: DecisionContext,
+    trigger: Trigger,
+    division: WindowSplit,
+    *,
+    extractive: bool = False,
+) -> SummarizationRequested:
+    """The pass, planned."""
+    policy = context.policy
+    live = state.live
+    ranges = division.ranges
+    replaced_tokens = division.dropped_tokens + summary_tokens(state)
+    cap, room = _sizes(state, policy, division, replaced_tokens)
+    plan = PassPlan(
+        pass_id=context.next_pass_id,
+        trigger=trigger,
+        covered=ranges,
+        source=ranges,
+        base_id=live.id if live else "",
+        parent_id=live.id if live else "",
+        depth=_next_depth(state),
+        token_ratio=state.ratio,
+        message_version=state.message_version,
+        replaced_tokens=replaced_tokens,
+        summary_tokens_max=cap,
+        policy=policy,
+        room_tokens=room,
+        covered_tokens=prompt_tokens(division.dropped, policy),
+        rewrites=live.rewrites + 1 if live else 0,
+        extractive=extractive,
+        cut=division.cut,
+    )
+    if plan.depth < policy.max_summary_chain_depth or policy.on_depth_limit is DepthLimit.HALT:
+        return SummarizationRequested(plan)
+    return SummarizationRequested(_rebased(state, plan))
+
+
+def _trigger(state: Conversation, policy: Policy, *, past_trigger: bool, refresh_due: bool) -> Trigger | None:
+    if state.ratio >= policy.emergency_token_ratio:
+        return Trigger.EMERGENCY
+    if _not_due(state, policy):
+        return None
+    if refresh_due:
+        return Trigger.PERIODIC
+    return Trigger.RATIO if past_trigger and _is_armed(state, policy) else None
+
+
+def _not_due(state: Conversation, policy: Policy) -> HeldBy | None:
+    if state.chat_messages_ever < policy.min_messages:
+        return HeldBy.MIN_MESSAGES
+    if state.completed_passes and state.messages_since_pass < policy.cooldown_messages:
+        return HeldBy.COOLDOWN
+    return None
+
+
+def _is_armed(state: Conversation, policy: Policy) -> bool:
+    return (
+        not state.completed_passes
+        or state.lowest_ratio_since_pass < policy.reset_token_ratio
+        or state.messages_since_pass >= policy.rearm_messages
+    )
+
+
+def _next_depth(state: Conversation) -> int:
+    return state.live.depth + 1 if state.live else 0
+
+
+def _halted(state: Conversation, policy: Policy) -> bool:
+    """Whether the chain is as deep as it may be, and no new one is to be begun."""
+    return policy.on_depth_limit is DepthLimit.HALT and _next_depth(state) >= policy.max_summary_chain_depth
+
+
+def _refresh_due(state: Conversation, policy: Policy) -> bool:
+    return 0 < policy.force_refresh_after_messages <= state.messages_since_pass
+
+
+def _division(state: Conversation, policy: Policy, *, whole: bool = False) -> WindowSplit | None:
+    """What a pass would compress; in an emergency all but the last exchange, where that is needed."""
+    division = compressible(state, policy, tail_messages=policy.preserve_recent, whole=whole)
+    if division is None and state.ratio >= policy.emergency_token_ratio:
+        return compressible(state, policy, tail_messages=TAIL_MESSAGES_MIN, whole=whole)
+    return division
+
+
+def _may_say(state: Conversation, policy: Policy) -> bool:
+    """Irreducible is said once, and again only after cooldown_messages more: never a loop."""
+    said_at = state.irreducible_said_at
+    return said_at is None or state.message_version - said_at >= max(1, policy.cooldown_messages)
+
+
+def _sizes(state: Conversation, policy: Policy, division: WindowSplit, replaced_tokens: int) -> tuple[int, int]:
+    """The size that a record should have, and the size at which it would miss what the pass is for.
+
+    The window is to end below its trigger. Where what stays leaves no room for that, the budget does; a record is never
+    asked to be smaller than one that says something.
+    """
+    # Whoever counts the record may estimate, and its estimate is corrected like any other.
+    factor = max(1.0, state.settings.calibration_factor)
+    below_trigger = int((policy.trigger_token_ratio * state.budget - division.kept_tokens) / factor) - 1
+    left = int((state.budget - division.kept_tokens) / factor)
+    room = max(RECORD_TOKENS_MIN, below_trigger, min(SUMMARY_TOKENS_MIN, left))
+    cap = min(room, summary_cap(policy, budget=state.budget, replaced_tokens=replaced_tokens))
+    cap = min(cap, max(RECORD_TOKENS_MIN, int(replaced_tokens / factor) - 1))
+    gaining = int((1 - policy.min_gain) * replaced_tokens / factor)
+    return cap, max(cap, min(room, gaining, OVERRUN * cap))
+
+
+def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:
+    """The plan of a record that stands alone: made anew, so that errors of the old chain do not pile up.
+
+    All originals are read when that takes one call. Else the record continues the least rewritten one of the chain of
+    which one call holds what came since, and says how often it was rewritten. Past `rewrites_max` up to
+    `rebase_calls_max` calls are spent: on all originals, or on those since an older record that was rewritten less.
+    """
+    policy, chain = plan.policy, lineage(state)
+    covered = [*live_coverage(state), *plan.covered]
+    whole = plan.covered_tokens + sum(record.covered_tokens for record in chain)
+    rebase = replace(plan, covered=merged(covered), covered_tokens=whole, rebase=True)
+
+    def calls(tokens: int) -> int:
+        return calls_needed(tokens, chunk_tokens=policy.max_input_tokens, summary_tokens=plan.summary_tokens_max)
+
+    base, since = _cheap_base(chain, plan)
+    drifted = base.rewrites >= policy.rewrites_max
+    if calls(whole) <= (policy.rebase_calls_max if drifted else 1):
+        return replace(rebase, base_id="", source=rebase.covered, depth=0, rewrites=0)
+    if drifted:
+        for record in state.records:
+            good = record.stands_alone and record.id not in state.fallback_ids | state.successors.keys()
+            less = record.rewrites < base.rewrites
+            if good and less and calls(whole - record.covered_tokens) <= policy.rebase_calls_max:
+                base, since = record, without(rebase.covered, record.covered)
+    return replace(rebase, base_id=base.id, source=since, depth=1, rewrites=base.rewrites + 1)
+
+
+def _cheap_base(chain: tuple[SummaryRecord, ...], plan: PassPlan) -> tuple[SummaryRecord, tuple[MessageRange, ...]]:
+    """The least rewritten record of which one call holds the originals since, and these; the newest, if none is."""
+    since, tokens = list(plan.covered), plan.covered_tokens
+    best, read = chain[0], merged(since)
+    for record in chain:
+        if tokens > plan.policy.max_input_tokens:
+            break
+        if record.rewrites < best.rewrites:
+            best, read = record, merged(since)
+        since.extend(record.covered)
+        tokens += record.covered_tokens
+    return best, read

@@ -1,0 +1,23 @@
+"""The profiles that there are, by the name that settings carry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from service.domain.events import Settings
+from service.domain.policy import ProfileName
+from service.domain.profiles import chain
+from service.domain.profiles.profile import Profile
+
+__all__ = ["profile_of"]
+
+_PROFILES: Final[Mapping[ProfileName, Profile]] = MappingProxyType({ProfileName.CHAIN: chain})
+
+assert set(_PROFILES) == set(ProfileName), "every profile that can be named is there"
+
+
+def profile_of(settings: Settings) -> Profile:
+    """The rules of a conversation with these settings."""
+    return _PROFILES[settings.profile]
