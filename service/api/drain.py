@@ -18,9 +18,9 @@ from service.api.errors import ServerStopping
 __all__ = ["HELD_MAX", "Drain"]
 
 LOOK_S = 0.01
-QUIET_LOOKS = 5
-"""Looks in a row at which nothing has come: then the transport holds nothing back. One long look might be a busy loop,
-several are not."""
+QUIET_LOOKS = 15
+"""Looks in a row at which nothing has come: then the transport holds nothing back, and whoever comes back within 0.1 s
+is held. One long look might be a busy loop, several are not."""
 
 HELD_PART = 0.5
 """The part of its time that a drain keeps for those who come at its end."""

@@ -75,7 +75,7 @@ class InvalidRequest(EdgeError):
 
     def __init__(self, violations: Iterable[tuple[str, str]]) -> None:
         self.violations = fitting(violations, lambda v: len("".join(v).encode()), bytes_max=LISTED_BYTES_MAX)
-        super().__init__("; ".join(f"{field}: {what}" for field, what in self.violations))
+        super().__init__("; ".join(f"{field}: {what}" if field else what for field, what in self.violations))
 
 
 class Unauthenticated(EdgeError):
@@ -160,12 +160,13 @@ _C = grpc.StatusCode
 
 _STOPPING = _Row(
     _C.UNAVAILABLE,
-    _R.ERROR_REASON_LOG_UNAVAILABLE,
+    _R.ERROR_REASON_SERVER_STOPPING,
     details=lambda _: (_retry(RESTART_RETRY_S),),
     text="the server stops; the same ids make a retry safe",
 )
 """A server that stops and a log that is closed or failed are one to a caller: it comes back when the next process
-serves. Which of them it was is told to the operator, by the server's log."""
+serves. Which of them it was is told to the operator, by the server's log. A log whose file is gone is another matter:
+this process stays."""
 
 STATUSES: Mapping[type[Exception], _Row] = {
     InvalidRequest: _Row(_C.INVALID_ARGUMENT, _R.ERROR_REASON_INVALID_FIELD, details=lambda e: (_bad(e.violations),)),
@@ -281,7 +282,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
     log.LogFailed: _STOPPING,
     log.LogGone: _Row(
         _C.UNAVAILABLE,
-        _R.ERROR_REASON_LOG_UNAVAILABLE,
+        _R.ERROR_REASON_LOG_GONE,
         details=lambda _: (_retry(RESTART_RETRY_S),),
         text="the log's file is not in its place; the same ids make a retry safe",
     ),

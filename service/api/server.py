@@ -43,18 +43,14 @@ RECEIVE_BYTES_MAX = 10 << 20
 """Three of the largest appends that can be set: what is too large by mistake is refused by us, with a reason and the
 limit. Past it the transport refuses by itself, before it has read anything."""
 
-PENDING_CALLS_MAX = 6_144
+PENDING_CALLS_MAX = 10_240
 """Calls that have come and that the event loop has not seen yet. Whoever is past it gets a bare CANCELLED from the
-transport, so it lies above what one connection may have open; each costs about 12 kB and what it has sent, at most
+transport, so it lies far above what we refuse ourselves; each costs about 12 kB and what it has sent, at most
 UNREAD_BYTES_MAX, and all of them are to fit into 400 MB with the rest of the process."""
 
-UNREAD_BYTES_MAX = 4_096
+UNREAD_BYTES_MAX = 2_048
 """What a call may have sent before it is taken up: without credential, so it is kept small. More is let come when the
 request is read, a round trip later."""
-
-SPARE_CALLS = 1_024
-"""Calls that a connection may have open past all that are served at a time: they are refused, with a reason. A client
-that would open more waits with them until others have ended."""
 
 CONNECTIONS_MAX = 4_096
 """Open connections of all listeners: each takes a descriptor, and about 30 kB."""
@@ -74,14 +70,10 @@ FLUSH_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """How many one listener takes; one without a call is closed after `idle_s`, and clients open it again unasked.
-
-    `served_max` is how many calls are served at a time, over one connection or many.
-    """
+    """How many one listener takes; one without a call is closed after `idle_s`, and clients open it again unasked."""
 
     listener_max: int = CONNECTIONS_MAX
     idle_s: float = 300.0
-    served_max: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +104,6 @@ class GrpcServer:
         self._server = grpc.aio.server(
             options=(
                 NO_REUSE,
-                ("grpc.max_concurrent_streams", connections.served_max + SPARE_CALLS),
                 ("grpc.http2.lookahead_bytes", UNREAD_BYTES_MAX),
                 # Else a window that has grown with a fast connection lets each call send megabytes that nobody reads.
                 ("grpc.http2.bdp_probe", 0),

@@ -143,6 +143,8 @@ def masked(current: Settings, update: conversation_pb2.ConversationSettings, mas
         raise InvalidRequest((("update_mask", "names no field"),))
     if len(mask.paths) > MASK_PATHS_MAX:
         raise InvalidRequest((("update_mask", f"names more than {MASK_PATHS_MAX} fields"),))
+    if "*" in mask.paths and len(mask.paths) > 1:
+        raise InvalidRequest((("update_mask", "names '*', which is every field, beside others"),))
     if "*" in mask.paths:
         return requested(update)
     result = requested_settings(current)

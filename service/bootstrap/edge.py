@@ -123,10 +123,7 @@ def assembled(
             Validation(),
             request_bytes_max=REQUEST_FACTOR * server.batch_bytes_max,
             stopping=stopping,
-            connections=Connections(
-                max(1, for_connections(CONNECTIONS_MAX) // len(server.listen)),
-                served_max=server.concurrent_rpcs_max + server.waits_max + 2 * server.streams_max,
-            ),
+            connections=Connections(max(1, for_connections(CONNECTIONS_MAX) // len(server.listen))),
         ),
         http=_http(settings, core, started, free_bytes),
         started=started,

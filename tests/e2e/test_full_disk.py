@@ -64,7 +64,7 @@ async def test_a_disk_that_cannot_be_written_stops_the_process(fault):
         assert await append(process, 1) == 1
         trace.lay(fault)
 
-        async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+        async with refused("UNAVAILABLE", "SERVER_STOPPING"):
             await append(process, 2)
 
         assert await process.ended() == 1

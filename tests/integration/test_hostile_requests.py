@@ -73,6 +73,18 @@ async def test_the_request_of_a_caller_without_a_credential_is_never_read(tmp_pa
             await sending(bytes(20 << 20), timeout=PATIENCE_S)
 
 
+async def test_a_call_takes_one_request_and_no_other(tmp_path):
+    """One that ends without any is refused; what comes after the first is never read."""
+    request = api.AppendMessagesRequest(conversation_id="c1", messages=[said(1)]).SerializeToString()
+    async with sidecar(tmp_path) as s:
+        calling: Any = s.channel.stream_unary(APPEND, response_deserializer=api.AppendMessagesResponse.FromString)
+        async with refused("INVALID_ARGUMENT", "INVALID_FIELD") as refusal:
+            await calling(iter(()), timeout=PATIENCE_S)
+
+        assert refusal.text == "no request came"
+        assert (await calling(iter((request, b"no request")), timeout=PATIENCE_S)).message_version == 1
+
+
 @pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
 async def test_a_compressed_request_is_refused_however_small_it_would_become(tmp_path, compression):
     """It could become anything; the answer says to send it as it is."""

@@ -70,7 +70,7 @@ async def test_nothing_is_acknowledged_into_a_file_that_is_gone(folder, taken: C
         taken(folder / "abridged.db")
 
         for number in (2, 3):
-            async with refused("UNAVAILABLE", "LOG_UNAVAILABLE") as refusal:
+            async with refused("UNAVAILABLE", "LOG_GONE") as refusal:
                 await chat.append(said(number))
             assert "is not in its place" in refusal.text
             assert refusal.retry_s
@@ -123,7 +123,7 @@ async def test_no_new_log_is_begun_over_the_rest_of_an_old_one(folder):
         await s.chat().append(said(1))
         kept = wal.read_bytes()
         log.unlink()
-        async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+        async with refused("UNAVAILABLE", "LOG_GONE"):
             await s.chat().append(said(2))
 
     with pytest.raises(LogGone, match="missing"):

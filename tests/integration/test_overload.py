@@ -27,7 +27,7 @@ CALLS = 3_000
 """Three times what the transport lets wait for a busy server by itself."""
 
 TOO_MANY = ("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS")
-STOPPING = ("UNAVAILABLE", "LOG_UNAVAILABLE")
+STOPPING = ("UNAVAILABLE", "SERVER_STOPPING")
 STUBBORN = 64
 COMES_BACK_S = 0.05
 TAKES_ITS_TIME = {"server.shutdown_grace_s": PATIENCE_S}
@@ -82,7 +82,7 @@ async def test_calls_that_wait_when_the_server_stops_are_served_or_refused_by_us
 
 async def test_callers_who_come_back_at_once_are_refused_by_us_until_nobody_listens(tmp_path):
     """However stubborn: what reaches the sidecar gets a reason, and what does not finds no connection."""
-    async with sidecar(tmp_path, {"server.listen": [f"unix:{tmp_path / 'socket'}"]}) as s:
+    async with sidecar(tmp_path, TAKES_ITS_TIME | {"server.listen": [f"unix:{tmp_path / 'socket'}"]}) as s:
         told: list[Refusal] = []
         is_over = asyncio.Event()
 

@@ -71,6 +71,8 @@ async def test_a_star_replaces_every_setting(tmp_path):
     ("paths", "field"),
     [
         (["nothing"], "update_mask"),
+        (["*", "title"], "update_mask"),
+        (["title", "*"], "update_mask"),
         (["policy.nothing"], "update_mask"),
         (["title.nothing"], "update_mask"),
         (["labels.a"], "update_mask"),

@@ -150,7 +150,7 @@ def wrong_answers(answers: Answers, whole: Answers) -> list[str]:
     ]
 
 
-_GONE = (("UNAVAILABLE", "LOG_UNAVAILABLE"), ("UNAVAILABLE", ""), ("CANCELLED", ""))
+_GONE = (("UNAVAILABLE", "SERVER_STOPPING"), ("UNAVAILABLE", ""), ("CANCELLED", ""))
 """How calls end that are under way, or come, when the sidecar stops."""
 
 

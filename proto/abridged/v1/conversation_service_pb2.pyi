@@ -644,7 +644,7 @@ class UpdateConversationRequest(_message.Message):
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
         """The fields of `settings` to change, such as `model` or `policy.trigger_token_ratio`, in snake_case or in JSON's
-        lowerCamelCase; `*` means all of them. A path that `settings` leaves unset is reset to its default.
+        lowerCamelCase; `*`, alone, means all of them. A path that `settings` leaves unset is reset to its default.
         """
 
     def __init__(

@@ -63,7 +63,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_LOG_FULL: _ErrorReason.ValueType  # 17
     """RESOURCE_EXHAUSTED: no space left for the log; RetryInfo says when to retry."""
     ERROR_REASON_LOG_UNAVAILABLE: _ErrorReason.ValueType  # 18
-    """UNAVAILABLE: the log is busy or the server is shutting down; retry with the same ids."""
+    """UNAVAILABLE: the log is busy; retry with the same ids."""
     ERROR_REASON_LOG_CORRUPT: _ErrorReason.ValueType  # 19
     """DATA_LOSS: stored data is damaged or missing. It is never served."""
     ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 20
@@ -85,6 +85,14 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_CURSOR_OUT_OF_RANGE: _ErrorReason.ValueType  # 27
     """OUT_OF_RANGE: a cursor past the end, from another log or from before a restore: start over. Metadata has `log_id`,
     `cursor` and `head`.
+    """
+    ERROR_REASON_SERVER_STOPPING: _ErrorReason.ValueType  # 28
+    """UNAVAILABLE: the server is shutting down, or its log has failed and a new process must recover it; retry with the
+    same ids after the time in RetryInfo.
+    """
+    ERROR_REASON_LOG_GONE: _ErrorReason.ValueType  # 29
+    """UNAVAILABLE: the log's file is not in its place, and nothing is appended until an operator has put it back; reads
+    continue. Retry with the same ids.
     """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
@@ -134,7 +142,7 @@ the causes. RetryInfo says when to retry.
 ERROR_REASON_LOG_FULL: ErrorReason.ValueType  # 17
 """RESOURCE_EXHAUSTED: no space left for the log; RetryInfo says when to retry."""
 ERROR_REASON_LOG_UNAVAILABLE: ErrorReason.ValueType  # 18
-"""UNAVAILABLE: the log is busy or the server is shutting down; retry with the same ids."""
+"""UNAVAILABLE: the log is busy; retry with the same ids."""
 ERROR_REASON_LOG_CORRUPT: ErrorReason.ValueType  # 19
 """DATA_LOSS: stored data is damaged or missing. It is never served."""
 ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 20
@@ -156,5 +164,13 @@ ERROR_REASON_SERVICE_NOT_FOUND: ErrorReason.ValueType  # 26
 ERROR_REASON_CURSOR_OUT_OF_RANGE: ErrorReason.ValueType  # 27
 """OUT_OF_RANGE: a cursor past the end, from another log or from before a restore: start over. Metadata has `log_id`,
 `cursor` and `head`.
+"""
+ERROR_REASON_SERVER_STOPPING: ErrorReason.ValueType  # 28
+"""UNAVAILABLE: the server is shutting down, or its log has failed and a new process must recover it; retry with the
+same ids after the time in RetryInfo.
+"""
+ERROR_REASON_LOG_GONE: ErrorReason.ValueType  # 29
+"""UNAVAILABLE: the log's file is not in its place, and nothing is appended until an operator has put it back; reads
+continue. Retry with the same ids.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
