@@ -141,7 +141,7 @@ class _Player:
             surroundings=around,
         )
         self._policies = Policies(lambda _: Policy(), client_fields=frozenset(), source_tokens=maker.source_tokens)
-        table = MemoryConversationTable(lambda _: b"")
+        table = MemoryConversationTable()
         self._conversations = Conversations(
             ConversationLog(
                 MemoryEventLog(clock_us=self._clock_us, hook=table.project),
