@@ -23,7 +23,9 @@ from service.codec.values import record_to_proto
 from service.conversations.changes import Changes
 from service.conversations.chat_models import ChatModels
 from service.conversations.conversations import AppendRequest, Conversations
+from service.conversations.overview import Overview
 from service.conversations.policies import Policies
+from service.conversations.row import Row
 from service.conversations.table import ConversationTable, ListQuery
 from service.domain.conversation import Conversation, EndedPass, lineage, record_named
 from service.domain.decide import ApplyRules, ChangeSettings, ReportUsage, RequestPass
@@ -165,13 +167,18 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             labels=labels,
             min_ratio=request.min_ratio,
         )
-        rows = await asyncio.to_thread(self._table.page, query)
-        page = fitting(rows[:size], lambda row: len(row.view))
-        token = wire.write_page_token(self._token_key, scope, page[-1].position) if len(page) < len(rows) else ""
+        rows, page = await asyncio.to_thread(self._listed, query)
+        last = rows[len(page) - 1].position if len(page) < len(rows) else 0
         return _pb.ListConversationsResponse(
-            conversations=[conversation_pb2.Conversation.FromString(row.view) for row in page],
-            next_page_token=token,
+            conversations=page,
+            next_page_token=wire.write_page_token(self._token_key, scope, last) if last else "",
         )
+
+    def _listed(self, query: ListQuery) -> tuple[list[Row], list[conversation_pb2.Conversation]]:
+        """One row more than is shown at most, and what is shown of the first."""
+        rows = self._table.page(query)
+        shown = (wire.conversation_view(row.overview) for row in rows[: query.limit - 1])
+        return rows, fitting(shown, lambda view: view.ByteSize())
 
     async def UpdateConversation(
         self, request: _pb.UpdateConversationRequest, context: Any
@@ -299,7 +306,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
 
     def _view(self, state: Conversation) -> conversation_pb2.Conversation:
         held = held_by(state, self._policies.of(state.settings), self._conversations.now_us())
-        return wire.conversation_view(state, held_by=held)
+        return wire.conversation_view(Overview.of(state), held_by=held)
 
     def _page(
         self,

@@ -30,6 +30,7 @@ from service.codec.values import (
     requested_settings,
     timestamp,
 )
+from service.conversations.overview import Overview
 from service.domain.attachments import is_data
 from service.domain.conversation import Conversation, EndedPass
 from service.domain.errors import InvalidPageToken, TooLarge
@@ -159,44 +160,45 @@ def with_kept(settings: Settings, current: Settings) -> Settings:
     return replace(settings, profile=current.profile, calibration_factor=factor)
 
 
-def usage_of(state: Conversation) -> conversation_pb2.TokenUsage:
+def usage_of(state: Conversation | Overview) -> conversation_pb2.TokenUsage:
     """How full the window is."""
+    settings = state.settings
     return _pb.TokenUsage(
         window_tokens=state.window_tokens,
-        overhead_tokens=state.settings.overhead_tokens,
-        context_length=state.settings.context_length,
-        context_length_source=CONTEXT_LENGTH_SOURCES.to_proto(state.settings.context_length_source),
-        reserved_output_tokens=state.settings.reserved_output_tokens,
-        budget_tokens=state.budget,
+        overhead_tokens=settings.overhead_tokens,
+        context_length=settings.context_length,
+        context_length_source=CONTEXT_LENGTH_SOURCES.to_proto(settings.context_length_source),
+        reserved_output_tokens=settings.reserved_output_tokens,
+        budget_tokens=settings.budget,
         ratio=state.ratio,
         lowest_ratio_since_pass=state.lowest_ratio_since_pass,
-        calibration_factor=state.settings.calibration_factor,
+        calibration_factor=settings.calibration_factor,
     )
 
 
-def conversation_view(state: Conversation, *, held_by: HeldBy | None = None) -> conversation_pb2.Conversation:
+def conversation_view(shown: Overview, *, held_by: HeldBy | None = None) -> conversation_pb2.Conversation:
     """The state as clients see it."""
-    last = state.last_summarization
+    last = shown.last_summarization
     return _pb.Conversation(
-        id=state.id,
-        message_version=state.message_version,
-        event_version=state.event_version,
-        settings=requested_settings(state.settings),
-        usage=usage_of(state),
-        window_messages=len(state.window),
-        messages_since_pass=state.messages_since_pass,
-        live_summary_id=state.live.id if state.live else "",
-        depth=state.live.depth if state.live else None,
-        summary_count=len(state.records),
-        pending_summarization_id=state.pending.pass_id if state.pending else "",
-        failures_in_row=state.failures_in_row,
+        id=shown.id,
+        message_version=shown.message_version,
+        event_version=shown.event_version,
+        settings=requested_settings(shown.settings),
+        usage=usage_of(shown),
+        window_messages=shown.window_messages,
+        messages_since_pass=shown.messages_since_pass,
+        live_summary_id=shown.live_summary_id,
+        depth=shown.depth,
+        summary_count=shown.summary_count,
+        pending_summarization_id=shown.pending_pass,
+        failures_in_row=shown.failures_in_row,
         last_summarization=_pb.LastSummarization(
             depth=last.depth, message_count=last.message_count, token_ratio=last.token_ratio
         )
         if last
         else None,
-        create_time=timestamp(state.created_us),
-        update_time=timestamp(state.updated_us),
+        create_time=timestamp(shown.created_us),
+        update_time=timestamp(shown.updated_us),
         held_by=HELD_BY.to_proto(held_by) if held_by else _pb.HELD_BY_UNSPECIFIED,
     )
 

@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 
 from eventlog.event import NewEvent, StreamId
@@ -20,7 +21,10 @@ from eventlog.sqlite.log import SqliteEventLog
 from service.bench.figures import percentile
 from service.codec.events import encode
 from service.conversations.conversation_log import ConversationLog
-from service.domain.events import ConversationOpened, MessageAppended, Settings
+from service.conversations.sql_table import SqlConversationTable
+from service.conversations.table import Projected
+from service.domain.conversation import initial_state
+from service.domain.events import ConversationOpened, Event, MessageAppended, Settings
 from service.domain.message import Message, Role
 from service.domain.tokens import TokenSource
 
@@ -93,25 +97,28 @@ class BareSqlite:
 class FoldLog:
     """A log of FOLD_EVENTS events in a few conversations, opened as the sidecar opens it."""
 
-    def __init__(self, path: Path, log: SqliteEventLog) -> None:
+    def __init__(self, path: Path, log: SqliteEventLog, table: SqlConversationTable) -> None:
         self._path = path
         self._log = log
+        self._table = table
 
     @classmethod
     @contextmanager
     def seeded(cls, path: Path, content: str) -> Iterator[FoldLog]:
         """Write the log."""
-        log = SqliteEventLog.open(path, clock_us=_now_us)
+        table = SqlConversationTable()
+        log = SqliteEventLog.open(path, clock_us=_now_us, hook=table.project, prepare=table.prepare)
         try:
+            table.read_through(log.read)
             for stream in _streams():
                 _seed(log, stream, content)
-            yield cls(path, log)
+            yield cls(path, log, table)
         finally:
             log.close()
 
     async def events_per_s(self) -> float:
-        """Fold every conversation once: read, check, decode, evolve."""
-        reading = ConversationLog(self._log, table=None, new_id=_no_id, traceparent=_no_id)
+        """Load every conversation once: read, check, decode, evolve, and compare with its row and its index of ids."""
+        reading = ConversationLog(self._log, table=self._table, new_id=_no_id, traceparent=_no_id)
         began = time.perf_counter()
         states = [await reading.fold(stream) for stream in _streams()]
         spent = time.perf_counter() - began
@@ -147,14 +154,14 @@ def _seed(log: SqliteEventLog, stream: StreamId, content: str) -> None:
         )
         for number in range(1, FOLD_EVENTS // FOLD_STREAMS)
     )
-    batch = [_new_event(*encode(opened))]
-    for message in messages:
-        batch.append(_new_event(*encode(message)))
-        if len(batch) == SEED_EVENTS:
-            log.submit(Append(stream, batch)).result()
-            batch = []
-    if batch:
-        log.submit(Append(stream, batch)).result()
+    state = initial_state()
+    facts: Iterator[Event] = chain((opened,), messages)
+    while batch := list(islice(facts, SEED_EVENTS)):
+        projected = Projected(state, batch)
+        events = [_new_event(*encode(fact)) for fact in batch]
+        log.submit(Append(stream, events, projected=projected)).result()
+        assert projected.after is not None, "the batch was written"
+        state = projected.after
 
 
 def _new_event(type_name: str, schema_version: int, payload: bytes) -> NewEvent:

@@ -23,7 +23,6 @@ from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from observability.tracing import Tracing, TracingSettings, current_traceparent, open_tracing
 from service.api.methods import METHOD_SCOPES
-from service.api.wire import conversation_view
 from service.bootstrap.providers import Providers, host_labels
 from service.codec.events import EVENT_TYPES
 from service.config.prompt_file import prompt_template
@@ -217,7 +216,7 @@ def _open_log(
         return held_by(state, policies.of(state.settings), state.updated_us)
 
     if settings.log.backend == "memory":
-        memory_table = MemoryConversationTable(_view, held=held)
+        memory_table = MemoryConversationTable(held=held)
         memory = MemoryEventLog(clock_us=now_us, hook=report.hook(memory_table.project))
         resources.callback(memory.close)
         memory.on_commit(report.committed)
@@ -231,7 +230,7 @@ def _open_log(
         _log.critical("log.failed", error_type=type(error).__name__)
         loop.call_soon_threadsafe(on_fatal, error)
 
-    table = SqlConversationTable(_view, held=held, anew=anew)
+    table = SqlConversationTable(held=held, anew=anew)
     log = SqliteEventLog.open(
         settings.log.path,
         clock_us=now_us,
@@ -336,10 +335,6 @@ def _labels(settings: Settings) -> MetricLabels:
         timed_methods=TIMED_METHODS,
         event_types=EVENT_TYPES,
     )
-
-
-def _view(state: Conversation) -> bytes:
-    return conversation_view(state).SerializeToString()
 
 
 def new_id() -> str:

@@ -48,7 +48,7 @@ def verify(invocation: Invocation, file: Path | None) -> None:
     found = 0
     try:
         with LogVerification.opened(path) as verification:
-            table = SqlConversationTable(lambda _state: b"")
+            table = SqlConversationTable()
             table.read_through(verification.reader.read)
             fault = verification.reader.read(table_fault)
             if fault in (Fault.OLDER, Fault.NEWER, Fault.INTERRUPTED):

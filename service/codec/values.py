@@ -47,7 +47,9 @@ __all__ = [
     "record_from_proto",
     "record_to_proto",
     "requested_settings",
+    "settings_from_bytes",
     "settings_from_proto",
+    "settings_to_bytes",
     "settings_to_proto",
     "timestamp",
     "timestamp_us",
@@ -251,6 +253,16 @@ def policy_to_proto(policy: Policy) -> conversation_pb2.PolicyOverrides:
 def policy_from_proto(proto: conversation_pb2.PolicyOverrides) -> Policy:
     """The policy that policy_to_proto wrote."""
     return Policy(**overrides_from_proto(proto))
+
+
+def settings_to_bytes(settings: Settings) -> bytes:
+    """The settings with all that the fold needs, the same bytes for the same settings."""
+    return settings_to_proto(settings).SerializeToString(deterministic=True)
+
+
+def settings_from_bytes(stored: bytes) -> Settings:
+    """The settings that settings_to_bytes wrote."""
+    return settings_from_proto(event_pb2.ResolvedSettings.FromString(stored))
 
 
 def settings_to_proto(settings: Settings) -> event_pb2.ResolvedSettings:

@@ -17,7 +17,6 @@ from eventlog.event import NewEvent, StreamId
 from eventlog.log import Append, AppendResult, EventLog, ExpectedVersion, RequestKey, exactly
 from service.codec.events import decode, encode, sent_content
 from service.conversations.replay import PAGE_EVENTS, recorded_events, replayed, require_known
-from service.conversations.row import Row
 from service.conversations.table import ConversationTable, Projected
 from service.domain.conversation import Conversation, covers
 from service.domain.errors import TooLarge
@@ -57,11 +56,11 @@ class ConversationLog:
         self,
         log: EventLog,
         *,
-        table: ConversationTable | None,
+        table: ConversationTable,
         new_id: Callable[[], str],
         traceparent: Callable[[], str],
     ) -> None:
-        """`table` says where streams end; without one they end where no more can be read."""
+        """`table` says where streams end."""
         self._log = log
         self._table = table
         self._appender = AsyncAppender(log)
@@ -207,12 +206,10 @@ class ConversationLog:
 
     def _fold(self, key: StreamId) -> Conversation:
         for _ in range(FOLDS_MAX):
-            row = self._row(key)
+            row = self._table.row(key)
             found = replayed(self._log, key, head=row.event_version if row else 0)
-            if self._table is None:
-                return found.state
             # A commit whose caller has gone may come between: then the row is another one now.
-            if row == self._row(key):
+            if row == self._table.row(key):
                 if row is not None and (found.state.event_version, found.position) == (row.event_version, row.position):
                     require_known(self._log, key, found.positions)
                     return found.state
@@ -220,9 +217,6 @@ class ConversationLog:
                     return found.state
                 raise LogCorrupt("a stream and its row in the read table do not end alike")
         raise LogUnavailable("the conversation changes faster than it is read")
-
-    def _row(self, key: StreamId) -> Row | None:
-        return self._table.row(key) if self._table is not None else None
 
     def _new_event(self, key: StreamId, event: Event, sent: SentMessages) -> NewEvent:
         content = sent.contents[event.message.id] if isinstance(event, MessageAppended) else None

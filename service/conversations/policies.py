@@ -63,8 +63,7 @@ class Policies:
         return self._planned(policy, settings)
 
     def _planned(self, policy: Policy, settings: Settings) -> Policy:
-        budget = max(1, settings.context_length - settings.reserved_output_tokens)
-        tokens = self._source_tokens(policy, largest_summary(policy, budget=budget))
+        tokens = self._source_tokens(policy, largest_summary(policy, budget=settings.budget))
         if tokens == policy.max_input_tokens:
             return policy
         planned = self._plannable.get((policy, tokens))

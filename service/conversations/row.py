@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from eventlog.errors import LogCorrupt
 from eventlog.event import StreamId
+from service.codec.values import settings_from_bytes
+from service.conversations.overview import Overview
+from service.domain.conversation import LastSummarization
 
 __all__ = ["Row", "checked", "sealed"]
 
@@ -16,23 +19,38 @@ SEAL_BYTES = 12
 class Row(NamedTuple):
     """One conversation, as it is stored: the fields are the table's columns in their order.
 
-    `position` is that of its last event; `labels` has every `name=value` between separators; `view` is its state as the
-    contract shows it; `held_by` is empty below the trigger and when nothing holds it; `seal` is a hash of the others.
+    `position` is that of its last event; `labels` has every `name=value` between separators; `pending_pass` is empty
+    without one; `settings` are encoded; `depth` and `last_*` are None where there is no such record or pass; `held_by`
+    is empty below the trigger and when nothing holds it; `seal` is a hash of the others.
     """
 
     namespace: str
     id: str
     position: int
     event_version: int
+    message_version: int
     ratio: float
     labels: str
-    pending: int
+    pending_pass: str
     wait_until_us: int
     fallback: int
     model: str
     calibration_factor: float
     usage_reports: int
-    view: bytes
+    settings: bytes
+    window_tokens: int
+    lowest_ratio: float
+    window_messages: int
+    messages_since_pass: int
+    live_summary_id: str
+    depth: int | None
+    summary_count: int
+    failures_in_row: int
+    last_depth: int | None
+    last_message_count: int | None
+    last_token_ratio: float | None
+    created_us: int
+    updated_us: int
     held_by: str = ""
     seal: bytes = b""
 
@@ -40,6 +58,36 @@ class Row(NamedTuple):
     def key(self) -> StreamId:
         """The conversation's stream."""
         return StreamId(self.namespace, self.id)
+
+    @property
+    def overview(self) -> Overview:
+        """What is shown of the conversation."""
+        return Overview(
+            id=self.id,
+            message_version=self.message_version,
+            event_version=self.event_version,
+            settings=settings_from_bytes(self.settings),
+            ratio=self.ratio,
+            window_tokens=self.window_tokens,
+            lowest_ratio_since_pass=self.lowest_ratio,
+            window_messages=self.window_messages,
+            messages_since_pass=self.messages_since_pass,
+            live_summary_id=self.live_summary_id,
+            depth=self.depth,
+            summary_count=self.summary_count,
+            pending_pass=self.pending_pass,
+            failures_in_row=self.failures_in_row,
+            last_summarization=self._last_summarization,
+            created_us=self.created_us,
+            updated_us=self.updated_us,
+        )
+
+    @property
+    def _last_summarization(self) -> LastSummarization | None:
+        depth, message_count, token_ratio = self.last_depth, self.last_message_count, self.last_token_ratio
+        if depth is None or message_count is None or token_ratio is None:
+            return None
+        return LastSummarization(depth, message_count, token_ratio)
 
 
 def sealed(row: Row) -> Row:

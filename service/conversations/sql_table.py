@@ -32,8 +32,18 @@ from eventlog.errors import LogCorrupt, LogNewer, LogUnavailable
 from eventlog.event import StreamId
 from eventlog.log import Committed
 from eventlog.sqlite.sql import insert_into, runs
+from service.codec.values import settings_to_bytes
 from service.conversations.row import Row, checked, sealed
-from service.conversations.table import Attention, Held, ListQuery, Standing, projected_rows, shown_row
+from service.conversations.table import (
+    Attention,
+    EncodedSettings,
+    Held,
+    ListQuery,
+    Standing,
+    nothing_held,
+    projected_rows,
+    row_of,
+)
 from service.domain.conversation import Conversation
 from service.domain.profiles.profile import HeldBy
 
@@ -45,7 +55,7 @@ _Execute = Callable[..., Any]
 Read = Callable[[Callable[[Connection], Any]], Any]
 """Runs a query in a short snapshot and returns what it returns."""
 
-VERSION = 1
+VERSION = 2
 """Of the rows. It is raised with whatever changes a column, what one says, or the seal: then tables of the versions
 before are made again from the log, and none is altered."""
 
@@ -71,19 +81,33 @@ _CONVERSATIONS = Table(
     Column("id", String, primary_key=True),
     Column("position", BigInteger, nullable=False),
     Column("event_version", BigInteger, nullable=False),
+    Column("message_version", BigInteger, nullable=False),
     Column("ratio", Float, nullable=False),
     Column("labels", String, nullable=False),
-    Column("pending", Integer, nullable=False),
+    Column("pending_pass", String, nullable=False),
     Column("wait_until_us", BigInteger, nullable=False),
     Column("fallback", Integer, nullable=False),
     Column("model", String, nullable=False),
     Column("calibration_factor", Float, nullable=False),
     Column("usage_reports", Integer, nullable=False),
-    Column("view", LargeBinary, nullable=False),
+    Column("settings", LargeBinary, nullable=False),
+    Column("window_tokens", BigInteger, nullable=False),
+    Column("lowest_ratio", Float, nullable=False),
+    Column("window_messages", BigInteger, nullable=False),
+    Column("messages_since_pass", BigInteger, nullable=False),
+    Column("live_summary_id", String, nullable=False),
+    Column("depth", Integer),
+    Column("summary_count", BigInteger, nullable=False),
+    Column("failures_in_row", Integer, nullable=False),
+    Column("last_depth", Integer),
+    Column("last_message_count", BigInteger),
+    Column("last_token_ratio", Float),
+    Column("created_us", BigInteger, nullable=False),
+    Column("updated_us", BigInteger, nullable=False),
     Column("held_by", String, nullable=False),
     Column("seal", LargeBinary, nullable=False),
     Index("conversations_by_change", "namespace", "position"),
-    Index("conversations_attention", "pending", "wait_until_us", "fallback"),
+    Index("conversations_attention", "pending_pass", "wait_until_us", "fallback"),
     # Only of those that are counted, so that a count reads them and no others, and most appends write to neither.
     Index("conversations_over_budget", "ratio", sqlite_where=text("ratio > 1")),
     Index("conversations_held", "held_by", sqlite_where=text("held_by <> ''")),
@@ -123,16 +147,10 @@ def table_fault(connection: Connection) -> Fault | None:
 class SqlConversationTable:
     """Rows in the database of the log. Neither read nor written before they are all there, see `is_complete`."""
 
-    def __init__(
-        self,
-        view: Callable[[Conversation], bytes],
-        *,
-        held: Held = lambda _state: None,
-        anew: bool = False,
-    ) -> None:
+    def __init__(self, *, held: Held = nothing_held, anew: bool = False) -> None:
         """`anew` empties the table when it is opened, whatever made it."""
-        self._view = view
         self._held = held
+        self._encoded = EncodedSettings()
         self._anew = anew
         self._read: Read | None = None
         self.is_complete = True
@@ -179,7 +197,7 @@ class SqlConversationTable:
 
     def row_of(self, stream: StreamId, state: Conversation, position: int) -> Row:
         """The conversation's row as a commit would write it; `position` is that of its last event."""
-        return shown_row(stream, state, position, self._view, self._held)
+        return row_of(stream, state, position, settings_to_bytes(state.settings), self._held(state))
 
     def complete(self, connection: Connection, *, lasting: bool) -> None:
         """The rows are all there; when that is not `lasting`, the next start makes them again."""
@@ -189,7 +207,7 @@ class SqlConversationTable:
     def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
         """See ConversationTable."""
         self._require_complete()
-        rows = [sealed(row) for row in projected_rows(committed, self._view, self._held).values()]
+        rows = [sealed(row) for row in projected_rows(committed, self._encoded, self._held).values()]
         # On the driver, for SQLAlchemy would look at every parameter; in one statement, for each call of SQLite hands
         # the interpreter's lock over and waits to get it back.
         execute = transaction.connection.driver_connection.execute
@@ -227,7 +245,7 @@ class SqlConversationTable:
         for key in self._through(lambda execute: execute(_ATTENTION).fetchall()):
             row = self._undamaged(StreamId(*key))
             if row is not None:
-                found.append(Attention(row.namespace, row.id, bool(row.pending), row.wait_until_us, bool(row.fallback)))
+                found.append(Attention.of(row))
         return found
 
     def calibrations(self) -> dict[tuple[str, str], float]:
@@ -285,7 +303,7 @@ _CHANGES = (
     "WHERE namespace = ? AND position < ? ORDER BY position DESC"
 )
 _STREAMS = "SELECT count(*) FROM streams WHERE namespace = ?"
-_ATTENTION = "SELECT namespace, id FROM conversations WHERE pending <> 0 OR wait_until_us <> 0 OR fallback <> 0"
+_ATTENTION = "SELECT namespace, id FROM conversations WHERE pending_pass <> '' OR wait_until_us <> 0 OR fallback <> 0"
 _REPORTED = "SELECT namespace, id FROM conversations WHERE usage_reports > 0 AND model <> ''"
 # The conditions are those of the indexes, word for word: SQLite takes a partial index for no others.
 _OVER_BUDGET = "SELECT count(*) FROM conversations WHERE ratio > 1"

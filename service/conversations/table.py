@@ -10,31 +10,42 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from eventlog.event import StreamId
 from eventlog.log import Committed
+from service.codec.values import settings_to_bytes
 from service.conversations.row import Row
 from service.domain.conversation import Conversation, evolve, next_remake
-from service.domain.events import Event
+from service.domain.events import Event, Settings
 from service.domain.profiles.profile import HeldBy
 
 __all__ = [
     "Attention",
     "ConversationTable",
+    "EncodedSettings",
+    "Held",
     "ListQuery",
     "MemoryConversationTable",
     "Projected",
     "Standing",
+    "nothing_held",
     "projected_rows",
     "row_of",
-    "shown_row",
 ]
 
 _SEPARATOR = "\x1f"
 
 Held = Callable[[Conversation], HeldBy | None]
 """What holds a window past its trigger, as its last event left it."""
+
+SETTINGS_KEPT_MAX = 2_048
+"""Conversations whose encoded settings are kept: as many as have their states in memory."""
+
+
+def nothing_held(_state: Conversation) -> HeldBy | None:
+    """For a table that is asked nothing of policies."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +72,11 @@ class Attention:
     pending: bool
     wait_until_us: int
     fallback: bool
+
+    @classmethod
+    def of(cls, row: Row) -> Self:
+        """What the conversation's row says."""
+        return cls(row.namespace, row.id, bool(row.pending_pass), row.wait_until_us, bool(row.fallback))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +131,29 @@ class ConversationTable(Protocol):
         ...
 
 
-def projected_rows(
-    committed: Sequence[Committed], view: Callable[[Conversation], bytes], held: Held
-) -> dict[StreamId, Row]:
+class EncodedSettings:
+    """Settings as rows have them, encoded once for as long as a conversation keeps them: they change seldom, and with
+    most messages a row is written.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[StreamId, tuple[Settings, bytes]] = {}
+
+    def of(self, stream: StreamId, settings: Settings) -> bytes:
+        """The settings of this conversation, encoded. Called in one thread."""
+        known, encoded = self._kept.get(stream, (None, b""))
+        if known is settings:
+            return encoded
+        encoded = settings_to_bytes(settings)
+        self._kept.pop(stream, None)
+        if len(self._kept) >= SETTINGS_KEPT_MAX:
+            del self._kept[next(iter(self._kept))]
+        self._kept[stream] = settings, encoded
+        return encoded
+
+
+def projected_rows(committed: Sequence[Committed], encoded: EncodedSettings, held: Held) -> dict[StreamId, Row]:
     """The newest row of each conversation in a group of appends."""
-    rows: dict[StreamId, Row] = {}
     latest: dict[StreamId, tuple[Conversation, int]] = {}
     for commit in committed:
         projected = commit.projected
@@ -130,49 +164,58 @@ def projected_rows(
             state = evolve(state, event, recorded.time_us)
         projected.after = state
         latest[commit.stream] = (state, commit.events[-1].position)
-    for stream, (state, position) in latest.items():
-        rows[stream] = shown_row(stream, state, position, view, held)
-    return rows
+    return {
+        stream: row_of(stream, state, position, encoded.of(stream, state.settings), held(state))
+        for stream, (state, position) in latest.items()
+    }
 
 
-def shown_row(
-    stream: StreamId, state: Conversation, position: int, view: Callable[[Conversation], bytes], held: Held
-) -> Row:
-    """The row as it is written; `position` is that of the last event."""
-    reason = held(state)
-    return row_of(stream, state, position)._replace(view=view(state), held_by=reason.value if reason else "")
-
-
-def row_of(stream: StreamId, state: Conversation, position: int) -> Row:
-    """What the fold alone says of a conversation's row; `position` is that of the last event."""
+def row_of(stream: StreamId, state: Conversation, position: int, settings: bytes, held_by: HeldBy | None) -> Row:
+    """A conversation's row, unsealed; `position` is that of its last event, `settings` its settings encoded."""
+    live, last = state.live, state.last_summarization
     return Row(
         namespace=stream.namespace,
         id=state.id,
         position=position,
         event_version=state.event_version,
+        message_version=state.message_version,
         ratio=state.ratio,
         labels=_labels(state.settings.labels),
-        pending=int(state.pending is not None),
+        pending_pass=state.pending.pass_id if state.pending else "",
         wait_until_us=state.wait_until_us if state.failures_in_row else 0,
         fallback=int(next_remake(state) is not None),
         model=state.settings.model,
         calibration_factor=state.settings.calibration_factor,
         usage_reports=state.usage_reports,
-        view=b"",
+        settings=settings,
+        window_tokens=state.window_tokens,
+        lowest_ratio=state.lowest_ratio_since_pass,
+        window_messages=len(state.window),
+        messages_since_pass=state.messages_since_pass,
+        live_summary_id=live.id if live else "",
+        depth=live.depth if live else None,
+        summary_count=len(state.records),
+        failures_in_row=state.failures_in_row,
+        last_depth=last.depth if last else None,
+        last_message_count=last.message_count if last else None,
+        last_token_ratio=last.token_ratio if last else None,
+        created_us=state.created_us,
+        updated_us=state.updated_us,
+        held_by=held_by.value if held_by else "",
     )
 
 
 class MemoryConversationTable:
     """Rows in a dictionary, for the log in memory."""
 
-    def __init__(self, view: Callable[[Conversation], bytes], *, held: Held = lambda _state: None) -> None:
-        self._view = view
+    def __init__(self, *, held: Held = nothing_held) -> None:
         self._held = held
+        self._encoded = EncodedSettings()
         self._rows: dict[StreamId, Row] = {}
 
     def project(self, _transaction: Any, committed: Sequence[Committed]) -> None:
         """See ConversationTable."""
-        self._rows.update(projected_rows(committed, self._view, self._held))
+        self._rows.update(projected_rows(committed, self._encoded, self._held))
 
     def row(self, key: StreamId) -> Row | None:
         """See ConversationTable."""
@@ -191,11 +234,7 @@ class MemoryConversationTable:
 
     def attention(self) -> list[Attention]:
         """See ConversationTable."""
-        return [
-            Attention(row.namespace, row.id, bool(row.pending), row.wait_until_us, bool(row.fallback))
-            for row in self._all()
-            if row.pending or row.wait_until_us or row.fallback
-        ]
+        return [Attention.of(row) for row in self._all() if row.pending_pass or row.wait_until_us or row.fallback]
 
     def calibrations(self) -> dict[tuple[str, str], float]:
         """See ConversationTable."""

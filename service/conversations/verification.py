@@ -1,7 +1,7 @@
 """A log checked as the conversations that it holds: every stream walked, folded, and compared with the read table.
 
-What is compared of a row is what the fold alone decides: `view` and `held_by` are worded by the version that wrote
-them, and the row's seal says that they are as they were written.
+What is compared of a row is what the fold alone decides: `held_by` depends on the policy of the moment too, and the
+row's seal says that it is as it was written.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from eventlog.errors import LogCorrupt
 from eventlog.event import SealedEvent, StreamId
 from eventlog.sqlite.verification import LogVerification
 from service.codec.events import UnknownEvent, decode, sent_content
+from service.codec.values import settings_to_bytes
 from service.conversations.row import Row
 from service.conversations.table import ConversationTable, ListQuery, row_of
 from service.domain.conversation import Conversation, evolve, initial_state
@@ -78,7 +79,7 @@ def _of_conversation(
     except LogCorrupt as error:
         yield str(error)
         return
-    expected = row_of(stream, state, max(ids.values(), default=0))
+    expected = row_of(stream, state, max(ids.values(), default=0), settings_to_bytes(state.settings), None)
     if row is None:
         yield "there is no row of it in the read table"
     elif _compared(row) != _compared(expected):
@@ -96,4 +97,4 @@ def _evolved(state: Conversation, sealed: SealedEvent) -> Conversation:
 
 
 def _compared(row: Row) -> Row:
-    return row._replace(view=b"", held_by="", seal=b"")
+    return row._replace(held_by="", seal=b"")

@@ -175,7 +175,7 @@ class Conversation(NamedTuple):
     @property
     def budget(self) -> int:
         """Context length without what is kept for the answer; at least 1."""
-        return max(1, self.settings.context_length - self.settings.reserved_output_tokens)
+        return self.settings.budget
 
     @property
     def ratio(self) -> float:

@@ -100,6 +100,11 @@ class Settings:
     labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
     profile: ProfileName = ProfileName.CHAIN
 
+    @property
+    def budget(self) -> int:
+        """Context length without what is kept for the answer; at least 1."""
+        return max(1, self.context_length - self.reserved_output_tokens)
+
     def includes(self, asked: Settings) -> bool:
         """Whether everything that a client sets in `asked` is set here too, and to the same."""
         return (

@@ -23,6 +23,7 @@ HARMLESS = {
     "header: schema cookie",
     "header: text encoding",
     "header: write version",
+    "projection: version",
     "request: key",
     "request: content hash",
 }

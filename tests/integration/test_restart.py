@@ -16,7 +16,6 @@ from abridged.v1 import summary_pb2
 from eventlog.event import NewEvent, StreamId
 from eventlog.log import ANY, Append
 from eventlog.sqlite.log import SqliteEventLog
-from service.api.wire import conversation_view
 from service.codec.events import decode, encode
 from service.conversations.sql_table import SqlConversationTable
 from service.conversations.table import Projected
@@ -155,7 +154,7 @@ async def test_a_pass_that_takes_every_process_down_with_it_is_failed(tmp_path):
 
 
 def _claim_and_die(folder: Path, pass_id: str, *, times: int) -> None:
-    table = SqlConversationTable(lambda state: conversation_view(state).SerializeToString())
+    table = SqlConversationTable()
     log = SqliteEventLog.open(folder / "abridged.db", clock_us=Clock(), hook=table.project, prepare=table.prepare)
     stream = StreamId("default", "c1")
     state = fold((decode(e.type, e.schema_version, e.payload), e.time_us) for e in log.read_stream(stream))

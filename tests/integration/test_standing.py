@@ -110,7 +110,7 @@ async def test_a_disk_that_hangs_makes_its_figures_unknown_and_takes_one_thread(
         mended.wait(PATIENCE_S)
         return LogMeasured(5, 6)
 
-    look = Look(metrics, MemoryConversationTable(lambda _state: b""), measured, patience_s=0.01)
+    look = Look(metrics, MemoryConversationTable(), measured, patience_s=0.01)
     await look()
     await look()
     hanging = figures(metrics.exposition()[0].decode())
@@ -131,7 +131,7 @@ async def test_a_disk_that_cannot_be_asked_leaves_the_counts_alone():
     def gone() -> LogMeasured:
         raise OSError
 
-    await Look(metrics, MemoryConversationTable(lambda _state: b""), gone)()
+    await Look(metrics, MemoryConversationTable(), gone)()
 
     seen = figures(metrics.exposition()[0].decode())
     assert math.isnan(seen[SIZE])

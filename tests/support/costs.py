@@ -178,7 +178,7 @@ class _Player:
         )
         extraction = ExtractiveSummarizer(counter=counter, template=CHAIN_TEMPLATE, deadline_s=600.0)
         self._policies = Policies(lambda _: Policy(), client_fields=frozenset(), source_tokens=wanted.source_tokens)
-        table = MemoryConversationTable(lambda _: b"")
+        table = MemoryConversationTable()
         self._conversations = Conversations(
             ConversationLog(
                 MemoryEventLog(clock_us=self._clock_us, hook=table.project),

@@ -14,6 +14,7 @@ from eventlog.sqlite.log import SqliteEventLog
 from service.api.event_wire import EventEncoder
 from service.api.wire import conversation_view
 from service.codec.events import decode
+from service.conversations.overview import Overview
 from service.conversations.sql_table import SqlConversationTable
 from service.conversations.table import ListQuery
 from service.domain.conversation import fold
@@ -71,24 +72,22 @@ def verified_streams(path: Path) -> list[str]:
 
 def differing_rows(path: Path) -> list[str]:
     """Conversations whose row of the read table is not what their events fold to."""
-    table = SqlConversationTable(lambda state: conversation_view(state).SerializeToString())
+    table = SqlConversationTable()
     log = SqliteEventLog.open(path, clock_us=_no_clock, prepare=table.prepare)
     try:
         table.read_through(log.read)
-        rows = {row.id: row.view for row in table.page(ListQuery("default", ROWS_MAX))}
+        rows = {row.id: row for row in table.page(ListQuery("default", ROWS_MAX))}
         streams = _streams(log)
         assert len(rows) == len(streams), "a row for each conversation"
         return [
-            stream.name
-            for stream in streams
-            if conversation_pb2.Conversation.FromString(rows[stream.name]) != _folded(log, stream)
+            stream.name for stream in streams if conversation_view(rows[stream.name].overview) != _folded(log, stream)
         ]
     finally:
         log.close()
 
 
 def _folded(log: SqliteEventLog, stream: StreamId) -> conversation_pb2.Conversation:
-    return conversation_view(fold(_events(log, stream)))
+    return conversation_view(Overview.of(fold(_events(log, stream))))
 
 
 def _events(log: SqliteEventLog, stream: StreamId) -> Iterator[tuple[Event, int]]:

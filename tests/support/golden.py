@@ -19,6 +19,7 @@ from abridged.v1.conversation_service_pb2 import GetContextResponse
 from service.api.wire import context_message, conversation_view, ended_pass, pending_pass
 from service.codec.events import decode, encode
 from service.codec.values import record_to_proto
+from service.conversations.overview import Overview
 from service.domain.conversation import Conversation, lineage
 from service.domain.events import Event
 from service.domain.policy import Policy, SummaryRole
@@ -68,7 +69,9 @@ def view_of(state: Conversation) -> dict[str, Any]:
     if state.pending:
         passes.append(pending_pass(state.pending, state.pending_since_us))
     return {
-        "conversation": _plain(conversation_view(state, held_by=held_by(state, Policy(), state.updated_us))),
+        "conversation": _plain(
+            conversation_view(Overview.of(state), held_by=held_by(state, Policy(), state.updated_us))
+        ),
         "context": [_plain(message) for message in _context(state)],
         "summaries": [_plain(record_to_proto(record)) | {"live": record.id in live_ids} for record in state.records],
         "summarizations": [_plain(ended) for ended in passes],

@@ -66,6 +66,14 @@ class _File:
             at = self._bytes.index(event_id, at + 1)
         return Flip(at - 1, 7)
 
+    def in_row_of(self, conversation: bytes, what: bytes) -> Flip:
+        """A bit in the middle of what the row of a conversation in the read table holds."""
+        return self.found(what, begin=self._bytes.index(b"default" + conversation, self.root("conversations")))
+
+    def last_of(self, what: bytes, tree: str) -> Flip:
+        """A bit of the last byte of `what` in a tree."""
+        return Flip(self._bytes.index(what, self.root(tree)) + len(what) - 1, 1)
+
     def free_page(self) -> int:
         """Where the first page of the list of free ones begins; 0 when there is none."""
         page = int.from_bytes(self._bytes[32:36], "big")
@@ -83,6 +91,8 @@ def _places(file: _File, conversation: str) -> dict[str, Flip]:
         "SELECT r.key FROM requests AS r JOIN streams AS s ON s.id = r.stream WHERE s.name = ?", conversation
     )
     seal: bytes = file.value("SELECT seal FROM conversations WHERE id = ?", conversation)
+    settings: bytes = file.value("SELECT settings FROM conversations WHERE id = ?", conversation)
+    made_by = b"conversations" + bytes([file.value("SELECT version FROM projections")])
     text = conversation.encode()
     places = {
         **{f"header: {name}": Flip(offset, 2) for name, offset in _HEADER.items()},
@@ -110,8 +120,9 @@ def _places(file: _File, conversation: str) -> dict[str, Flip]:
         "request: key": file.found(request.encode()),
         "request: content hash": file.found(file.value("SELECT content_hash FROM requests WHERE key = ?", request)),
         "requests: cells": Flip(file.root("requests") + _CELLS, 0),
-        "conversation: view": file.found(text + b"\x10", begin=file.root("conversations")),
+        "conversation: settings": file.in_row_of(text, settings),
         "conversation: seal": file.found(seal),
+        "projection: version": file.last_of(made_by, "projections"),
         "conversations: cells": Flip(file.root("conversations") + _CELLS, 0),
         "index of changes: cells": Flip(file.root("conversations_by_change") + _CELLS, 1),
         "index of pending passes: cells": Flip(file.root("conversations_attention") + _CELLS, 0),

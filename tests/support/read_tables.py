@@ -11,7 +11,6 @@ from typing import Any
 from eventlog.event import NewEvent, StreamId
 from eventlog.log import Append
 from eventlog.sqlite.log import SqliteEventLog
-from service.api.wire import conversation_view
 from service.codec.events import encode
 from service.codec.values import canonical, message_to_proto
 from service.conversations.sql_table import SqlConversationTable
@@ -47,7 +46,7 @@ def grown(path: Path, conversations: int, *, messages: int = 1) -> Path:
 
 def table_of(*, anew: bool = False) -> SqlConversationTable:
     """A read table as the sidecar's, under no policy."""
-    return SqlConversationTable(lambda state: conversation_view(state).SerializeToString(), anew=anew)
+    return SqlConversationTable(anew=anew)
 
 
 @contextmanager

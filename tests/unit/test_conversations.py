@@ -35,7 +35,7 @@ class Bench:
     """Conversations, and what a rival does whenever they ask for an id: once an attempt."""
 
     def __init__(self) -> None:
-        self.table = MemoryConversationTable(lambda state: b"")
+        self.table = MemoryConversationTable()
         self.log = MemoryEventLog(clock_us=count(1).__next__, hook=self.table.project)
         self.rival: Callable[[], Any] = lambda: None
         ids = count(1)

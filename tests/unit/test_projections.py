@@ -37,7 +37,7 @@ def opened(table: MemoryConversationTable, name: str) -> None:
 
 def test_a_commit_during_a_page_does_not_disturb_it():
     """The page is of the rows that were there when it began."""
-    table = MemoryConversationTable(lambda state: b"")
+    table = MemoryConversationTable()
     for name in ("a", "b"):
         opened(table, name)
     namespace = _Namespace("default")
@@ -60,7 +60,7 @@ def connection(tmp_path: Path) -> Iterator[Connection]:
 def test_a_count_reads_no_conversation_that_it_does_not_count(connection: Connection):
     """Of a million conversations below their trigger none costs a scrape anything."""
     METADATA.create_all(connection)
-    table = SqlConversationTable(lambda _state: b"")
+    table = SqlConversationTable()
     table.prepare(connection)
     table.read_through(lambda query: query(connection))
     asked: list[str] = []

@@ -69,7 +69,7 @@ class Bench:
         self.refused = asyncio.Event()
         self.commits: list[tuple[StreamId, str]] = []
         self.refuse: Callable[[StreamId, str], EventLogError | None] = lambda _key, _type: None
-        self.table = MemoryConversationTable(lambda _state: b"")
+        self.table = MemoryConversationTable()
         self.log = MemoryEventLog(clock_us=self.clock_us, hook=self._hook)
         self.completed: dict[StreamId, asyncio.Event] = {key: asyncio.Event() for key in (A, B, C)}
         self._ids = 0
