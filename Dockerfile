@@ -20,11 +20,11 @@ RUN python -m hatchling build -t wheel -d /dist \
 FROM python:3.12-slim
 
 COPY --from=build /opt/abridged /opt/abridged
-# Whoever mounts a fresh volume here gets a folder that the process can write.
+# A fresh volume mounted here is a folder that the process can write.
 COPY --from=build --chown=65532:65532 /state /var/lib/abridged
 
-# gRPC stays on loopback, as a sidecar in a pod wants it; other machines need server.listen and server.tokens.
-# The HTTP port holds no text and may be scraped and probed from outside.
+# gRPC stays on loopback, for a sidecar in a pod; other machines need server.listen and server.tokens.
+# The HTTP port exposes no text and may be scraped and probed from outside.
 ENV PATH=/opt/abridged/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
@@ -37,7 +37,7 @@ WORKDIR /var/lib/abridged
 VOLUME ["/var/lib/abridged"]
 EXPOSE 7420 7421
 
-# Asks /livez at server.http_listen, wherever the variables of the container put it.
+# Asks /livez at server.http_listen, as the container's variables set it.
 HEALTHCHECK --interval=15s --timeout=5s --start-period=10s --retries=3 \
     CMD ["abridged", "doctor", "--live"]
 

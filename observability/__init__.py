@@ -1,1 +1,1 @@
-"""What the service says about itself: metrics, spans, logs. Facts come in; no message text ever goes out."""
+"""Metrics, spans and logs of the service, made from facts. No message text ever leaves this package by default."""

@@ -1,7 +1,7 @@
-"""Tracing that exports, on the OpenTelemetry SDK; the only file that knows it, imported only when it is configured.
+"""Tracing that exports through the OpenTelemetry SDK; the only file that imports it, and only if configured.
 
-Invariant: attributes come out of the `_…_attributes` functions below, one fact at a time; the SDK's own recording
-of exceptions, which copies their messages, is never used.
+Invariant: attributes come from the `_…_attributes` functions below, one fact at a time; the SDK's own recording of
+exceptions, which copies their messages, is never used.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from observability.tracing import CURRENT, SHUTDOWN_S, Span, TraceIds, TracingSe
 __all__ = ["LINKS_MAX", "ExportedTracing", "open_exported"]
 
 LINKS_MAX = 32
-"""Links of one commit span: a transaction can hold a thousand appends, and reading each costs a microsecond."""
+"""Most links of one commit span: a transaction can contain a thousand appends, at a microsecond each."""
 
 _ROOT = Context()
 
 Attributes = dict[str, api_types.AttributeValue]
 
 _BROKEN_CHAT: Attributes = {semconv.GEN_AI_RESPONSE_FINISH_REASONS: ("error",)}
-"""What the conventions say of a model call that did not come to an answer."""
+"""The conventions' value for a model call without an answer."""
 
 
 def open_exported(settings: TracingSettings) -> ExportedTracing:
-    """Tracing that sends batches to the OTLP endpoint of `settings` from a thread of its own."""
+    """Tracing that sends batches to the OTLP endpoint of `settings` from its own thread."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
@@ -67,7 +67,7 @@ def open_exported(settings: TracingSettings) -> ExportedTracing:
 
 
 class ExportedTracing:
-    """Opens spans of the SDK and hands them to `processor` when they end."""
+    """Opens SDK spans and passes them to `processor` when they end."""
 
     def __init__(self, settings: TracingSettings, processor: SpanProcessor) -> None:
         named = {SERVICE_NAME: settings.service_name, SERVICE_VERSION: settings.service_version}
@@ -75,7 +75,7 @@ class ExportedTracing:
         provider = TracerProvider(sampler=_sampler(settings), resource=resource, shutdown_on_exit=False)
         provider.add_span_processor(processor)
         self._provider = provider
-        # A scope has one schema: what passes and model calls carry is of another registry than the rest.
+        # A scope has one schema, and the attributes of passes and model calls come from another registry.
         version = settings.service_version
         self._tracer = provider.get_tracer("abridged", version, schema_url=semconv.SCHEMA_URL)
         self._gen_ai = provider.get_tracer("abridged", version, schema_url=semconv.GEN_AI_SCHEMA_URL)
@@ -115,7 +115,7 @@ class ExportedTracing:
         span.end(fact.ended_ns)
 
     def close(self) -> None:
-        # The SDK waits 30 s for a collector that does not answer and takes no other limit; its thread is a daemon's.
+        # The SDK waits 30 s for an unresponsive collector, with no way to change that; its thread is a daemon.
         closer = threading.Thread(target=self._provider.shutdown, name="tracing-close", daemon=True)
         closer.start()
         closer.join(SHUTDOWN_S)
@@ -163,7 +163,7 @@ class _ExportedSpan:
         error_type = _error_type(fact)
         if error_type:
             self._fail(error_type)
-        # What was answered is how it ended; that the coroutine was left by an exception adds nothing.
+        # The response decides how it ended; an exception that then leaves the coroutine adds nothing.
         self._settled = isinstance(fact, RpcEnded | PassEnded | ChatFailed)
 
     def _fail(self, error_type: str) -> None:
@@ -172,7 +172,7 @@ class _ExportedSpan:
 
 
 class _PassesToo(sdk_sampling.Sampler):
-    """Samples every pass, and the rest as configured: passes are rare, and a ratio would lose the one that failed."""
+    """Samples every pass, and the rest as configured: passes are rare, and a ratio could drop the one that failed."""
 
     def __init__(self, configured: sdk_sampling.Sampler) -> None:
         self._configured = configured
@@ -247,7 +247,7 @@ def _chat_attributes(fact: ChatStarted) -> Attributes:
         semconv.GEN_AI_REQUEST_TEMPERATURE: fact.temperature,
         semconv.GEN_AI_REQUEST_SEED: fact.seed,
         semconv.GEN_AI_REQUEST_MAX_TOKENS: fact.output_tokens_max,
-        # The convention: true, or not there at all.
+        # By convention, true or absent.
         semconv.GEN_AI_CONVERSATION_COMPACTED: fact.compacted or None,
     }
     return always | {name: value for name, value in known.items() if value is not None}

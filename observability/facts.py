@@ -1,8 +1,8 @@
-"""What happened, as plain values: the shell reports a fact once, and metrics and spans both read it.
+"""What happened, as plain values: the shell reports each fact once, and metrics and spans both read it.
 
-No fact has a field for text of a conversation, so none can reach a metric or a span by way of one. The values of the
-enumerations are label values; alerts and dashboards match on them. Those that the domain has too are copies, since this
-package imports nothing above it; a test holds each to its original.
+No fact has a field for conversation text, so none can reach a metric or a span through one. Enum values are label
+values; alerts and dashboards match on them. Enums that also exist in the domain are copies, because this package
+imports nothing above it; a test compares each with its original.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class SkipReason(StrEnum):
 
 
 class BreakerState(StrEnum):
-    """Whether a model host is asked."""
+    """Whether a model host is called."""
 
     CLOSED = "closed"
     HALF_OPEN = "half_open"
@@ -100,7 +100,12 @@ class HeldBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConversationsCounted:
-    """How many conversations' windows cost more than their budget, and how many past their trigger are held by what."""
+    """The state of all conversations.
+
+    Attributes:
+        over_budget: Conversations whose window costs more than their budget.
+        held: Conversations whose window is past its trigger, by what holds it; a missing reason is 0.
+    """
 
     over_budget: int
     held: Mapping[HeldBy, int]
@@ -108,7 +113,12 @@ class ConversationsCounted:
 
 @dataclass(frozen=True, slots=True)
 class LogMeasured:
-    """What the log's files take, write-ahead log included, and what may still be written on their volume."""
+    """The log's disk usage.
+
+    Attributes:
+        size_bytes: Size of the log's files, write-ahead log included.
+        free_bytes: What may still be written on their volume.
+    """
 
     size_bytes: int
     free_bytes: int
@@ -116,9 +126,11 @@ class LogMeasured:
 
 @dataclass(frozen=True, slots=True)
 class RpcStarted:
-    """A call came in. `method` is `package.Service/Method`, or `_OTHER` for what nobody serves.
+    """A call arrived.
 
-    `traceparent` is the caller's header.
+    Attributes:
+        method: `package.Service/Method`, or `_OTHER` for a method that is not served.
+        traceparent: The caller's header; empty without one.
     """
 
     method: str
@@ -127,10 +139,12 @@ class RpcStarted:
 
 @dataclass(frozen=True, slots=True)
 class RpcEnded:
-    """A call was answered. `code` is the name of its gRPC status, such as `OK`.
+    """A call ended.
 
-    `reason` is that of its ErrorInfo, empty without one. `conversation_id` is what the request named, once it has
-    passed the field rules.
+    Attributes:
+        code: The name of its gRPC status, such as `OK`.
+        reason: The reason in its ErrorInfo; empty without one.
+        conversation_id: The conversation that the request names; empty until it has passed the field rules.
     """
 
     code: str
@@ -140,7 +154,14 @@ class RpcEnded:
 
 @dataclass(frozen=True, slots=True)
 class BatchCommitted:
-    """One transaction of the log. Times are nanoseconds since the epoch; `traceparents` are those of its appends."""
+    """One transaction of the log.
+
+    Attributes:
+        started_ns: When it began, in nanoseconds since the epoch.
+        ended_ns: When it was on disk, in nanoseconds since the epoch.
+        events: Number of events in it.
+        traceparents: Those of its appends.
+    """
 
     started_ns: int
     ended_ns: int
@@ -150,7 +171,19 @@ class BatchCommitted:
 
 @dataclass(frozen=True, slots=True)
 class PassStarted:
-    """A pass was claimed. `trigger_traceparent` is what the event that triggered it carries, possibly days ago."""
+    """A pass was claimed.
+
+    Attributes:
+        conversation_id: The conversation.
+        summarization_id: The pass.
+        trigger: Why it began.
+        depth: The depth of the resulting record.
+        ratio: The token ratio at the trigger.
+        tokens_before: Tokens that the record replaces in the window.
+        messages: Messages that the record covers.
+        model: The first model to ask, as `provider:model`.
+        trigger_traceparent: From the event that triggered the pass, possibly days ago; empty without one.
+    """
 
     conversation_id: str
     summarization_id: str
@@ -165,7 +198,16 @@ class PassStarted:
 
 @dataclass(frozen=True, slots=True)
 class RecordCommitted:
-    """The record that a pass committed. Tokens are those of the range before, of the rendered record after."""
+    """The record that a pass committed.
+
+    Attributes:
+        depth: Its place in its chain, from 0.
+        tokens_before: Tokens that it replaces in the window.
+        tokens_after: Tokens of the rendered record.
+        ratio_after: The token ratio with the record in the window.
+        identifier_survival: Share of the source's required identifiers that it keeps, 0 to 1.
+        unsupported_claims: Invented identifiers that were removed from its draft.
+    """
 
     depth: int
     tokens_before: int
@@ -177,10 +219,20 @@ class RecordCommitted:
 
 @dataclass(frozen=True, slots=True)
 class PassEnded:
-    """A pass is over, or was skipped before it began: then `trigger` and `duration_s` are None and no model was asked.
+    """A pass ended, or was skipped before it began.
 
-    `model` is the one that made the record, or else the last that was asked. `error_class` is also given when a
-    fallback made the record: it says why the model did not. `record` comes with outcomes success and fallback.
+    Attributes:
+        outcome: How it ended.
+        trigger: Why it began; None if it was skipped before.
+        model: The model that made the record, otherwise the last one asked; empty if none was.
+        duration_s: From claim to commit; None if it never began.
+        attempts: Model calls made, including refused connections.
+        tokens_in: Prompt tokens that models read.
+        tokens_out: Tokens that models wrote.
+        error_class: Why no model made the record; also set with outcome fallback.
+        skip_reason: Set with outcome skipped.
+        record: Set with outcomes success and fallback.
+        trace_id: For exemplars; empty if the trace is not sampled.
     """
 
     outcome: PassOutcome
@@ -198,7 +250,20 @@ class PassEnded:
 
 @dataclass(frozen=True, slots=True)
 class ChatStarted:
-    """A model is asked. `compacted` says that the prompt holds a summary in place of older messages."""
+    """A model is about to be asked.
+
+    Attributes:
+        provider: `ollama`, for example.
+        model: The model's name at the provider.
+        conversation_id: The conversation being summarized.
+        prompt_name: The prompt template's name.
+        prompt_version: The prompt template's version.
+        temperature: Sampling temperature; None if the provider decides.
+        seed: Sampling seed; None if the provider decides.
+        output_tokens_max: Limit on the answer; None without one.
+        attempt: The attempt within the pass, from 1.
+        compacted: Whether the prompt contains a summary in place of older messages.
+    """
 
     provider: str
     model: str
@@ -214,7 +279,7 @@ class ChatStarted:
 
 @dataclass(frozen=True, slots=True)
 class ChatAsked:
-    """The host that the model is being asked at; the last one, when a call moves on to another."""
+    """The host that a call goes to; if the call moves on to another host, the last one."""
 
     server_address: str
     server_port: int
@@ -222,7 +287,14 @@ class ChatAsked:
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswered:
-    """The model answered. `model` is its own name, `finish_reason` the provider's word, `stop` or `length`."""
+    """The model answered.
+
+    Attributes:
+        model: The name that the server returned.
+        finish_reason: The provider's value, `stop` or `length`.
+        input_tokens: Tokens of the prompt.
+        output_tokens: Tokens of the answer.
+    """
 
     model: str
     finish_reason: str
@@ -232,7 +304,7 @@ class ChatAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ChatFailed:
-    """The model did not answer."""
+    """The model returned no usable answer."""
 
     error_class: ErrorClass
 
@@ -241,7 +313,7 @@ SpanFact = RpcStarted | PassStarted | ChatStarted
 """Facts that open a span."""
 
 Fact = RpcEnded | PassEnded | ChatAsked | ChatAnswered | ChatFailed
-"""Facts that a span notes before it closes."""
+"""Facts that a span records before it ends."""
 
 BREAKER_VALUES: Mapping[BreakerState, int] = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
-"""How a gauge shows the state: the worse, the higher, so that a maximum over hosts is the worst."""
+"""Gauge values by state: worse is higher, so the maximum over hosts is the worst."""

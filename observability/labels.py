@@ -1,4 +1,4 @@
-"""The label values that there are, and how many of each there may be: what holds the number of series down."""
+"""The lists of label values and their maximum lengths, which bound the number of series."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ METHODS_MAX = 40
 TIMED_METHODS_MAX = 2
 EVENT_TYPES_MAX = 20
 CALL_SERIES_MAX = 100
-"""Pairs of method and code beyond the initial ones are counted under `_OTHER` and their code once this many exist."""
+"""Once this many pairs of method and code exist, new ones are counted under `_OTHER` and their code."""
 
 GRPC_CODES = (
     "OK",
@@ -51,9 +51,12 @@ GRPC_CODES = (
 class MetricLabels:
     """The closed lists of label values, from code and configuration, never from a request.
 
-    `models` and `hosts` are an operator's lists, most important first: names past `MODELS_NAMED_MAX` are counted under
-    `_OTHER`, hosts past `HOSTS_NAMED_MAX` have no breaker series. `methods` are full names, `package.Service/Method`;
-    `timed_methods` those whose latency is promised, the others share one duration series.
+    Attributes:
+        models: The operator's models, most important first; those past `MODELS_NAMED_MAX` are counted under `_OTHER`.
+        hosts: The operator's model hosts, most important first; those past `HOSTS_NAMED_MAX` have no breaker series.
+        methods: Full names of the served methods, `package.Service/Method`; at most `METHODS_MAX`.
+        timed_methods: Methods with a duration series of their own; at most `TIMED_METHODS_MAX`. The others share one.
+        event_types: At most `EVENT_TYPES_MAX`.
     """
 
     models: Sequence[str] = ()
@@ -63,7 +66,7 @@ class MetricLabels:
     event_types: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        assert len(self.methods) <= METHODS_MAX, "more methods than the series budget holds"
-        assert len(self.timed_methods) <= TIMED_METHODS_MAX, "more timed methods than the series budget holds"
-        assert len(self.event_types) <= EVENT_TYPES_MAX, "more event types than the series budget holds"
+        assert len(self.methods) <= METHODS_MAX, "more methods than the series budget allows"
+        assert len(self.timed_methods) <= TIMED_METHODS_MAX, "more timed methods than the series budget allows"
+        assert len(self.event_types) <= EVENT_TYPES_MAX, "more event types than the series budget allows"
         assert set(self.timed_methods) <= set(self.methods), "a timed method that is not served"

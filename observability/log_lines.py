@@ -1,9 +1,9 @@
-"""Where log lines go: out at once, in order, whole, and never at the cost of who logs.
+"""Writes log lines at once, in order and whole, without ever blocking the code that logs.
 
-Invariant: writing a line neither raises nor waits. A pipe or a socket that nobody reads takes what fits; what follows
-waits here, up to WAITING_BYTES_MAX, and goes out with the first line that is logged once there is room again. Past
-that, and where a disk is full or a reader has gone, lines are lost, and the next one that arrives is followed by how
-many were.
+Invariant: writing a line neither raises nor waits. A pipe or a socket that nobody reads accepts what fits; more lines
+are buffered here, up to WAITING_BYTES_MAX, and are written with the first line logged once there is room. Past that,
+and if the disk is full or the reader has gone, lines are lost; the next line that gets through is followed by their
+count.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["WAITING_BYTES_MAX", "LogLines"]
 WAITING_BYTES_MAX = 1 << 20
 
 END_S = 0.5
-"""How long the end of the process waits for a reader to take what is still here."""
+"""How long the end of the process waits for a reader to take the buffered lines."""
 
 
 class LogLines:
-    """Takes lines for `stream`, under every name of a level, from any thread."""
+    """Writes lines to `stream`, at every level, from any thread."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -48,7 +48,7 @@ class LogLines:
     debug = info = warning = error = critical = msg
 
     def close(self) -> None:
-        """Give a reader the time to take what waits; what it does not take is lost."""
+        """Wait up to END_S for the reader to take the buffered lines; the rest are lost."""
         if self._unread is not None:
             self._unread.end()
 
@@ -61,7 +61,7 @@ class LogLines:
 
 
 class _Unread:
-    """A pipe or a socket, written only as far as it takes bytes without waiting."""
+    """A pipe or a socket, written only as far as it accepts bytes without blocking."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -71,7 +71,7 @@ class _Unread:
         self._lock = threading.Lock()
 
     def take(self, line: bytes) -> bool:
-        """Whether the line is out or waits here. Raises OSError when nobody can read it."""
+        """Whether the line was written or buffered. Raises OSError if the reader has gone."""
         with self._lock:
             self._drain()
             if len(self._waiting) + len(line) > WAITING_BYTES_MAX:
@@ -81,7 +81,7 @@ class _Unread:
         return True
 
     def end(self) -> None:
-        """Write what waits, for END_S at most."""
+        """Write the buffered lines, for at most END_S."""
         until = time.monotonic() + END_S
         with self._lock:
             try:
@@ -93,7 +93,7 @@ class _Unread:
     def _drain(self, *, wait_ms: int = 0) -> None:
         while self._waiting and self._poll.poll(wait_ms):
             try:
-                # What is said to be writable takes so much without waiting.
+                # A writable pipe accepts this much without blocking.
                 written = os.write(self._descriptor, self._waiting[: select.PIPE_BUF])
             except BlockingIOError:
                 return
@@ -105,7 +105,7 @@ class _Unread:
 
 
 def _unread(stream: TextIO) -> _Unread | None:
-    """The stream as a pipe or a socket, where it is one. A file is always written; a terminal waits for its person."""
+    """The stream, if it is a pipe or a socket. Files and terminals are written directly: a terminal may block."""
     try:
         descriptor = stream.fileno()
         mode = os.fstat(descriptor).st_mode

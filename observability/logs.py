@@ -1,8 +1,8 @@
 """Log lines: one event name with fields, JSON on a pipe and colours on a terminal.
 
-Invariant: with content logging off, a line holds names, numbers and identifiers. Whatever looks like prose, is called
-like prose, or came out of an exception's message is replaced by its length, wherever it was logged: by us, by a
-library, or by an exception that nobody caught. On a terminal no value of a field steers it or begins a line.
+Invariant: with content logging off, a line contains names, numbers and identifiers. Anything that looks like prose, has
+a field name for prose, or comes from an exception's message is replaced by its length, whether logged by us, by a
+library, or by an uncaught exception. On a terminal, no field's value can control it or begin a line.
 """
 
 from __future__ import annotations
@@ -61,12 +61,11 @@ CONTENT_FIELDS = frozenset(
         "transcript",
     }
 )
-"""Words that, anywhere in a field's name, make its strings content: `text`, `summary_text`, `raw_output`."""
+"""Words that mark a field as content, anywhere in its name: `text`, `summary_text`, `raw_output`."""
 
 _IDENTIFIER_SUFFIXES = ("_id", "_ids", "_class", "_type", "_name", "_version", "_model", "_hash", "_code")
 _PROSE_FIELDS = frozenset({"cause", "hint", "template"})
-"""Fields for sentences that are written in source code: why a pass failed, what to do next, and a library's
-uninterpolated format."""
+"""Fields for sentences from source code: why a pass failed, what to do next, and a library's uninterpolated format."""
 
 _EVENT_NAME = re.compile(r"[a-z][a-z0-9_.]{0,79}", re.ASCII)
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,79}", re.ASCII)
@@ -74,7 +73,13 @@ _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,79}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """How lines look and what they may hold. `style` auto means colours on a terminal and JSON elsewhere."""
+    """How log lines look and what they may contain.
+
+    Attributes:
+        level: The lowest level that is written.
+        style: `console` has colours; `auto` is `console` on a terminal and `json` elsewhere.
+        content: Whether lines may contain conversation text.
+    """
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     style: Literal["auto", "json", "console"] = "auto"
@@ -82,10 +87,10 @@ class LogSettings:
 
 
 def configure_logs(settings: LogSettings, stream: TextIO) -> Callable[[], None]:
-    """Send every log line of this process to `stream`; returns how to undo that.
+    """Send every log line of this process to `stream`; returns a function that undoes it.
 
-    This is the one place that sets process-wide state: structlog's configuration, the handlers of `logging` (which
-    libraries use, from level warning up), and the three hooks for exceptions that nobody caught.
+    This is the only place that sets process-wide state: structlog's configuration, the handlers of `logging` (which
+    libraries use, from level warning up), and the three hooks for uncaught exceptions.
     """
     console = settings.style == "console" or (settings.style == "auto" and stream.isatty())
     chain = _chain(content=settings.content, console=console)
@@ -111,7 +116,7 @@ def configure_logs(settings: LogSettings, stream: TextIO) -> Callable[[], None]:
 def _chain(*, content: bool, console: bool) -> list[Processor]:
     guards: list[Processor] = [] if content else [_only_identifiers]
     renderer: Processor = (
-        # Written as Python would: what is not printable is an escape.
+        # Python literals: unprintable characters are escaped.
         structlog.dev.ConsoleRenderer(timestamp_key="time", repr_native_str=True)
         if console
         else structlog.processors.JSONRenderer()
@@ -203,7 +208,7 @@ def _raised(exc_info: object) -> BaseException | None:
 
 
 def _frames(error: BaseException) -> list[str]:
-    """Where it was raised, innermost last, and the classes of what caused it: code's own names, no values."""
+    """Where it was raised, innermost last, and the classes of its causes: names from code, no values."""
     lines: list[str] = []
     link: BaseException | None = error
     for _ in range(CAUSES_MAX):
@@ -222,10 +227,10 @@ def _class_name(kind: type) -> str:
 
 
 class _LibraryRecords(logging.Handler):
-    """Takes what libraries say through `logging` into the same lines.
+    """Writes what libraries log through `logging` as lines of the same form.
 
-    Their messages may quote anything (asyncio prints the exception of a lost task), so without content logging only the
-    place and, when there is one, the uninterpolated format is kept.
+    Their messages may quote anything (asyncio prints the exception of a lost task), so without content logging a line
+    keeps only the place and, if there is one, the uninterpolated format.
     """
 
     def __init__(self, chain: Sequence[Processor], lines: LogLines, *, content: bool) -> None:

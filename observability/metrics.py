@@ -1,8 +1,8 @@
-"""Every instrument of the service, and nothing that is not one.
+"""Every instrument of the service.
 
-Invariant: at most `SERIES_MAX` series, whatever callers send. Every label value comes from a list that is closed when
-the object is made; what is not on it is counted under `_OTHER`, so sums stay exact. Conversation ids, texts of errors
-and addresses of peers are never labels.
+Invariant: at most `SERIES_MAX` series, whatever callers send. Every label value comes from a list that is fixed at
+construction; any other value is counted under `_OTHER`, so sums stay exact. Conversation ids, error texts and peer
+addresses are never labels.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = ["NOT_BEGUN", "SERIES_MAX", "Metrics"]
 SERIES_MAX = 600
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 NOT_BEGUN = "none"
-"""The trigger of a skip that no pass came before: nothing began, so nothing is why."""
+"""The trigger label of a skip before any pass began."""
 _PASS_SECONDS = (0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 300)
 _COMMIT_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
 _COMMIT_EVENTS = (1, 4, 16, 64, 256, 1_000)
@@ -80,16 +80,16 @@ class Metrics:
         PlatformCollector(registry=self._registry)
 
     def pass_ended(self, fact: PassEnded) -> None:
-        """Count a pass that is over or was skipped."""
+        """Count a pass that ended or was skipped."""
         self._passes.ended(fact)
 
     def passes_pending(self, count: int, *, oldest_timestamp_s: float = 0.0) -> None:
-        """Say how many passes wait or run, and since when the oldest does (seconds since the epoch; 0 when none)."""
+        """Set how many passes wait or run, and since when the oldest does (seconds since the epoch; 0 if none)."""
         self._passes.pending.set(count)
         self._passes.oldest_pending.set(oldest_timestamp_s)
 
     def breaker_changed(self, host: str, state: BreakerState) -> None:
-        """Say whether a model host is asked. A host that has no series is ignored."""
+        """Set a model host's breaker state. Ignores hosts without a series."""
         if host in self._breakers:
             self._breakers[host].set(BREAKER_VALUES[state])
 
@@ -98,39 +98,39 @@ class Metrics:
         self._log.committed(event_types, seconds=seconds, trace_id=trace_id)
 
     def conversations_counted(self, fact: ConversationsCounted | None) -> None:
-        """Say how all conversations stand; None when that is not known."""
+        """Set the counts of conversations; None if they are unknown."""
         self._standing.conversations(fact)
 
     def log_measured(self, fact: LogMeasured | None) -> None:
-        """Say how large the log is and how much room it has; None when that is not known, or there is no file."""
+        """Set the log's size and free space; None if they are unknown, or there is no file."""
         self._standing.log(fact)
 
     def subscriber_opened(self) -> None:
-        """Count a live event stream in."""
+        """Count an event stream that opened."""
         self._log.subscribers.inc()
 
     def subscriber_closed(self) -> None:
-        """Count a live event stream out."""
+        """Count an event stream that closed."""
         self._log.subscribers.dec()
 
     def rpc_ended(self, method: str, code: str, *, seconds: float, trace_id: str = "") -> None:
-        """Count an answered call. `method` and `code` may be anything; what is not served is `_OTHER`."""
+        """Count a call that ended. `method` and `code` may be anything; an unserved method counts as `_OTHER`."""
         self._rpcs.ended(method, code, seconds=seconds, trace_id=trace_id)
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
-        """The scrape's body and content type: OpenMetrics with exemplars when `accept` asks, else the text format."""
+        """Body and content type of a scrape: OpenMetrics with exemplars if `accept` asks, otherwise the text format."""
         encode, content_type = choose_encoder(OPENMETRICS if _takes_openmetrics(accept) else "")
         return encode(_WithoutCreated(self._registry)), content_type
 
     def collect(self) -> Iterable[Metric]:
-        """Every family as it is exposed, for checks."""
+        """Yield every family as it is exposed, for tests."""
         return _WithoutCreated(self._registry).collect()
 
 
 def _takes_openmetrics(accept: str) -> bool:
-    """Whether OpenMetrics is asked for in the version that there is, or in whichever.
+    """Whether `accept` asks for OpenMetrics, in the version that we serve or in any.
 
-    The library takes any version for one that it can write, and fails at those that are no number.
+    The library accepts versions that it cannot write, and raises on those that are not numbers.
     """
     for asked in accept.split(","):
         kind, *parameters = (part.strip() for part in asked.split(";"))
@@ -141,7 +141,7 @@ def _takes_openmetrics(accept: str) -> bool:
 
 
 class _WithoutCreated(Collector):
-    """A registry without its `_created` samples: a third more series that nothing here reads.
+    """A registry without its `_created` samples, which are a third more series and unused here.
 
     The library's own switch is global to the process; this one is not.
     """
@@ -161,7 +161,7 @@ class _PassInstruments:
     def __init__(self, registry: CollectorRegistry, models: tuple[str, ...]) -> None:
         ended = Counter(
             "abridged_summarizations",
-            "How many passes ended, how, why had they begun, and which configured model was asked?",
+            "How many passes ended, how, what triggered them, and which configured model was asked?",
             ("outcome", "trigger", "model"),
             registry=registry,
         )
@@ -169,7 +169,7 @@ class _PassInstruments:
         self._ended = {
             (o, t, m): ended.labels(o.value, t.value, m) for o in PassOutcome for t in PassTrigger for m in names
         }
-        # One series, not one for each outcome and model: only a skip can come before a pass, and it asks no model.
+        # One series, not one per outcome and model: only a skip can precede a pass, and it asks no model.
         self._not_begun = ended.labels(PassOutcome.SKIPPED.value, NOT_BEGUN, OTHER)
         self._models = frozenset(models)
         failures = Counter(
@@ -188,7 +188,7 @@ class _PassInstruments:
         self._skips = {r: skips.labels(r.value) for r in SkipReason}
         tokens = Counter(
             "abridged_summarizer_tokens",
-            "How many tokens did models read (in) and write (out), and how many did records save in windows (saved)?",
+            "How many tokens did models read (in) and write (out), and how many have records saved in windows (saved)?",
             ("direction",),
             registry=registry,
         )
@@ -205,14 +205,16 @@ class _PassInstruments:
         )
         self._attempts = Histogram(
             "abridged_summarization_attempts",
-            "How often is a model asked in one pass?",
+            "How often does a pass try to reach a model?",
             buckets=_ATTEMPTS,
             registry=registry,
         )
-        self.pending = Gauge("abridged_summarizations_pending", "How many passes wait or run?", registry=registry)
+        self.pending = Gauge(
+            "abridged_summarizations_pending", "How many passes are waiting or running?", registry=registry
+        )
         self.oldest_pending = Gauge(
             "abridged_oldest_pending_timestamp_seconds",
-            "Since when does the oldest pending pass wait? 0: none is pending.",
+            "When did the oldest pending pass begin to wait? 0: none is pending.",
             registry=registry,
         )
 
@@ -231,7 +233,7 @@ class _PassInstruments:
         )
         self._unsupported = Counter(
             "abridged_unsupported_claims",
-            "How many identifiers did committed records name that no source has?",
+            "How many invented identifiers were removed from drafts before their records were committed?",
             registry=registry,
         )
 
@@ -266,7 +268,7 @@ class _LogInstruments:
     def __init__(self, registry: CollectorRegistry, event_types: Sequence[str]) -> None:
         appended = Counter(
             "abridged_events_appended",
-            "How many events of each type are on disk since the start?",
+            "How many events of each type have been written since the start?",
             ("type",),
             registry=registry,
         )
@@ -297,16 +299,16 @@ class _LogInstruments:
 
 
 class _RpcInstruments:
-    """What callers asked and got.
+    """Calls and their statuses.
 
-    Every method begins with `OK` and every code with `_OTHER`; other pairs begin when they first happen. All pairs from
-    the start would be 40 by 17 series, nearly all of them 0 for ever.
+    Every method exists with `OK` from the start, and every code with `_OTHER`; other pairs are added when they first
+    occur. All pairs from the start would be 40 by 17 series, nearly all of them 0 for ever.
     """
 
     def __init__(self, registry: CollectorRegistry, labels: MetricLabels) -> None:
         self._calls = Counter(
             "abridged_grpc_server_calls",
-            "How many calls of each method were answered, and with which status?",
+            "How many calls of each method ended, and with which status?",
             ("method", "code"),
             registry=registry,
         )
@@ -344,7 +346,7 @@ class _RpcInstruments:
 def _breakers(registry: CollectorRegistry, hosts: Sequence[str]) -> dict[str, Gauge]:
     state = Gauge(
         "abridged_breaker_state",
-        "Is a model host being asked? 0: closed, asked. 1: half open, one trial. 2: open, left alone.",
+        "Is a model host called? 0: closed, yes. 1: half open, one trial. 2: open, no.",
         ("host",),
         registry=registry,
     )

@@ -1,8 +1,8 @@
-"""Names of spans, attributes and span events, each written once; no other file of the service spells one.
+"""Names of spans, attributes and span events, each spelled only here.
 
 RPC names follow the OpenTelemetry semantic conventions 1.44, GenAI names those of the conventions' own repository
-(status Development, no release so far). What no convention covers begins with `abridged.`. `SPAN_ATTRIBUTES` is closed:
-a span carries nothing else, which is how a message's text cannot become an attribute.
+(status Development, no release so far). Names that no convention covers begin with `abridged.`. `SPAN_ATTRIBUTES`
+is closed: a span carries nothing else, so a message's text cannot become an attribute.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ __all__ = [
 ]
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
-"""Of the resource, of calls and of commits."""
+"""For the resource, calls and commits."""
 
 GEN_AI_SCHEMA_URL = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
-"""Of passes and model calls: what model/manifest.yaml of semantic-conventions-genai says of itself."""
+"""For passes and model calls: the URL in model/manifest.yaml of semantic-conventions-genai."""
 
 SPAN_COMMIT = "commit batch"
 SPAN_SUMMARIZE = "summarize"
@@ -108,7 +108,7 @@ ABRIDGED_IDENTIFIER_SURVIVAL = "abridged.summarization.identifier_survival"
 ABRIDGED_ATTEMPT = "abridged.summarization.attempt"
 ABRIDGED_COMMIT_EVENTS = "abridged.commit.events"
 ABRIDGED_ERROR_REASON = "abridged.error.reason"
-"""The reason of the ErrorInfo that a caller got: finer than the status code, and given for callers' mistakes too."""
+"""The reason in the ErrorInfo that a caller got: more specific than the status, and set for callers' mistakes too."""
 
 _RPC = frozenset(
     {

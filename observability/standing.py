@@ -1,6 +1,6 @@
-"""Gauges of how things stand, where only a look can tell: conversations over budget or held, room on the log's volume.
+"""Gauges of current state, computed at each scrape: conversations over budget or held, room on the log's volume.
 
-What is not known is NaN: it is no 0, which would be good news, and makes no alert's comparison true.
+An unknown value is NaN: a 0 would be good news, and NaN makes no alert's comparison true.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ __all__ = ["StandingInstruments"]
 
 
 class StandingInstruments:
-    """All of them are 0 until the first look."""
+    """The gauges; all are 0 until they are first set."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._over_budget = Gauge(
             "abridged_conversations_over_budget",
-            "How many conversations have a window that costs more than their budget?",
+            "How many conversations have a window over their budget?",
             registry=registry,
         )
         held = Gauge(
             "abridged_conversations_held",
-            "How many windows past their trigger were left as they are by their last event, and why?",
+            "How many windows past their trigger did their last event leave as they are, and why?",
             ("held_by",),
             registry=registry,
         )
@@ -38,12 +38,12 @@ class StandingInstruments:
         )
 
     def conversations(self, fact: ConversationsCounted | None) -> None:
-        """Set the counts."""
+        """Set the counts; None means unknown."""
         self._over_budget.set(math.nan if fact is None else fact.over_budget)
         for reason, gauge in self._held.items():
             gauge.set(math.nan if fact is None else fact.held.get(reason, 0))
 
     def log(self, fact: LogMeasured | None) -> None:
-        """Set the sizes."""
+        """Set the sizes; None means unknown."""
         self._size.set(math.nan if fact is None else fact.size_bytes)
         self._free.set(math.nan if fact is None else fact.free_bytes)

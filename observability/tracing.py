@@ -1,9 +1,8 @@
-"""Spans: opening them, the trace that is current, and W3C trace context as plain strings.
+"""Opens spans, tracks the current trace, and handles W3C trace context as plain strings.
 
 Invariant: a span carries what its fact carries and nothing else. No caller gets the SDK's span, and an exception leaves
-its class alone behind, never its message. Without a collector nothing of the OpenTelemetry SDK is imported, and a span
-costs two to four microseconds; the caller's traceparent still goes into events and logs. No variable of a collector
-keeps a sidecar from starting.
+only its class, never its message. Without a collector the OpenTelemetry SDK is not imported, and a span costs two to
+four microseconds; the caller's traceparent still goes into events and logs. No collector variable prevents a start.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ __all__ = [
 ]
 
 SHUTDOWN_S = 2.0
-"""How long closing may wait for a collector; the whole process has 5 s to exit."""
+"""How long `close` waits for a collector; the whole process has 5 s to exit."""
 
 _SAMPLERS = frozenset(
     {
@@ -63,7 +62,13 @@ _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f
 
 @dataclass(frozen=True, slots=True)
 class TraceIds:
-    """Where a trace stands: ids in lower-case hex. `sampled` says whether anybody will find its spans."""
+    """A position in a trace.
+
+    Attributes:
+        trace_id: 32 lower-case hex digits.
+        span_id: 16 lower-case hex digits.
+        sampled: Whether the trace's spans are exported.
+    """
 
     trace_id: str
     span_id: str
@@ -71,16 +76,27 @@ class TraceIds:
 
     @property
     def traceparent(self) -> str:
-        """The ids as a header of version 00, whatever version they came in: always 55 characters."""
+        """The ids as a version 00 header, whatever version they came from: always 55 characters."""
         return f"00-{self.trace_id}-{self.span_id}-{int(self.sampled):02x}"
 
 
 @dataclass(frozen=True, slots=True)
 class TracingSettings:
-    """What the standard variables say. `traces_endpoint` is a full URL, empty when spans go nowhere.
+    """What the standard OTEL_* variables set.
 
-    `ignored` has a sentence for each variable whose value is not served, with its name and without its value. Headers,
-    certificates, timeouts, limits and resource attributes of OTEL_* are read by the SDK itself.
+    The SDK itself reads headers, certificates, timeouts, limits and resource attributes.
+
+    Attributes:
+        traces_endpoint: A full URL; empty if spans are not exported.
+        service_name: The resource's `service.name`.
+        service_version: The resource's `service.version`.
+        sampler: A name from the specification; passes are sampled regardless, except by `always_off`.
+        sampler_ratio: For the samplers by trace id, 0 to 1.
+        queue_max: Most spans that wait for export; more are dropped.
+        batch_max: Most spans in one export.
+        batch_delay_ms: Longest delay before an export.
+        export_timeout_ms: Timeout of an export.
+        ignored: A sentence for each variable with an unsupported value, with its name but not its value.
     """
 
     traces_endpoint: str = ""
@@ -96,10 +112,10 @@ class TracingSettings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], *, service_version: str) -> TracingSettings:
-        """Read OTEL_* as the specification does: what is not served is ignored, and said so.
+        """Read OTEL_* as the specification says; unsupported values are ignored and reported in `ignored`.
 
-        One difference: without an endpoint and without OTEL_TRACES_EXPORTER, spans go nowhere, since a sidecar whose
-        operator asked for no collector should not look for one.
+        One difference: without an endpoint and without OTEL_TRACES_EXPORTER, spans are not exported, because a sidecar
+        without a configured collector should not look for one.
         """
         read = _Variables(environ)
         endpoint = _endpoint(read)
@@ -123,36 +139,36 @@ class Span(Protocol):
 
     @property
     def traceparent(self) -> str:
-        """What to store in an event or send on, so that others can find this span; empty when there is no trace."""
+        """The header to store in an event or to propagate; empty if there is no trace."""
         ...
 
     def note(self, fact: Fact) -> None:
-        """Take down what became known since the span was opened."""
+        """Record a fact that became known after the span was opened."""
         ...
 
 
 class Tracing(Protocol):
-    """Opens spans; one implementation exports them, the other does nothing."""
+    """Opens spans. One implementation exports them, the other discards them."""
 
     def span(self, fact: SpanFact) -> AbstractContextManager[Span]:
-        """Open a span that is current, for this task and those it starts, until it is left.
+        """Open a span that is current, for this task and those it starts, until the context exits.
 
-        A pass begins a trace of its own, linked to the one that triggered it: it may begin days later, and must not
-        keep that trace open. An exception that leaves the span marks it as an error by its class.
+        A pass starts a new trace, linked to the one that triggered it: it may begin days later, and must not keep that
+        trace open. An exception that leaves the span marks it as an error, with the exception's class.
         """
         ...
 
     def record_commit(self, fact: BatchCommitted) -> None:
-        """Write down a transaction that is over, under the first sampled append and linked to the others."""
+        """Record a finished transaction as a child of its first sampled append, linked to the others."""
         ...
 
     def close(self) -> None:
-        """Send what is waiting, for at most `SHUTDOWN_S` seconds. Calling it twice is allowed."""
+        """Flush waiting spans, for at most `SHUTDOWN_S` seconds. May be called twice."""
         ...
 
 
 class SilentSpan:
-    """A span that nobody will see. Entering it makes the caller's trace current, for logs and events."""
+    """A span that is not exported. Entering it makes the caller's trace current, for logs and events."""
 
     __slots__ = ("_before", "traceparent")
 
@@ -192,13 +208,13 @@ class SilentTracing:
 
 
 CURRENT: ContextVar[Span | None] = ContextVar("abridged_span", default=None)
-"""The open span of this task. Ours, not OpenTelemetry's: other libraries cannot add to what they cannot see."""
+"""The open span of this task. Not OpenTelemetry's own variable, so other libraries cannot add to the span."""
 
 
 def open_tracing(settings: TracingSettings) -> Tracing:
-    """Tracing as configured; the SDK is imported only when there is an endpoint.
+    """Tracing as configured; imports the SDK only if there is an endpoint.
 
-    A variable that the SDK reads by itself and stumbles over costs the spans, not the start.
+    If the SDK raises on a variable that it reads itself, logs `tracing.not_opened` and exports no spans.
     """
     if not settings.traces_endpoint:
         return SilentTracing()
@@ -212,26 +228,26 @@ def open_tracing(settings: TracingSettings) -> Tracing:
 
 
 def current_traceparent() -> str:
-    """The traceparent of the open span, empty when there is none."""
+    """The traceparent of the open span; empty without one."""
     span = CURRENT.get()
     return span.traceparent if span is not None else ""
 
 
 def current_trace() -> TraceIds | None:
-    """The ids of the open span, for log lines and exemplars."""
+    """The ids of the open span, for log lines and exemplars; None without one."""
     span = CURRENT.get()
     return parse_traceparent(span.traceparent) if span is not None and span.traceparent else None
 
 
 def note(fact: Fact) -> None:
-    """Tell the open span, if there is one: for what is known far below the place that opened it."""
+    """Record a fact on the open span, if there is one, from far below the code that opened it."""
     span = CURRENT.get()
     if span is not None:
         span.note(fact)
 
 
 def parse_traceparent(header: str) -> TraceIds | None:
-    """Read a W3C traceparent; None when it is not one, which the standard says to ignore."""
+    """Parse a W3C traceparent; None if it is invalid, which the standard says to ignore."""
     match = _TRACEPARENT.fullmatch(header)
     if match is None:
         return None
@@ -242,13 +258,13 @@ def parse_traceparent(header: str) -> TraceIds | None:
 
 
 def sampled_trace_id(traceparent: str) -> str:
-    """The trace id of one of our own traceparents, for an exemplar; empty when nobody will find its spans."""
-    # Every call and commit comes by here, so what TraceIds has written is not parsed again.
+    """The trace id of one of our own traceparents, for an exemplar; empty if it is not sampled."""
+    # Every call and commit runs this, so it does not parse what TraceIds wrote.
     return traceparent[3:35] if traceparent.endswith("-01") else ""
 
 
 class _Variables:
-    """The variables of an environment, and what was ignored of them."""
+    """Reads the variables of an environment, and collects those it ignores."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
@@ -290,7 +306,7 @@ class _Variables:
         return ""
 
     def check_limits(self) -> bool:
-        """Whether the SDK can be imported: it refuses to be where one of its limits is no number."""
+        """Whether the SDK can be imported: the import raises if one of its limits is not a number."""
         limits = [name for name in self._environ if name.startswith("OTEL_") and name.endswith("_LIMIT")]
         broken = [name for name in limits if self.text(name) and not self.text(name).isdecimal()]
         self.ignored += [f"{name} must be an integer from 0: no span is sent" for name in broken]
@@ -314,7 +330,7 @@ def _endpoint(read: _Variables) -> str:
 
 
 def _exporter(read: _Variables) -> str:
-    """`otlp` wherever it is in the list, `none` where that is all there is, else empty."""
+    """`otlp` if the list contains it, `none` if it is the only entry, otherwise empty."""
     named = {name.strip().lower() for name in read.text("OTEL_TRACES_EXPORTER").split(",")} - {""}
     if named - _EXPORTERS:
         read.ignore("OTEL_TRACES_EXPORTER", f"must be one of {', '.join(sorted(_EXPORTERS))}")
@@ -322,7 +338,7 @@ def _exporter(read: _Variables) -> str:
 
 
 class _Nowhere:
-    """A silent span inside another: it changes nothing, so one is enough for all."""
+    """A silent span inside another: stateless, so all share one."""
 
     __slots__ = ()
 

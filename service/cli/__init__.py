@@ -1,1 +1,1 @@
-"""The command line: one file a command, each of them a client like any other. Exit codes: 0, 1 failed, 2 misused."""
+"""The command line: one file per command, each a client like any other. Exit codes: 0, 1 failed, 2 misused."""

@@ -1,4 +1,4 @@
-"""`abridged append`: one message, or the chats of a JSON-lines file."""
+"""`abridged append`: append one message, or play the chats of a JSON-lines file."""
 
 from __future__ import annotations
 
@@ -31,44 +31,48 @@ MESSAGE_OPTIONS = frozenset({"role", "name", "message_id", "tool_call_id"})
 FILE_OPTIONS = frozenset({"prefix", "batch", "settle"})
 FILE_WAIT_S = 60.0
 FILE_PATIENCE = Patience(attempts_max=10, pause_base_s=0.25, pause_max_s=10.0)
-"""Half a minute at most: long enough for a sidecar that is restarted under a file being played."""
+"""At most half a minute: long enough to survive a restart of the sidecar while a file is played."""
 
 FILE_FORM = """
 \b
-Each line of the file is a chat (here broken for reading):
+Each line of the file is one chat (wrapped here for reading):
   {"conversation_id": "demo-1", "messages": [
     {"id": "m1", "role": "user", "content": "What is the weather?"},
     {"role": "assistant", "tool_calls":
       [{"id": "call-1", "name": "weather", "arguments": {"city": "Bern"}}]},
     {"role": "tool", "tool_call_id": "call-1", "content": "14 C, rain"}]}
 
-A message without an id gets its place as one. Roles are system, user, assistant and tool; "name" says who speaks.
+A message without an id gets its index as one. Roles are system, user, assistant and tool; "name" is the speaker.
 """
 
 
-@click.command(short_help="Append a message, or chats of a file.", epilog=FILE_FORM)
+@click.command(short_help="Append a message, or the chats of a file.", epilog=FILE_FORM)
 @click.argument("conversation", required=False)
 @click.argument("text", required=False)
 @click.option("--role", type=click.Choice([role.value for role in Role]), default="user", show_default=True)
 @click.option("--name", default="", help="The speaker's name.")
-@click.option("--id", "message_id", default="", help="The message's id; the same id again appends nothing.")
+@click.option("--id", "message_id", default="", help="The message's id; appending it again does nothing.")
 @click.option("--tool-call-id", default="", help="The call that a tool message answers.")
-@click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="JSON lines, a chat a line.")
-@click.option("--prefix", default="", help="Stands before the conversation ids of the file.")
-@click.option("--batch", type=click.IntRange(1, BATCH_MAX), default=1, show_default=True, help="Messages a call.")
-@click.option("--wait", "wait_s", type=click.FloatRange(0, 3600), metavar="SECONDS", help="For a pass; files wait 60.")
+@click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="JSON lines, one chat each.")
+@click.option("--prefix", default="", help="Prefix for the file's conversation ids.")
+@click.option("--batch", type=click.IntRange(1, BATCH_MAX), default=1, show_default=True, help="Messages per call.")
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(0, 3600), metavar="SECONDS", help="Wait for a pass; 60 for files."
+)
 @click.option(
     "--settle/--no-settle",
     default=True,
     show_default=True,
-    help="Force a last pass where a chat of the file ends over its trigger before the next one is due.",
+    help="Force a last pass if a chat of the file ends over its trigger before the next one is due.",
 )
 @click.option("--model", default="", help="The chat model.")
 @click.option("--context-length", type=click.IntRange(0), default=0, help="Its context length, in tokens.")
-@click.option("--reserved-output-tokens", type=click.IntRange(0), default=0, help="Tokens kept for the answer.")
-@click.option("--overhead-tokens", type=click.IntRange(0), default=0, help="Tokens of prompt and tools not appended.")
+@click.option("--reserved-output-tokens", type=click.IntRange(0), default=0, help="Tokens reserved for the answer.")
+@click.option(
+    "--overhead-tokens", type=click.IntRange(0), default=0, help="Tokens of prompt and tools sent in addition."
+)
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
-@click.option("--json", "as_json_", is_flag=True, help="Answer as JSON.")
+@click.option("--json", "as_json_", is_flag=True, help="Print the response as JSON.")
 @sidecar_options
 @click.pass_context
 def append(
@@ -94,12 +98,12 @@ def append(
 ) -> None:
     """Append TEXT (or standard input) to CONVERSATION, or play the chats of --file.
 
-    The first append makes the conversation, with --model, --context-length, --reserved-output-tokens,
-    --overhead-tokens and --label. Later ones do not change them: it keeps its own.
+    The first append creates the conversation, with --model, --context-length, --reserved-output-tokens,
+    --overhead-tokens and --label. Later appends do not change them.
 
-    A file is played as it was spoken: a message a call, waiting for each pass. It can be interrupted and played again:
-    what is known is not appended twice. Exit code 1 when something of it was refused, or when a conversation ends over
-    its trigger although something in it could still be compressed.
+    A file is played like a live chat: one message per call, waiting for each pass. You can interrupt it and play it
+    again: known messages are not appended twice. The exit code is 1 if something was refused, or if a conversation ends
+    over its trigger although something in it could still be compressed.
     """
     invocation: Invocation = context.obj
     settings = ConversationSettings(
@@ -111,8 +115,8 @@ def append(
     )
     if file is not None:
         if conversation is not None:
-            raise click.UsageError("--file names its conversations itself; leave CONVERSATION out")
-        _refuse(context, MESSAGE_OPTIONS, "not with --file, whose messages say it themselves")
+            raise click.UsageError("--file names its own conversations; omit CONVERSATION")
+        _refuse(context, MESSAGE_OPTIONS, "not allowed with --file, whose messages have their own")
         playing = Playing(
             settings=settings,
             prefix=prefix,
@@ -124,7 +128,7 @@ def append(
         _append_file(invocation, file, playing, as_json_=as_json_)
         return
     if conversation is None:
-        raise click.UsageError("say which CONVERSATION, or give a --file")
+        raise click.UsageError("name a CONVERSATION, or use --file")
     _refuse(context, FILE_OPTIONS, "only with --file")
     message = Message(
         id=message_id or f"msg-{uuid.uuid4().hex}",
@@ -137,7 +141,7 @@ def append(
 
 
 def _refuse(context: click.Context, names: frozenset[str], why: str) -> None:
-    """An option that would be ignored is refused, even where it says what is so anyway."""
+    """Raise UsageError for options that would be ignored, even if they repeat a default."""
     given = [
         "/".join((*option.opts, *option.secondary_opts))
         for option in context.command.params
@@ -148,11 +152,11 @@ def _refuse(context: click.Context, names: frozenset[str], why: str) -> None:
 
 
 def _content(text: str | None, *, role: Role) -> str:
-    """TEXT, or what standard input has of it. Only a tool may have answered nothing."""
+    """TEXT, or standard input. Only a tool result may be empty."""
     if text is None or text == "-":
         text = sys.stdin.read().rstrip("\n")
     if not text.strip() and role is not Role.TOOL:
-        raise click.UsageError("there is nothing to append: TEXT, or standard input, is empty")
+        raise click.UsageError("nothing to append: TEXT, or standard input, is empty")
     return text
 
 
@@ -174,7 +178,7 @@ def _append_one(
 async def _appended(
     client: SidecarClient, conversation: str, message: Message, settings: ConversationSettings, *, wait_s: float
 ) -> tuple[AppendMessagesResponse, str]:
-    """The answer, and which of `settings` the conversation did not take."""
+    """The response, and a note on which of `settings` the conversation did not adopt."""
     answer = await client.append(conversation, [message], settings=settings, wait_s=wait_s)
     appended = answer.messages[0]
     if settings == ConversationSettings() or (appended.number == 1 and not appended.already_appended):
@@ -182,8 +186,8 @@ async def _appended(
     try:
         stands = (await client.conversation(conversation)).settings
     except SidecarError:
-        # The message is appended; a token that may not read is no reason to say otherwise.
-        return answer, "exists already and keeps its own settings"
+        # The message is appended, even if this token may not read.
+        return answer, "already exists and keeps its own settings"
     return answer, kept_settings(settings, stands)
 
 
@@ -192,7 +196,7 @@ def _show_appended(answer: AppendMessagesResponse, *, as_json_: bool) -> None:
         say(as_json(answer))
         return
     appended = answer.messages[0]
-    say(f"message {appended.number}{' (known already)' if appended.already_appended else ''}")
+    say(f"message {appended.number}{' (already known)' if appended.already_appended else ''}")
     say(usage_line(answer.usage))
     if answer.HasField("summarization"):
         say(pass_line(answer.summarization))
@@ -215,9 +219,9 @@ def _append_file(invocation: Invocation, path: Path, playing: Playing, *, as_jso
         raise CommandFailed(f"{path.name} cannot be read: {error.strerror}") from error
     show.total()
     if show.unwell:
-        raise CommandFailed(f"{path.name}: {show.unwell}", hint="the lines above say what and why")
+        raise CommandFailed(f"{path.name}: {show.unwell}", hint="the lines above say which and why")
     if show.is_empty:
-        raise CommandFailed(f"{path.name} holds no chat", hint="`abridged append --help` shows the form of a line")
+        raise CommandFailed(f"{path.name} contains no chat", hint="`abridged append --help` shows the format of a line")
 
 
 def _label(text: str) -> tuple[str, str]:
@@ -229,7 +233,7 @@ def _label(text: str) -> tuple[str, str]:
 
 @contextmanager
 def _progress(path: Path) -> Iterator[Callable[[int], None]]:
-    """A bar over all messages of the file, where somebody watches."""
+    """A progress bar over all messages of the file, on a terminal."""
     if not sys.stderr.isatty():
         yield lambda _count: None
         return

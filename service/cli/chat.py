@@ -1,4 +1,4 @@
-"""`abridged chat`: talk to a model of Ollama in the terminal, with the sidecar keeping the context."""
+"""`abridged chat`: talk to an Ollama model in the terminal, with the sidecar keeping the context."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ __all__ = ["chat"]
 
 PASS_WAIT_S = 120.0
 ANSWER_SHARE = 8
-"""An eighth of the context is kept for the answer."""
+"""An eighth of the context is reserved for the answer."""
 INDENT = "  "
-"""Before what a model says, so that it is not taken for a line of this program."""
+"""Precedes each line of a model's answer, so that it cannot pass for a line of this program."""
 HELP = "/ratio  /summaries  /resummarize  /quit"
 
 
-@click.command(short_help="Chat with a model of Ollama, through the sidecar.")
-@click.option("--model", default="", help="The chat model; the first Ollama model of summarizer.models else.")
-@click.option("--conversation", default="", help="Goes on with this conversation; a new one else.")
+@click.command(short_help="Chat with an Ollama model through the sidecar.")
+@click.option("--model", default="", help="The chat model; by default the first Ollama model of summarizer.models.")
+@click.option("--conversation", default="", help="Continue this conversation; by default a new one.")
 @sidecar_options
 @click.pass_obj
 def chat(invocation: Invocation, *, model: str, conversation: str) -> None:
-    """Chat in the terminal: every turn goes through the sidecar, and its ratio and passes are shown.
+    """Chat in the terminal: every turn goes through the sidecar and shows its ratio and passes.
 
     Commands: /ratio, /summaries, /resummarize (forces a pass), /quit.
     """
@@ -63,7 +63,7 @@ def chat(invocation: Invocation, *, model: str, conversation: str) -> None:
 
 
 def _talk(runner: asyncio.Runner, chat: _Chat) -> None:
-    """Turn by turn, until /quit, the end of the input, or Ctrl-C while nothing is being answered."""
+    """Take turns until /quit, the end of the input, or Ctrl-C at the prompt."""
     while (line := _read_line()) is not None:
         text = line.strip()
         if text == "/quit":
@@ -78,7 +78,7 @@ def _talk(runner: asyncio.Runner, chat: _Chat) -> None:
             of_sidecar_error(error).show()
         except ModelError as error:
             say()
-            say(f"abridged: {error}; your message is kept, say something to try again", is_error=True)
+            say(f"abridged: {error}; your message is kept, send another to try again", is_error=True)
 
 
 class _Chat:
@@ -118,7 +118,7 @@ class _Chat:
         await self._resources.aclose()
 
     async def take(self, text: str) -> None:
-        """A command, or a turn."""
+        """Run a command, or take a turn."""
         if text.startswith("/"):
             await self._commands.get(text, _unknown)()
         else:
@@ -171,7 +171,7 @@ async def _unknown() -> None:
 
 
 def _read_line() -> str | None:
-    """A line, None at the end."""
+    """The next line, or None at the end of the input."""
     try:
         return input("> ") if is_interactive() else sys.stdin.readline() or None
     except (EOFError, KeyboardInterrupt):
@@ -185,7 +185,7 @@ def _chat_model(settings: Settings, asked: str) -> str:
     for model in settings.summarizer.models:
         if model.startswith("ollama:"):
             return model.removeprefix("ollama:")
-    raise click.UsageError("summarizer.models has no model of Ollama; name one with --model")
+    raise click.UsageError("summarizer.models has no Ollama model; name one with --model")
 
 
 def _model(group: OllamaGroup, model: str) -> OllamaChat:
@@ -202,6 +202,6 @@ async def _open(model: OllamaChat) -> None:
     try:
         await model.open()
     except ModelMissing as error:
-        raise CommandFailed(str(error), hint=f"fetch it with `ollama pull {model.model}`") from error
+        raise CommandFailed(str(error), hint=f"pull it with `ollama pull {model.model}`") from error
     except ModelError as error:
-        raise CommandFailed(str(error), hint="start Ollama, or say where it is with OLLAMA_HOST") from error
+        raise CommandFailed(str(error), hint="start Ollama, or set OLLAMA_HOST to its address") from error

@@ -1,7 +1,7 @@
-"""Chats in a JSON-lines file: one object a line, `{"conversation_id", "messages": [{"id", "role", "content", …}]}`.
+"""Chats in a JSON-lines file: one object per line, `{"conversation_id", "messages": [{"id", "role", "content", …}]}`.
 
-Only the form is checked here; the contract's rules are the sidecar's to enforce. What has no form becomes a Fault with
-its place, and the rest of the file is read.
+This module checks only the format; the sidecar enforces the contract's rules. Malformed input becomes a Fault with its
+place, and reading continues.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from service.domain.message import Message, Role, ToolCall
 __all__ = ["Fault", "FileChat", "read_chats"]
 
 LINE_BYTES_MAX = 64 << 20
-"""A chat of a hundred thousand messages; read, it takes some four times as much memory."""
+"""A chat of a hundred thousand messages; parsed, it takes about four times as much memory."""
 
 FAULTS_PER_MESSAGE_MAX = 3
 _FORMS = {
@@ -29,12 +29,18 @@ _FORMS = {
     "model_type": "must be an object",
     "string_type": "must be text",
 }
-"""What the file's author is told by pydantic's error types, whose own words are Python's."""
+"""Messages for the file's author by pydantic's error types, whose own messages are in Python's terms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something of the file that was not appended: a message, or with an empty `message_id` a whole line."""
+    """A part of the file that was not appended.
+
+    Attributes:
+        line: Line number, from 1.
+        message_id: The message; empty for a whole line.
+        what: What is wrong with it, to follow the place: "role is missing".
+    """
 
     line: int
     message_id: str
@@ -43,7 +49,14 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class FileChat:
-    """The chat of a line. Messages without an id got their place as one, so that a second run finds them again."""
+    """The chat of one line.
+
+    Attributes:
+        line: Line number, from 1.
+        conversation_id: As in the file, without a prefix.
+        messages: The well-formed messages. One without an id has its index as one, so that a second run recognizes it.
+        faults: The malformed messages.
+    """
 
     line: int
     conversation_id: str
@@ -63,7 +76,7 @@ class _Call(_Shape):
     @field_validator("arguments", mode="before")
     @classmethod
     def _as_text(cls, arguments: Any) -> Any:
-        # Some exports have parsed them.
+        # Some exports contain parsed arguments.
         return json.dumps(arguments, ensure_ascii=False) if isinstance(arguments, dict) else arguments
 
 
@@ -82,7 +95,7 @@ class _Chat(_Shape):
 
 
 def read_chats(file: BinaryIO) -> Iterator[FileChat | Fault]:
-    """The chats in order; a line that holds none is a Fault. Empty lines are left out. Raises OSError."""
+    """Yield the chats in order, and a Fault for a line without one. Skips empty lines. Raises OSError."""
     for number in count(1):
         line = file.readline(LINE_BYTES_MAX + 1)
         if not line:
@@ -137,6 +150,6 @@ def _message_of(message_id: str, shape: _Message) -> Message:
 def _explained(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_input=False)[:FAULTS_PER_MESSAGE_MAX]
     places = ((".".join(str(part) for part in one["loc"]), _FORMS.get(one["type"], one["msg"])) for one in found)
-    # What is no JSON is so in the first line of a line.
+    # Each line is parsed by itself, so pydantic always says "line 1".
     told = "; ".join(f"{place} {form}".lstrip() for place, form in places)
-    return told.replace("Invalid JSON:", "is no JSON:").replace("at line 1 column", "at column")
+    return told.replace("Invalid JSON:", "is not JSON:").replace("at line 1 column", "at column")

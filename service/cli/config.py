@@ -1,4 +1,4 @@
-"""`abridged config`: whether the settings can be used, and where each of them comes from."""
+"""`abridged config`: check the settings, and show where each of them comes from."""
 
 from __future__ import annotations
 
@@ -20,29 +20,28 @@ __all__ = ["config"]
 
 @click.group(short_help="Check and show the settings.")
 def config() -> None:
-    """Check and show the settings, as `abridged serve` would read them here and now."""
+    """Check and show the settings that `abridged serve` would use here."""
 
 
 @config.command()
 @settings_options
 @click.pass_obj
 def check(invocation: Invocation) -> None:
-    """Say everything that is wrong with the settings; exit code 2 when something is.
+    """Report everything that is wrong with the settings; exit code 2 if anything is.
 
-    When every value is in order, what they name is looked at too: the log's folder, scripts, the prompt file, and
-    whether hosts are written as hosts. Nobody is asked whether they answer: `abridged doctor` does that.
-    Of the standard OTEL_* variables it says which are ignored.
+    If every value is valid, also check what they name: the log's folder, scripts, the prompt file, and the syntax of
+    hosts. Does not connect to hosts: `abridged doctor` does that. Warns of standard OTEL_* variables that are ignored.
     """
     found = configuration(invocation)
     check_prerequisites(found)
     for ignored in TracingSettings.from_environment(environment(), service_version=VERSION).ignored:
         say(f"warning: {ignored}", is_error=True)
     given = sum(origin.kind != "default" for origin in found.origins.values())
-    say(f"ok: {len(found.origins)} settings, {given} of them not the default")
+    say(f"ok: {len(found.origins)} settings, {given} of them set")
 
 
 @config.command()
-@click.option("--origin", is_flag=True, help="Say where each value comes from.")
+@click.option("--origin", is_flag=True, help="Show where each value comes from.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @settings_options
 @click.pass_obj

@@ -1,4 +1,4 @@
-"""`abridged context`: what should be sent to the chat model now."""
+"""`abridged context`: what to send to the chat model now."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ __all__ = ["context", "context_lines", "message_text"]
 
 MARK_CHARS_MAX = 40
 TEXT_CHARS_MIN = 20
-CLIPPED_HINT = "allow more tokens: even with everything clipped that may be, the window costs more"
+CLIPPED_HINT = "allow more tokens: the window exceeds the limit even with everything clipped that may be"
 
 
 @click.command(short_help="Show what to send to the chat model.")
 @click.argument("conversation")
-@click.option("--render", type=click.Choice(RENDERINGS), help="Print the JSON that such a chat API takes.")
-@click.option("--max-tokens", type=click.IntRange(0), default=0, help="Fail when the window costs more.")
+@click.option("--render", type=click.Choice(RENDERINGS), help="Print the JSON for this chat API.")
+@click.option("--max-tokens", type=click.IntRange(0), default=0, help="Fail if the window costs more.")
 @click.option("--clip", is_flag=True, help="Excerpt the largest messages instead of failing.")
-@click.option("--original", is_flag=True, help="All messages as they came, nothing summarized.")
-@click.option("--wait", "wait_s", type=click.FloatRange(0, 3600), default=0.0, metavar="SECONDS", help="For a pass.")
-@click.option("--json", "as_json_", is_flag=True, help="The whole answer as JSON.")
+@click.option("--original", is_flag=True, help="All messages as appended, nothing summarized.")
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(0, 3600), default=0.0, metavar="SECONDS", help="Wait for a pass."
+)
+@click.option("--json", "as_json_", is_flag=True, help="Print the whole response as JSON.")
 @sidecar_options
 @click.pass_obj
 def context(
@@ -63,14 +65,14 @@ def context(
         say_text(json_text(json.loads(answer.rendered_json), indent=2))
         for omitted in answer.omitted_attachments:
             reason = word(omitted, "reason")
-            say(f"note: attachment {omitted.index} of message {omitted.number} is left out: {reason}", is_error=True)
+            say(f"note: attachment {omitted.index} of message {omitted.number} is omitted: {reason}", is_error=True)
     else:
         for line in context_lines(answer, columns=width()):
             say(line)
 
 
 def context_lines(answer: GetContextResponse, *, columns: int) -> list[str]:
-    """A line for each message: number, tokens, role and its beginning; then what the window costs."""
+    """One line per message (number, tokens, role, start of the text), then the window's cost and state."""
     lines = []
     for entry in answer.messages:
         message = entry.message
@@ -88,7 +90,7 @@ def context_lines(answer: GetContextResponse, *, columns: int) -> list[str]:
 
 
 def message_text(marks: Iterable[str], content: str, calls: Iterable[str], *, chars_max: int) -> str:
-    """Who speaks, and the beginning of what is said; calls by their names."""
+    """The speaker and the start of the text, with tool calls by name."""
     who = " ".join(excerpt(mark, chars_max=MARK_CHARS_MAX) for mark in marks if mark)
     called = " ".join(f"{name}(…)" for name in calls)
     return excerpt(f"{who}: {content} {called}", chars_max=max(TEXT_CHARS_MIN, chars_max))

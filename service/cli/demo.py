@@ -1,4 +1,4 @@
-"""`abridged demo`: the main job from end to end, on a temporary log, with a conversation that comes along."""
+"""`abridged demo`: the main job from end to end, on a temporary log, with a bundled conversation."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ from service.summarizer.by_extraction import EXTRACTIVE
 __all__ = ["demo"]
 
 CONTEXT_LENGTH = 4_096
-"""Of the chat model that the conversation is kept for."""
+"""Tokens; the context length of the imagined chat model."""
 
-WITHOUT_HOST = "start Ollama with `ollama serve`, or say where it is with OLLAMA_HOST"
-UNANSWERED = "see what `ollama ps` and the host's log say, then try again"
+WITHOUT_HOST = "start Ollama with `ollama serve`, or set OLLAMA_HOST to its address"
+UNANSWERED = "check `ollama ps` and the host's log, then try again"
 PAUSE_S = 0.06
-"""Between two messages, where somebody watches: slow enough to see the ratio climb."""
+"""Between two messages on a terminal: slow enough to see the ratio climb."""
 
 TOLD_SHARE = 0.05
-"""Of the longest wait for a first byte: how often a wait is told that nothing else tells of; 15 s of 300."""
+"""How often a silent wait is reported, as a share of the longest wait for a first byte: every 15 s of 300."""
 
 
 @click.command(short_help="See the main job end to end.")
 @settings_options
 @click.pass_obj
 def demo(invocation: Invocation) -> None:
-    """Start a sidecar on a temporary log, play a conversation through it, and show what became of it.
+    """Start a sidecar on a temporary log, play a conversation through it, and show the result.
 
-    A model of Ollama makes the records when it is there and answers a small question, else the extractive summarizer.
-    A slow model is waited for as long as the settings allow. On a terminal the sidecar stays for you to try, until
-    Ctrl-C.
+    An Ollama model makes the records if it is available and answers a small question, otherwise the extractive
+    summarizer does. Waits for a slow model as long as the settings allow. On a terminal the sidecar keeps running until
+    Ctrl-C, for you to try.
     """
     with tempfile.TemporaryDirectory(prefix="abridged-demo-") as folder:
         forced = _forced(Path(folder))
@@ -70,8 +70,8 @@ def demo(invocation: Invocation) -> None:
 
 
 def bundled_conversation() -> FileChat:
-    """The conversation that is shipped with the command."""
-    # A document of many lines, which stand between its words alone.
+    """The conversation that ships with the command."""
+    # A document of many lines, with line breaks only between its tokens.
     document = files("service.cli").joinpath("demo_conversation.json").read_bytes()
     (chat,) = read_chats(BytesIO(document.replace(b"\n", b" ")))
     assert not isinstance(chat, Fault), "the shipped file is in order"
@@ -79,7 +79,7 @@ def bundled_conversation() -> FileChat:
 
 
 def _forced(folder: Path) -> dict[str, Any]:
-    """What makes it a demonstration: nothing stays, nothing collides, and the log lines do not drown the show."""
+    """Settings of a demonstration: nothing is kept, nothing collides, and log lines do not drown the output."""
     return {
         "log.backend": "sqlite",
         "log.path": str(folder / "demo.db"),
@@ -91,11 +91,11 @@ def _forced(folder: Path) -> dict[str, Any]:
 
 
 async def _summarizer(settings: Settings) -> dict[str, Any]:
-    """The settings that choose who summarizes; says who it is, how fast, and how to have another."""
+    """The settings that select the summarizer; prints which one it is, its speed, and how to get another."""
     _end_on_sigterm()
     first = settings.summarizer.models[0]
     if not first.startswith("ollama:"):
-        say(f"Summaries by {first}, as the settings say.")
+        say(f"Summaries by {first}, as configured.")
         return {}
     model = first.removeprefix("ollama:")
     group = settings.ollama
@@ -104,8 +104,8 @@ async def _summarizer(settings: Settings) -> dict[str, Any]:
     found = await inventory_of(address, [model], token=token, timeout_s=group.connect_timeout_s, clock=time.monotonic)
     if found.has_all:
         limit_s = group.first_byte_timeout_s
-        say(f"Ollama {found.version} answers at {found.host}.")
-        say(f"Asking {model} a small question to learn its speed, for at most {limit_s:g} s ...")
+        say(f"Ollama {found.version} is running at {found.host}.")
+        say(f"Measuring the speed of {model} with a small question, for at most {limit_s:g} s ...")
         try:
             speed = await speed_of(
                 address, found.models[0], ollama_settings(group), clock=time.monotonic, nonce=uuid.uuid4().hex
@@ -121,8 +121,8 @@ async def _summarizer(settings: Settings) -> dict[str, Any]:
 
 def _extractive(says: str, remedy: str) -> dict[str, Any]:
     say(says)
-    say(f"So no model is asked: summaries by {EXTRACTIVE}, which needs none.")
-    say(f"For summaries by a model: {remedy}.")
+    say(f"Summaries by {EXTRACTIVE}, which needs no model.")
+    say(f"To use a model: {remedy}.")
     return {"summarizer.models": [EXTRACTIVE]}
 
 
@@ -133,16 +133,16 @@ def _told(speed: ModelSpeed, settings: Settings) -> str:
 
 
 def _end_on_sigterm() -> None:
-    """Have SIGTERM cancel the running task, so that it ends in order: the temporary folder must not stay."""
+    """Make SIGTERM cancel the running task, so that the temporary folder is removed."""
     task = asyncio.current_task()
     assert task is not None, "this runs as a task"
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 async def _play(settings: Settings) -> None:
-    """Play, and stay where somebody watches."""
+    """Play the conversation, and on a terminal keep the sidecar running."""
     _end_on_sigterm()
-    # Loads everything that serves.
+    # Imported late: it loads the whole server.
     from service.cli.demo_show import show
     from service.cli.own_sidecar import own_sidecar
 
@@ -164,7 +164,7 @@ async def _play(settings: Settings) -> None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, stop.set)
-            say_text("\nThe sidecar stays until Ctrl-C.")
+            say_text("\nThe sidecar keeps running until Ctrl-C.")
             await stop.wait()
         else:
-            say_text("\nThe sidecar ends here; on a terminal it stays to be tried.")
+            say_text("\nThe sidecar stops here; on a terminal it keeps running for you to try.")

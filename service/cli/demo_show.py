@@ -1,4 +1,4 @@
-"""What the demonstration shows: the ratio climbing, the trigger, the pass, its record, the context, the metrics."""
+"""What the demo shows: the ratio climbing, the trigger, the pass, its record, the context, the metrics."""
 
 from __future__ import annotations
 
@@ -47,9 +47,8 @@ async def show(
 ) -> None:
     """Play `chat` through the sidecar and print everything; raises SidecarError.
 
-    Waits for each pass until it has ended, whenever that is: the sidecar's own clocks see to it. A wait that nothing
-    else tells of is told every `told_every_s`. `program` starts the commands that are printed for trying; it is empty
-    where the sidecar does not stay for them.
+    Waits for each pass to end, which the sidecar's own clocks guarantee; reports a silent wait every `told_every_s`.
+    `program` starts the commands that are printed for trying; empty if the sidecar does not keep running.
     """
     console = Console(highlight=False, soft_wrap=True, width=width())
     address = sidecar.grpc_addresses[0]
@@ -69,7 +68,7 @@ async def show(
 
 
 class _Stage:
-    """One conversation, and the console that it is shown on."""
+    """One conversation and the console that shows it."""
 
     def __init__(self, client: SidecarClient, conversation: str, console: Console, *, told_every_s: float) -> None:
         self._client = client
@@ -81,7 +80,7 @@ class _Stage:
         self._heard = asyncio.Event()
 
     async def play(self, chat: FileChat, *, context_length: int, pause_s: float) -> None:
-        """Append message by message, and wait for each pass as a chat would before its next prompt."""
+        """Append message by message, waiting for each pass as a chat would before its next prompt."""
         settings = ConversationSettings(context_length=context_length, title="INC-2291")
         watching: asyncio.Task[None] | None = None
         try:
@@ -102,12 +101,12 @@ class _Stage:
     async def show_record(self) -> None:
         """The newest record, as JSON."""
         records = await self._client.summaries(self._conversation)
-        self._console.rule(f"the newest of {len(records)} records, as it is in the log")
+        self._console.rule(f"the newest of {len(records)} records, as stored in the log")
         for record in records[:1]:
             self._console.print(as_json(record, indent=2), markup=False)
 
     async def show_context(self) -> None:
-        """What would be sent to the chat model now, beside what would have been sent without the sidecar."""
+        """What would be sent to the chat model now, and how much it would have been without the sidecar."""
         original = await self._client.context(self._conversation, original=True)
         context = await self._client.context(self._conversation)
         self._console.rule("the context to send: number, tokens, role, text")
@@ -139,15 +138,15 @@ class _Stage:
         while pending:
             await self._end_of(pending, watching)
             context = await self._client.context(self._conversation)
-            # A pass that was not enough is followed by another.
+            # If a pass was not enough, another follows.
             pending = context.pending_summarization_id
         newest = await self._client.summaries(self._conversation)
         if newest and newest[0].id == context.summary_id:
             self._tell(f"     {record_line(newest[0])}", style="bold")
-        self._tell(f"     ratio is {context.usage.ratio:.2f} now")
+        self._tell(f"     ratio is now {context.usage.ratio:.2f}")
 
     async def _end_of(self, pass_id: str, watching: asyncio.Task[None]) -> None:
-        """Wait until the watcher hears of the pass's end, with a line now and then; raises what ends the watcher."""
+        """Wait until the watcher reports the pass's end, printing a line now and then; raises what ends the watcher."""
         began_s = self._told_at_s = time.monotonic()
         while pass_id not in self._ended:
             self._heard.clear()
@@ -160,7 +159,7 @@ class _Stage:
             now_s = time.monotonic()
             if now_s - self._told_at_s >= self._told_every_s:
                 self._told_at_s = now_s
-                says = f"pass {short(pass_id)} is {now_s - began_s:.0f} s old, and the model is at work"
+                says = f"pass {short(pass_id)} has been running for {now_s - began_s:.0f} s"
                 self._tell(f"     ~ {says}", style="dim")
 
     async def _watch(self) -> None:
@@ -185,7 +184,7 @@ class _Stage:
 
 
 def _pass_ended_by(event: Event) -> str:
-    """The pass that an event ends, if it ends one."""
+    """The id of the pass that an event ends; empty if it ends none."""
     match fact_of(event):
         case SummarizationCompleted(pass_id=pass_id) | SummarizationFailed(pass_id=pass_id):
             return pass_id
@@ -196,7 +195,7 @@ def _pass_ended_by(event: Event) -> str:
 
 
 def success_figures(exposition: str) -> list[str]:
-    """The counters of passes that are not zero, out of a /metrics text, and the success ratio that they make."""
+    """The non-zero pass counters of a /metrics text, and the resulting success ratio."""
     counted: dict[str, float] = {}
     lines: list[str] = []
     for line in exposition.splitlines():
@@ -210,7 +209,7 @@ def success_figures(exposition: str) -> list[str]:
     if finished:
         ratio = f"success ratio {counted.get('success', 0.0) / finished:.2f} of {finished:g} finished passes"
         made = counted.get("fallback", 0.0)
-        lines.append(f"{ratio}; {made:g} by extraction, which counts as no model's success" if made else ratio)
+        lines.append(f"{ratio}; {made:g} by extraction, which does not count as a success" if made else ratio)
     return lines or ["no pass has ended"]
 
 

@@ -1,4 +1,4 @@
-"""How commands fail: a line that says what happened, lines of details, one that says what to do, never a traceback.
+"""How commands fail: one line on what happened, lines with details, one on what to do; never a traceback.
 
 click.ClickException
 ├── CommandFailed    exit code 1
@@ -20,23 +20,23 @@ from service.config.sources import ConfigError
 __all__ = ["CommandFailed", "Misconfigured", "of_config_error", "of_sidecar_error"]
 
 _HINTS_BY_REASON = {
-    "CONVERSATION_NOT_FOUND": "check the id, and that the token is of the conversation's namespace",
-    "CURSOR_OUT_OF_RANGE": "begin again: the conversation is of another log, or was restored from a backup",
+    "CONVERSATION_NOT_FOUND": "check the id, and that the token belongs to the conversation's namespace",
+    "CURSOR_OUT_OF_RANGE": "start over: the conversation is in another log, or was restored from a backup",
     "DEADLINE_EXCEEDED": "run the command again; a message with an --id is never added twice",
     "INTERNAL": "the sidecar's log has the error id",
     "LOG_FULL": "make room on the disk of the sidecar's log",
     "LOG_GONE": "put the file of the sidecar's log back in its place",
     "LOG_UNAVAILABLE": "run the command again; a message with an --id is never added twice",
-    "PERMISSION_DENIED": "use a token that has the scope",
+    "PERMISSION_DENIED": "use a token with this scope",
     "SERVER_STOPPING": "run the command again; a message with an --id is never added twice",
     "SUMMARIZATION_DISABLED": "switch passes on with policy.enabled",
     "TOO_MANY_REQUESTS": "run the command again later",
-    "UNAUTHENTICATED": "give the token with --token, ABRIDGED_CLIENT__TOKEN or ABRIDGED_CLIENT__TOKEN_FILE",
+    "UNAUTHENTICATED": "pass the token with --token, ABRIDGED_CLIENT__TOKEN or ABRIDGED_CLIENT__TOKEN_FILE",
     "WINDOW_TOO_LARGE": "allow more tokens, or --clip the largest messages",
 }
 _HINTS_BY_CODE = {
     "DEADLINE_EXCEEDED": "run the command again; a message with an --id is never added twice",
-    "UNAVAILABLE": "start a sidecar with `abridged serve`, or say where it is with --address",
+    "UNAVAILABLE": "start a sidecar with `abridged serve`, or pass its --address",
     "UNIMPLEMENTED": "check --address, and the version with `abridged doctor`",
 }
 
@@ -44,7 +44,7 @@ _NO_HINTS: Mapping[str, str] = MappingProxyType({})
 
 
 class CommandFailed(click.ClickException):
-    """The command could not do its work."""
+    """The command failed."""
 
     exit_code = 1
 
@@ -54,7 +54,7 @@ class CommandFailed(click.ClickException):
         self.hint = hint
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Write the message, a line each for `details`, and the hint to standard error."""
+        """Write the message, one line per detail, and the hint to standard error."""
         for line in (f"abridged: {self.message}", *(f"  {detail}" for detail in (*self.details, self.hint) if detail)):
             click.echo(one_line(line), file=file, err=file is None)
 
@@ -66,7 +66,7 @@ class Misconfigured(CommandFailed):
 
 
 def of_sidecar_error(error: SidecarError, *, hints: Mapping[str, str] = _NO_HINTS) -> CommandFailed:
-    """What a failed call means to whoever typed the command; `hints` by reason come before the usual ones."""
+    """The failure for whoever typed the command; `hints`, by reason, take precedence over the usual ones."""
     by_reason = {**_HINTS_BY_REASON, **hints}
     hint = by_reason.get(error.reason, "") if error.reason else _HINTS_BY_CODE.get(error.code, "")
     what = error.message
@@ -78,5 +78,5 @@ def of_sidecar_error(error: SidecarError, *, hints: Mapping[str, str] = _NO_HINT
 
 
 def of_config_error(error: ConfigError) -> Misconfigured:
-    """Everything that is wrong with the settings, one line each."""
+    """Everything that is wrong with the settings, one line per problem."""
     return Misconfigured("the settings cannot be used:", details=[str(problem) for problem in error.problems])

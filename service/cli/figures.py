@@ -9,7 +9,7 @@ __all__ = ["bar", "pass_line", "ranges", "record_line", "short", "usage_line"]
 
 
 def bar(ratio: float, *, cells: int) -> str:
-    """A ratio as a bar; over 1 it is full."""
+    """A ratio as a bar, full from 1 on."""
     filled = min(cells, max(0, round(ratio * cells)))
     return f"[{'#' * filled}{'.' * (cells - filled)}]"
 
@@ -21,7 +21,7 @@ def usage_line(usage: TokenUsage) -> str:
 
 
 def pass_line(summarization: Summarization) -> str:
-    """Where a pass is, and why it ended so."""
+    """The state of a pass and, once it has ended, why."""
     parts = [
         f"pass {short(summarization.id)}",
         word(summarization, "state").lower(),
@@ -38,14 +38,14 @@ def pass_line(summarization: Summarization) -> str:
 
 
 def record_line(record: SummaryRecord) -> str:
-    """What a record stands for, and what it saved."""
+    """The messages a record covers, and what it saved."""
     saved = f"{record.tokens_before:,} -> {record.tokens_after:,} tokens"
     made = f"{word(record, 'provenance').lower()}, {record.model}"
     return f"record {short(record.id)}: depth {record.depth}, messages {ranges(record)}, {saved}, {made}"
 
 
 def short(identifier: str) -> str:
-    """Enough of an id to tell it from its neighbours."""
+    """Enough of an id to distinguish it from its neighbours."""
     return identifier.rpartition("-")[2][:8]
 
 

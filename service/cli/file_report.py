@@ -1,4 +1,4 @@
-"""What `abridged append --file` tells: each conversation when it is over, each refusal with its place, and the sum."""
+"""The report of `abridged append --file`: each finished conversation, each refusal with its place, and the total."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["FileReport"]
 
 
 class FileReport:
-    """Tells each conversation when it is over, and counts."""
+    """Reports each finished conversation, and counts."""
 
     def __init__(self, path: Path, as_json_: bool) -> None:
         self._path = path
@@ -24,12 +24,12 @@ class FileReport:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the file had nothing to show."""
+        """Whether the file contained nothing to report."""
         return not (self._conversations or self._lines_refused)
 
     @property
     def unwell(self) -> str:
-        """What ended badly, empty when nothing did."""
+        """What went wrong; empty if nothing did."""
         counts = (
             (self._lines_refused, "line", " refused"),
             (self._messages_refused, "message", " refused"),
@@ -44,7 +44,7 @@ class FileReport:
         else:
             self._lines_refused += 1
         what = f"{fault.message_id}: {fault.what}" if fault.message_id else fault.what
-        say(f"{self._path}:{fault.line}: {what}; left out", is_error=True)
+        say(f"{self._path}:{fault.line}: {what}; skipped", is_error=True)
 
     def outcome(self, outcome: Outcome) -> None:
         for fault in outcome.faults:
@@ -91,7 +91,7 @@ def _counted(count: int, noun: str) -> str:
 
 def _standing(outcome: Outcome) -> str:
     if not outcome.is_over:
-        return "under its trigger"
+        return "below its trigger"
     if outcome.is_well:
         return "over its trigger, irreducible: what is left must stay verbatim"
     return f"OVER its trigger ({outcome.held_by or 'a pass is due'})"

@@ -1,4 +1,4 @@
-"""The sidecar's HTTP port, asked without a proxy and without a library for it."""
+"""GET requests to the sidecar's HTTP port, without a proxy and with the standard library alone."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from http.client import HTTPConnection, HTTPException
 __all__ = ["HttpPortError", "get", "reachable"]
 
 BODY_BYTES_MAX = 4 << 20
-_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}  # noqa: S104  # what is listened at, not listened by us
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}  # noqa: S104  # compared with, not bound
 
 
 class HttpPortError(Exception):
-    """Nobody answers there, or nobody who speaks HTTP."""
+    """Nothing is listening there, or it does not speak HTTP."""
 
 
 def reachable(address: str) -> str:
-    """Where this machine finds who listens at `host:port`: on loopback, when that is everywhere."""
+    """The address at which this machine reaches a listener on `host:port`: loopback, if it listens on all addresses."""
     host, _, port = address.rpartition(":")
     return f"{_EVERYWHERE.get(host, host)}:{port}"
 
 
 def get(address: str, path: str, *, timeout_s: float) -> tuple[int, str]:
-    """Status and body of a GET at `host:port`, where an address to listen at means this machine."""
+    """Status and body of a GET from `host:port`; a wildcard address means this machine. Raises HttpPortError."""
     host, _, port = reachable(address).rpartition(":")
     connection = HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
     try:

@@ -1,6 +1,6 @@
-"""The command `abridged`: what all commands share, and where each of them is.
+"""The command `abridged`: what all commands share, and where each one is.
 
-A command is imported when it is used: the sidecar must not load what only a terminal needs, nor the other way round.
+A command is imported on use: the sidecar must not load what only a terminal needs, nor the reverse.
 """
 
 from __future__ import annotations
@@ -113,10 +113,10 @@ class _Commands(click.Group):
 def main() -> None:
     """Keep long LLM conversations inside the model's context window.
 
-    Settings come from --set, then ABRIDGED_* variables, then the file of --config, then defaults.
-    Exit codes: 0 done, 1 failed, 2 wrong usage or settings.
+    Settings come from --set, then ABRIDGED_* variables, then the --config file, then defaults.
+    Exit codes: 0 success, 1 failure, 2 wrong usage or settings.
     """
     for stream in (sys.stdout, sys.stderr):
-        # Conversations hold any character, and a terminal may know only ASCII.
+        # Conversations contain any character, and a terminal may support only ASCII.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -1,6 +1,6 @@
-"""The options that all commands share: settings, and where the sidecar is. They stand before or after a command's name.
+"""The options that all commands share: settings, and the sidecar's address. They precede or follow a command's name.
 
-Only click is imported here, because `abridged --version` and the sidecar itself need no more.
+Imports only click, because `abridged --version` and the sidecar itself need no more.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """What was said: a settings file, and NAME=VALUE texts of which the last of a name counts."""
+    """The options as given: a settings file, and NAME=VALUE assignments, the last of each name winning."""
 
     config_path: Path | None = None
     assignments: tuple[str, ...] = ()
 
 
 def settings_options(command: Decorated) -> Decorated:
-    """`--config` and `--set`, which stand before or after the command's name."""
+    """Add `--config` and `--set`, before or after the command's name."""
     config = click.option(
         "--config",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -47,16 +47,16 @@ def settings_options(command: Decorated) -> Decorated:
 
 
 def sidecar_options(command: Decorated) -> Decorated:
-    """`--address` and `--token` beside the options for settings."""
+    """Add `--address` and `--token` to the options for settings."""
     address = click.option(
         "--address",
         expose_value=False,
         callback=_take_named("client.address"),
         metavar="HOST:PORT",
-        help="The sidecar, host:port or unix:/path.",
+        help="The sidecar's address, host:port or unix:/path.",
     )
     token = click.option(
-        "--token", expose_value=False, callback=_take_named("client.token"), help="Token to present to it."
+        "--token", expose_value=False, callback=_take_named("client.token"), help="Bearer token to send."
     )
     return address(token(settings_options(command)))
 

@@ -1,4 +1,4 @@
-"""A sidecar of the command's own, on its event loop: real ports and a real log, gone when the command is."""
+"""A sidecar inside the command, on its event loop: real ports and a real log, for as long as the command runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["own_sidecar"]
 
 @asynccontextmanager
 async def own_sidecar(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[Running]:
-    """Serve while the body runs. Raises what `serve` raises, also when the sidecar ends before the body does."""
+    """Serve while the body runs. Raises what `serve` raises, also if the sidecar stops before the body ends."""
     undo_logs = logging_as_set(settings.telemetry)
     stop = asyncio.Event()
     ready: asyncio.Future[Running] = asyncio.get_running_loop().create_future()

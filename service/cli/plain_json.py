@@ -1,7 +1,7 @@
-"""Contract messages as JSON for machines: every field, in order, with numbers as numbers and enum values as words.
+"""Contract messages as JSON for programs: every field, in order, with numbers as numbers and enum values as words.
 
-Canonical protobuf JSON writes 64-bit numbers as text, which shells and jq cannot count with; none of ours comes near
-the 2^53 up to which JSON numbers are exact. What would steer a terminal is escaped.
+Canonical protobuf JSON writes 64-bit numbers as strings, which shells and jq cannot compute with; none of ours comes
+near 2^53, up to which JSON numbers are exact. Terminal control characters are escaped.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ __all__ = ["as_json", "as_plain", "json_text", "word"]
 
 
 def as_json(message: Message, *, indent: int | None = None) -> str:
-    """One JSON object; on one line unless indented."""
+    """The message as one JSON object, on one line unless indented."""
     return json_text(as_plain(message), indent=indent)
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """Any JSON value as text that can be shown."""
+    """Any JSON value as text that is safe to print."""
     return escaped(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
 def as_plain(message: Message) -> dict[str, Any]:
-    """The fields by name. What is absent and can be absent is left out; empty values are there."""
+    """The fields by name. Fields with presence are omitted if unset; others are included even if empty."""
     return {
         field.name: _value(field, getattr(message, field.name))
         for field in message.DESCRIPTOR.fields
@@ -39,7 +39,7 @@ def as_plain(message: Message) -> dict[str, Any]:
 
 
 def word(message: Message, field: str) -> str:
-    """The value of an enum field, less its type's name: `COMPLETED` of `SUMMARIZATION_STATE_COMPLETED`."""
+    """The value of an enum field without its type's name: `COMPLETED` of `SUMMARIZATION_STATE_COMPLETED`."""
     value: int = getattr(message, field)
     return _enum_word(message.DESCRIPTOR.fields_by_name[field], value)
 
@@ -65,7 +65,7 @@ def _single(field: Any, value: Any) -> Any:
 
 
 def _enum_word(field: Any, number: int) -> str:
-    assert field.enum_type is not None, "asked of enum fields only"
+    assert field.enum_type is not None, "called for enum fields only"
     names = field.enum_type.values_by_number
     if number not in names:
         return str(number)

@@ -1,7 +1,7 @@
-"""Plays chats of a file to the sidecar as their speakers would have: in order, a few messages a call.
+"""Plays the chats of a file to the sidecar as their speakers would have: in order, a few messages per call.
 
-Invariant: a message that the sidecar refuses is told and left out, never the ones beside it; playing a file again
-appends only what is missing.
+Invariant: a message that the sidecar refuses is reported and skipped, and the others of its call are not; playing a
+file again appends only what is missing.
 """
 
 from __future__ import annotations
@@ -21,15 +21,21 @@ __all__ = ["Outcome", "Playing", "play"]
 
 _PLACE = re.compile(r"messages\[(\d+)\]")
 NOT_DUE = frozenset({HeldBy.MIN_MESSAGES, HeldBy.COOLDOWN, HeldBy.HYSTERESIS})
-"""What would hold a live chat's next pass back for a while, and a finished one's for ever."""
+"""Reasons that delay a live chat's next pass for a while, and a finished chat's for ever."""
 
 
 @dataclass(frozen=True, slots=True)
 class Playing:
-    """How a file is played.
+    """How to play a file.
 
-    `wait_s` is how long an append waits for the pass that it triggers. `settle` forces a pass where a chat ends over
-    its trigger before the next one is due: no message will come to make it due.
+    Attributes:
+        settings: For the conversations that are new.
+        prefix: Prepended to the conversation ids.
+        batch: Messages per append.
+        wait_s: How long an append waits for the pass that it triggers.
+        settle: Whether to force a pass if a chat ends over its trigger before the next one is due: no message will come
+            to make it due.
+        trigger_token_ratio: The server's trigger ratio, for conversations that do not override it.
     """
 
     settings: ConversationSettings
@@ -42,9 +48,22 @@ class Playing:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a conversation stands after its last message; `messages` is 0 when none of it was appended, now or before.
+    """The state of a conversation after its last message.
 
-    `held_by` says why a window over its trigger stays there, `kept` which settings it did not take.
+    Attributes:
+        conversation_id: With the prefix.
+        appended: Messages that this run appended.
+        known: Messages that an earlier run had appended.
+        faults: What was refused, in the file or by the sidecar.
+        messages: Messages in the conversation; 0 if none was ever appended.
+        ratio: The token ratio of the window.
+        depth: The live record's depth; 0 without one.
+        passes: Passes so far, in any state.
+        records: Passes that committed a record.
+        failed: Passes that failed.
+        held_by: Why a window over its trigger stays there, as a HeldBy value; empty if nothing holds it.
+        kept: A note on the settings that an existing conversation did not adopt; empty if there are none.
+        is_over: Whether the window is at or over its trigger ratio.
     """
 
     conversation_id: str
@@ -63,16 +82,16 @@ class Outcome:
 
     @property
     def is_well(self) -> bool:
-        """Whether there is a window, and it is under its trigger or nothing in it can be compressed."""
+        """Whether there are messages, and the window is below its trigger or cannot be compressed."""
         return self.messages > 0 and (not self.is_over or self.held_by == HeldBy.IRREDUCIBLE)
 
 
 async def play(
     client: SidecarClient, chat: FileChat, playing: Playing, *, on_messages: Callable[[int], None]
 ) -> Outcome:
-    """Append the chat and say how it ended; `on_messages` hears how many messages are behind.
+    """Append the chat and return its outcome; calls `on_messages` with the number of messages of each append.
 
-    Raises SidecarError for what is not about the chat: the sidecar is gone, or the token is wrong.
+    Raises SidecarError for failures that are not about the chat: the sidecar is unreachable, or the token is wrong.
     """
     conversation_id = f"{playing.prefix}{chat.conversation_id}"
     faults = list(chat.faults)
@@ -84,7 +103,7 @@ async def play(
         except SidecarError as error:
             if error.code != "INVALID_ARGUMENT":
                 raise
-            # The chat itself is refused, by its id or its settings: no message of it can be appended.
+            # The chat itself is refused for its id or settings: none of its messages can be appended.
             faults.append(Fault(chat.line, "", _told(error)))
             if not appended + known:
                 return Outcome(conversation_id, 0, 0, tuple(faults))
@@ -118,7 +137,7 @@ async def _append(
     playing: Playing,
     faults: list[Fault],
 ) -> tuple[int, int]:
-    """How many were appended and how many known before; each round without success leaves refused messages out."""
+    """The numbers of appended and of known messages; each refused attempt drops the messages that caused it."""
     rest = list(batch)
     while rest:
         try:
@@ -136,10 +155,10 @@ async def _append(
 
 
 def _refused(error: SidecarError, batch: Sequence[Message]) -> dict[str, str]:
-    """The ids of the messages that the error is about, with what is wrong; none when it is about something else."""
+    """The ids of the messages that the error is about, with what is wrong; empty if it is about something else."""
     if error.reason == "MESSAGE_ID_REUSED":
         reused = set(error.metadata.get("message_ids", "").split(","))
-        return {message.id: "the id was used with other content" for message in batch if message.id in reused}
+        return {message.id: "the id was reused with different content" for message in batch if message.id in reused}
     refused: dict[str, str] = {}
     for field, description in error.violations:
         found = _PLACE.match(field)
@@ -153,8 +172,8 @@ def _told(error: SidecarError) -> str:
 
 
 async def _outcome(client: SidecarClient, conversation_id: str, playing: Playing, so_far: Outcome) -> Outcome:
-    """How the conversation stands when no pass is pending any more."""
-    # Asked for the waiting alone.
+    """The conversation's state once no pass is pending."""
+    # Called only to wait.
     await client.context(conversation_id, wait_s=playing.wait_s)
     state = await client.conversation(conversation_id)
     states = [word(summarization, "state") for summarization in await client.summarizations(conversation_id)]

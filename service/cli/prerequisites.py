@@ -1,6 +1,6 @@
-"""What the settings name and a sidecar needs at its start: tried before anything is opened, and told all at once.
+"""What the settings name and a sidecar needs at start: checked before anything is opened, and reported all at once.
 
-Nothing is asked over a network: a model that is away only delays passes.
+Nothing is checked over a network: an unreachable model only delays passes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _SCRIPTED = "scripted:"
 
 
 class _UnusablePath(Exception):
-    """No log can be kept there."""
+    """The path cannot hold a log."""
 
 
 def check_prerequisites(found: Configuration) -> None:
-    """Raises Misconfigured with every setting whose value names what is not there or cannot be used."""
+    """Raise Misconfigured with every setting whose value names something missing or unusable."""
     problems = []
     for name, index, attempt in _attempts(found.settings):
         try:
@@ -45,7 +45,7 @@ def check_prerequisites(found: Configuration) -> None:
 
 
 def log_path_problem(path: Path) -> str:
-    """Why no log can be kept at `path`; empty when one can."""
+    """Why `path` cannot hold a log; empty if it can."""
     folder = path.absolute().parent
     if not folder.is_dir():
         return "its folder does not exist"
@@ -57,7 +57,7 @@ def log_path_problem(path: Path) -> str:
 
 
 def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], object]]]:
-    """Setting, place in its list, and what raises when it cannot be carried out; in the order of the settings table."""
+    """Setting, index in its list, and a check that raises if the value is unusable; in the settings table's order."""
     if settings.log.backend == "sqlite":
         yield "log.path", "", partial(_check_log_path, settings.log.path)
     for index, model in enumerate(settings.summarizer.models):
@@ -73,4 +73,4 @@ def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], objec
 
 def _check_log_path(path: Path) -> None:
     if problem := log_path_problem(path):
-        raise _UnusablePath(f"no log can be kept at {path}: {problem}")
+        raise _UnusablePath(f"cannot keep a log at {path}: {problem}")

@@ -1,4 +1,4 @@
-"""How a command gets its settings and calls the sidecar; every expected failure leaves here as a click exception."""
+"""How a command gets its settings and calls the sidecar; every expected failure becomes a click exception here."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 
 def configuration(invocation: Invocation, forced: Mapping[str, Any] | None = None) -> Configuration:
-    """The settings, where `forced` wins over everything. Raises Misconfigured."""
+    """The settings; `forced` overrides every source. Raises Misconfigured."""
     flags: dict[str, Any] = {}
     for assignment in invocation.assignments:
         name, equals, value = assignment.partition("=")
         if not equals:
-            raise Misconfigured(f"--set takes NAME=VALUE, not '{name}'")
+            raise Misconfigured(f"--set expects NAME=VALUE, not '{name}'")
         flags[name.strip()] = value
     try:
         return load(environment(), flags=flags | dict(forced or {}), config_path=invocation.config_path)
@@ -37,7 +37,7 @@ def configuration(invocation: Invocation, forced: Mapping[str, Any] | None = Non
 
 
 def client_for(settings: ClientSettings, *, patience: Patience | None = None) -> SidecarClient:
-    """A client for the sidecar that the settings name; to be made inside an event loop."""
+    """A client for the configured sidecar; call this inside an event loop."""
     return SidecarClient(
         settings.address,
         token=settings.token.get_secret_value() if settings.token else "",
@@ -53,9 +53,9 @@ def call(
     patience: Patience | None = None,
     hints: Mapping[str, str] = _NO_HINTS,
 ) -> T:
-    """The result of `work` with a client. Raises CommandFailed for what the sidecar refuses.
+    """Run `work` with a client and return its result. Raises CommandFailed if the sidecar refuses a call.
 
-    `hints` say what to do about a reason where this command knows better than the usual hint.
+    `hints` are this command's own hints by error reason; they take precedence over the usual ones.
     """
     settings = configuration(invocation).settings.client
 
@@ -70,10 +70,10 @@ def call(
 
 
 def failure_at(address: str, error: SidecarError, *, hints: Mapping[str, str] = _NO_HINTS) -> CommandFailed:
-    """What a failed call to `address` means; says so when that is a port for HTTP, which no gRPC client can tell."""
+    """The failure of a call to `address`; detects an HTTP port, which a gRPC client cannot recognize."""
     if error.code == "UNAVAILABLE" and not error.reason and _answers_http(address):
         return CommandFailed(
-            f"{address} is an HTTP port: health and metrics, no calls", hint="give the port of server.listen (gRPC)"
+            f"{address} is an HTTP port: health and metrics, no calls", hint="use the port of server.listen (gRPC)"
         )
     return of_sidecar_error(error, hints=hints)
 
@@ -89,7 +89,7 @@ def _answers_http(address: str) -> bool:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on an event loop of its own; a SidecarError becomes CommandFailed."""
+    """Run a coroutine on a new event loop; a SidecarError becomes CommandFailed."""
     try:
         return asyncio.run(work)
     except SidecarError as error:

@@ -1,4 +1,4 @@
-"""What the speed of a model means for the settings: whether the longest prompt of a pass is read in time."""
+"""What a model's speed means for the settings: whether it reads a pass's longest prompt in time."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from service.models.ollama.speed import ModelSpeed
 __all__ = ["advice", "longest_prompt", "speed_line"]
 
 FRAME_TOKENS = 500
-"""Instructions and the record before, beside the source."""
+"""Instructions and the previous record, in addition to the source."""
 
 ANSWER_SLACK_TOKENS = 256
 MARGIN = 1.5
-"""A shared machine is slower than it was a moment ago."""
+"""A shared machine may be slower a moment later."""
 
 INPUT_TOKENS_MIN = 1_000
-"""The least that policy.max_input_tokens may be."""
+"""The minimum of policy.max_input_tokens."""
 
 
 def longest_prompt(settings: Settings, *, source_tokens_max: int) -> int:
-    """Tokens of the longest prompt of a pass over a source of at most so many, within ollama.num_ctx."""
+    """Tokens of the longest prompt of a pass over at most `source_tokens_max`, within ollama.num_ctx."""
     source = min(source_tokens_max, settings.policy.max_input_tokens)
     answer = 2 * (settings.policy.max_summary_tokens or SUMMARY_TOKENS_MAX) + ANSWER_SLACK_TOKENS
     return min(source + FRAME_TOKENS, max(settings.ollama.num_ctx - answer, settings.ollama.num_ctx // 2))
 
 
 def speed_line(speed: ModelSpeed, settings: Settings, *, prompt_tokens: int) -> str:
-    """The speed, and how long a pass waits for the first byte of its answer."""
+    """The speed, and how long a pass waits for its first byte."""
     found = f"reads {_per_second(speed.read)}, writes {_per_second(speed.written)}"
     wait_s = speed.read_s(prompt_tokens)
     if wait_s is None:
         return found
     name, limit_s = _limit(settings)
-    verdict = "enough" if wait_s <= limit_s else "too little"
+    verdict = "enough" if wait_s <= limit_s else "too short"
     return f"{found}; a pass of {prompt_tokens:,} tokens waits about {wait_s:.0f} s, {name} is {limit_s:g}: {verdict}"
 
 
 def advice(speed: ModelSpeed, settings: Settings, *, prompt_tokens: int) -> str:
-    """Which settings to change where a pass would run out of time; empty where none would."""
+    """Which settings to change if a pass would time out; empty if it would not."""
     wait_s = speed.read_s(prompt_tokens)
     _, limit_s = _limit(settings)
     if wait_s is None or speed.read is None or wait_s <= limit_s:
@@ -52,12 +52,12 @@ def advice(speed: ModelSpeed, settings: Settings, *, prompt_tokens: int) -> str:
     remedy = f"set {' and '.join(raised)}"
     source = math.floor((speed.read * limit_s / MARGIN - FRAME_TOKENS) / 100) * 100
     if source >= INPUT_TOKENS_MIN:
-        remedy += f", or policy.max_input_tokens={source}: a longer source is then read in parts"
+        remedy += f", or policy.max_input_tokens={source}: longer sources are then read in parts"
     return remedy
 
 
 def _limit(settings: Settings) -> tuple[str, float]:
-    """The setting that ends the wait for a first byte, and its seconds."""
+    """The setting that limits the wait for a first byte, and its value in seconds."""
     limits = {
         "ollama.first_byte_timeout_s": settings.ollama.first_byte_timeout_s,
         "summarizer.deadline_s": settings.summarizer.deadline_s,
@@ -66,4 +66,4 @@ def _limit(settings: Settings) -> tuple[str, float]:
 
 
 def _per_second(rate: float | None) -> str:
-    return f"{rate:,.{1 if rate < 100 else 0}f} tokens/s" if rate is not None else "at a speed that it does not tell"
+    return f"{rate:,.{1 if rate < 100 else 0}f} tokens/s" if rate is not None else "at an unknown speed"

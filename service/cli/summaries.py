@@ -16,7 +16,7 @@ __all__ = ["summaries"]
 
 @click.command(short_help="Show the records of a conversation.")
 @click.argument("conversation")
-@click.option("--json", "as_json_", is_flag=True, help="JSON lines, a record a line.")
+@click.option("--json", "as_json_", is_flag=True, help="JSON lines, one record each.")
 @sidecar_options
 @click.pass_obj
 def summaries(invocation: Invocation, conversation: str, *, as_json_: bool) -> None:

@@ -1,6 +1,6 @@
-"""What may be written to a terminal: conversations hold anybody's text, and so do files and what servers answer.
+"""Safe output to a terminal: conversations, files and server responses contain text from anyone.
 
-Invariant: such a text neither steers the terminal nor begins a line that a command did not begin.
+Invariant: such text can neither control the terminal nor begin a line of a command's output.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ __all__ = ["escaped", "excerpt", "is_interactive", "one_line", "printable", "pro
 WIDTH_MIN = 40
 WIDTH_MAX = 120
 
-# Everything that a terminal obeys: C0 but tab and newline, DEL, C1, what turns the direction of writing, and the two
-# separators that some take for a newline.
+# Everything that controls a terminal: C0 except tab and newline, DEL, C1, marks that change the writing direction, and
+# the two separators that some treat as a newline.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
-    """The text with control characters replaced by a mark."""
+    """The text with control characters replaced by U+FFFD."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def escaped(json_text: str) -> str:
-    """JSON with the same characters as escapes: another spelling of the same value."""
+    """JSON with those characters escaped: the same value, spelled differently."""
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json_text)
 
 
 def one_line(text: str) -> str:
-    """The text with line ends and tabs replaced too."""
+    """The text with line breaks and tabs replaced too."""
     return printable(text).replace("\n", "\N{REPLACEMENT CHARACTER}").replace("\t", " ")
 
 
 def say(text: str = "", *, is_error: bool = False) -> None:
-    """Write one line to standard output, or to standard error. What a command tells goes through here."""
+    """Write one line to standard output, or to standard error. All output of commands goes through here."""
     click.echo(one_line(text), err=is_error)
 
 
 def say_text(text: str, *, indent: str = "", newline: bool = True) -> None:
-    """Write a text of several lines, each but the first behind `indent`; it stands where no line of ours does."""
+    """Write text of several lines, with `indent` before each line but the first, so none can pass for ours."""
     click.echo(printable(text).replace("\n", f"\n{indent}"), nl=newline)
 
 
@@ -55,19 +55,19 @@ def excerpt(text: str, *, chars_max: int) -> str:
 
 
 def width() -> int:
-    """Columns to use."""
+    """Columns to use, from 40 to 120."""
     return max(WIDTH_MIN, min(WIDTH_MAX, shutil.get_terminal_size((100, 24)).columns))
 
 
 def is_interactive() -> bool:
-    """Whether a person sits at both ends."""
+    """Whether both standard input and output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def program_name(started_as: Path, *, in_environment: bool) -> str:
-    """How another shell starts this program, `started_as` being how this one did.
+    """The command with which another shell starts this program; `started_as` is how this one did.
 
-    The script of a virtual environment is named by its path, since no other shell need have activated it.
+    For a script in a virtual environment that is its path, because another shell may not have activated it.
     """
     if not in_environment or not started_as.is_file():
         return "abridged"

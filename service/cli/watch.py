@@ -1,4 +1,4 @@
-"""`abridged watch`: what happens to a conversation, while it happens."""
+"""`abridged watch`: what happens to a conversation, live."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ __all__ = ["event_text", "fact_line", "json_line", "progress_text", "watch"]
 
 @click.command(short_help="Follow what happens to a conversation.")
 @click.argument("conversation")
-@click.option("--after", type=click.IntRange(0), default=0, help="Begin after this event version.")
-@click.option("--follow/--no-follow", default=True, help="Stay for what comes, or end when caught up.")
-@click.option("--json", "as_json_", is_flag=True, help="JSON lines, one a fact.")
+@click.option("--after", type=click.IntRange(0), default=0, help="Start after this event version.")
+@click.option("--follow/--no-follow", default=True, help="Keep following, or stop when caught up.")
+@click.option("--json", "as_json_", is_flag=True, help="JSON lines, one per item.")
 @sidecar_options
 @click.pass_obj
 def watch(invocation: Invocation, conversation: str, *, after: int, follow: bool, as_json_: bool) -> None:
@@ -50,12 +50,12 @@ def watch(invocation: Invocation, conversation: str, *, after: int, follow: bool
     try:
         call(invocation, work)
     except KeyboardInterrupt:
-        # How a person ends it, and no failure.
+        # This is how a user ends it; not a failure.
         return
 
 
 def fact_line(item: WatchConversationResponse, *, columns: int) -> str:
-    """An item of the stream in a line; empty for a heartbeat."""
+    """An item of the stream as one line; empty for a heartbeat."""
     if item.HasField("event"):
         return f"{item.event.version:>6} {event_text(item.event, chars_max=columns - 7)}"
     if item.HasField("progress"):
@@ -64,7 +64,7 @@ def fact_line(item: WatchConversationResponse, *, columns: int) -> str:
 
 
 def json_line(item: WatchConversationResponse) -> str:
-    """An item of the stream as JSON, its event's payload as an object where this program knows it."""
+    """An item of the stream as JSON, with the event's payload as an object if this version knows its type."""
     plain = as_plain(item)
     body = item.event.WhichOneof("body")
     if body is not None:
@@ -73,7 +73,7 @@ def json_line(item: WatchConversationResponse) -> str:
 
 
 def progress_text(progress: PassProgress) -> str:
-    """What a running pass does."""
+    """What a running pass is doing."""
     parts = [f"pass {short(progress.summarization_id)} {word(progress, 'stage').lower()}", progress.model]
     if progress.attempt > 1:
         parts.append(f"attempt {progress.attempt}")
@@ -85,7 +85,7 @@ def progress_text(progress: PassProgress) -> str:
 
 
 def event_text(event: Event, *, chars_max: int) -> str:
-    """What an event says, in a line."""
+    """An event as one line."""
     fact = fact_of(event)
     if fact is None:
         return f"{event.type} (version {event.schema_version}, newer than this program)"
@@ -102,14 +102,14 @@ def _told(event: DomainEvent, *, chars_max: int) -> str:
             head = f"message {event.number} {event.message.role} {event.message.name}".rstrip()
             return excerpt(f"{head} ({event.tokens} tokens): {event.message.content}", chars_max=chars_max)
         case UsageReported():
-            return f"usage reported: {event.prompt_tokens:,} tokens, estimates now times {event.calibration_factor:.3f}"
+            return f"usage reported: {event.prompt_tokens:,} tokens, estimates scaled by {event.calibration_factor:.3f}"
         case SummarizationRequested():
             plan = event.plan
             return f"pass {short(plan.pass_id)} requested: {plan.trigger} at {plan.token_ratio:.2f}, depth {plan.depth}"
         case SummarizationStarted():
             return f"pass {short(event.pass_id)} started"
         case SummarizationReleased():
-            return f"pass {short(event.pass_id)} given back by a sidecar that stopped"
+            return f"pass {short(event.pass_id)} released by a sidecar that shut down"
         case SummarizationCompleted():
             record = event.record
             saved = f"{record.tokens_before:,} -> {record.tokens_after:,} tokens"

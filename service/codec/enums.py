@@ -1,6 +1,6 @@
-"""Every enum of the domain beside its enum of the contract, in both directions.
+"""Maps every domain enum to its contract enum, in both directions.
 
-The names agree: `Trigger.FOLLOW_UP` is `TRIGGER_FOLLOW_UP`. A member without a twin fails at import, not at run time.
+The names agree: `Trigger.FOLLOW_UP` is `TRIGGER_FOLLOW_UP`. A member without a counterpart fails at import.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class EnumMap(Generic[E]):
         return self._to[member]
 
     def to_domain(self, value: int) -> E:
-        """The domain's member; KeyError for UNSPECIFIED and for numbers of a newer contract."""
+        """The domain's member. Raises KeyError for UNSPECIFIED and for numbers of a newer contract."""
         return self._from[value]
 
 

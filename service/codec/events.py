@@ -1,7 +1,7 @@
-"""Domain events as stored protobuf payloads, and back.
+"""Converts domain events to stored protobuf payloads and back.
 
-The registry has one row a type. A payload is written once and never rewritten: when a type's schema changes, its old
-version stays readable by an upcaster, a pure function from old bytes to the current message.
+The registry has one row per type. A payload is never rewritten: when a type's schema changes, an upcaster, a pure
+function from old bytes to the current message, keeps the old version readable.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["EVENT_TYPES", "UnknownEvent", "current_form", "decode", "encode", "f
 
 
 class UnknownEvent(Exception):
-    """A stored event that this version cannot read: a type or schema version from a newer one, or a broken payload."""
+    """This version cannot read a stored event: its type or schema version is newer, or its payload is broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class _Codec:
 
 
 def encode(event: domain.Event, *, sent: bytes | None = None) -> tuple[str, int, bytes]:
-    """Type name, schema version and payload. `sent` is a message's own bytes, which spare encoding it again."""
+    """Type name, schema version and payload. `sent` is a message's own bytes, to avoid encoding it again."""
     name = type(event).__name__
     codec = _REGISTRY[name]
     if sent is not None and isinstance(event, domain.MessageAppended):
@@ -62,12 +62,12 @@ def encode(event: domain.Event, *, sent: bytes | None = None) -> tuple[str, int,
 
 
 def decode(type_name: str, schema_version: int, payload: bytes) -> domain.Event:
-    """The event; raises UnknownEvent when it cannot be read, since skipping one would falsify the fold."""
+    """The event. Raises UnknownEvent if it cannot be read, because skipping one would falsify the fold."""
     return fact(parsed(type_name, schema_version, payload))
 
 
 def fact(payload: Proto) -> domain.Event:
-    """The event of a payload that `parsed` returns; raises UnknownEvent when it has values of a newer contract."""
+    """The event in a payload from `parsed`. Raises UnknownEvent if it has values of a newer contract."""
     name = payload.DESCRIPTOR.name
     try:
         return _REGISTRY[name].decode(payload)
@@ -76,7 +76,7 @@ def fact(payload: Proto) -> domain.Event:
 
 
 def parsed(type_name: str, schema_version: int, payload: bytes) -> Proto:
-    """The payload as a message of today's contract; raises UnknownEvent when it cannot be read."""
+    """The payload as a message of the current contract. Raises UnknownEvent if it cannot be read."""
     codec = _REGISTRY.get(type_name)
     if codec is None or (schema_version != codec.schema_version and schema_version not in codec.upcasters):
         raise UnknownEvent(f"{type_name} version {schema_version}")
@@ -91,7 +91,7 @@ def parsed(type_name: str, schema_version: int, payload: bytes) -> Proto:
 
 
 def current_form(type_name: str, schema_version: int, payload: bytes) -> bytes | None:
-    """The payload in the form of today's contract; None when a newer version wrote it."""
+    """The payload in the form of the current contract; None if a newer version wrote it."""
     codec = _REGISTRY.get(type_name)
     if codec is None:
         return None
@@ -102,7 +102,7 @@ def current_form(type_name: str, schema_version: int, payload: bytes) -> bytes |
 
 
 def sent_content(payload: bytes) -> bytes:
-    """What a client sent, in its canonical form, of the stored payload of a MessageAppended."""
+    """What the client sent, in canonical form, from the stored payload of a MessageAppended."""
     return canonical(event_pb2.MessageAppended.FromString(payload).message)
 
 
@@ -234,9 +234,9 @@ def _completed_from_proto(proto: event_pb2.SummarizationCompleted) -> domain.Sum
 
 
 def _completed_of_version_1(payload: bytes) -> event_pb2.SummarizationCompleted:
-    """The latency was a number of milliseconds."""
+    """Upcast version 1, where the latency was a number of milliseconds."""
     proto = event_pb2.SummarizationCompleted.FromString(payload)
-    for unknown in UnknownFieldSet(proto.record):  # type: ignore[attr-defined]  # by index, which iteration takes too
+    for unknown in UnknownFieldSet(proto.record):  # type: ignore[attr-defined]  # iterates by index
         if (unknown.field_number, unknown.wire_type) == (_LATENCY_MS_OF_VERSION_1, _VARINT):
             proto.record.latency.CopyFrom(duration(unknown.data))
     proto.record.DiscardUnknownFields()
@@ -245,7 +245,7 @@ def _completed_of_version_1(payload: bytes) -> event_pb2.SummarizationCompleted:
 
 _LATENCY_MS_OF_VERSION_1 = 17
 _VARINT = 0
-"""The wire's type of integers."""
+"""The wire type of integers."""
 
 
 def _failed_to_proto(event: domain.SummarizationFailed) -> event_pb2.SummarizationFailed:

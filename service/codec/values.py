@@ -1,4 +1,4 @@
-"""Messages, records, settings and policies between domain and contract; pure, and exact in both directions."""
+"""Converts messages, records, settings and policies between domain and contract; pure, exact in both directions."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def timestamp(us: int) -> Timestamp:
 
 
 def timestamp_us(value: Timestamp) -> int:
-    """A Timestamp as microseconds since the epoch, cut to whole ones."""
+    """A Timestamp as microseconds since the epoch, truncated to whole ones."""
     return value.seconds * 1_000_000 + value.nanos // 1_000
 
 
@@ -82,7 +82,7 @@ def duration(ms: int) -> Duration:
 
 
 def message_to_proto(message: Message) -> message_pb2.Message:
-    """The message as the contract has it."""
+    """The message in the contract's form."""
     proto = message_pb2.Message(
         id=message.id,
         role=ROLES.to_proto(message.role),
@@ -93,7 +93,7 @@ def message_to_proto(message: Message) -> message_pb2.Message:
         user_id=message.user_id,
         agent_id=message.agent_id,
     )
-    # Most messages have none of these, and to ask costs less than to write nothing.
+    # Most messages have none of these, and checking costs less than writing nothing.
     if message.tool_calls:
         proto.tool_calls.extend(
             message_pb2.ToolCall(id=c.id, name=c.name, arguments=c.arguments) for c in message.tool_calls
@@ -111,12 +111,12 @@ def message_to_proto(message: Message) -> message_pb2.Message:
 
 
 def canonical(proto: message_pb2.Message) -> bytes:
-    """What the client sent, in one form whatever its client: what a repeated message is compared by."""
+    """What the client sent, in one form for all clients, for comparing repeated messages."""
     return proto.SerializeToString(deterministic=True)
 
 
 def message_from_proto(proto: message_pb2.Message) -> Message:
-    """The message as the domain has it."""
+    """The message in the domain's form."""
     calls, attachments, labels = proto.tool_calls, proto.attachments, proto.labels
     return Message(
         proto.id,
@@ -135,17 +135,17 @@ def message_from_proto(proto: message_pb2.Message) -> Message:
 
 
 def ranges_to_proto(ranges: Iterable[MessageRange]) -> list[summary_pb2.MessageRange]:
-    """The ranges as the contract has them."""
+    """The ranges in the contract's form."""
     return [summary_pb2.MessageRange(first=r.first, last=r.last) for r in ranges]
 
 
 def ranges_from_proto(protos: Iterable[summary_pb2.MessageRange]) -> tuple[MessageRange, ...]:
-    """The ranges as the domain has them."""
+    """The ranges in the domain's form."""
     return tuple(MessageRange(p.first, p.last) for p in protos)
 
 
 def record_to_proto(record: SummaryRecord) -> summary_pb2.SummaryRecord:
-    """The record as the contract has it."""
+    """The record in the contract's form."""
     context = record.context
     return summary_pb2.SummaryRecord(
         id=record.id,
@@ -184,7 +184,7 @@ def record_to_proto(record: SummaryRecord) -> summary_pb2.SummaryRecord:
 
 
 def record_from_proto(proto: summary_pb2.SummaryRecord) -> SummaryRecord:
-    """The record as the domain has it."""
+    """The record in the domain's form."""
     context = proto.context
     return SummaryRecord(
         id=proto.id,
@@ -217,7 +217,7 @@ def record_from_proto(proto: summary_pb2.SummaryRecord) -> SummaryRecord:
 
 
 def _quality_from_proto(proto: summary_pb2.RecordQuality) -> RecordQuality:
-    # A record from before there were two figures has the one of every identifier.
+    # Records from before there were two figures have the share of every identifier.
     every = proto.all_identifier_survival if proto.HasField("all_identifier_survival") else proto.identifier_survival
     return RecordQuality(
         identifier_survival=proto.identifier_survival,
@@ -228,7 +228,7 @@ def _quality_from_proto(proto: summary_pb2.RecordQuality) -> RecordQuality:
 
 
 def overrides_from_proto(proto: conversation_pb2.PolicyOverrides) -> Mapping[str, Any]:
-    """The fields that are set; an enum's UNSPECIFIED counts as not set."""
+    """The fields that are set; an enum's UNSPECIFIED counts as unset."""
     return MappingProxyType(
         {
             field.name: _POLICY_ENUMS[field.name].to_domain(value) if field.name in _ENUM_FIELDS else value
@@ -246,12 +246,12 @@ def overrides_to_proto(overrides: Mapping[str, Any]) -> conversation_pb2.PolicyO
 
 
 def policy_to_proto(policy: Policy) -> conversation_pb2.PolicyOverrides:
-    """The policy with every field that the contract has set."""
+    """The policy, with every field of the contract set."""
     return overrides_to_proto({name: getattr(policy, name) for name in _POLICY_FIELDS})
 
 
 def policy_from_proto(proto: conversation_pb2.PolicyOverrides) -> Policy:
-    """The policy that policy_to_proto wrote."""
+    """The policy from a message of policy_to_proto."""
     return Policy(**overrides_from_proto(proto))
 
 
@@ -266,7 +266,7 @@ def settings_from_bytes(stored: bytes) -> Settings:
 
 
 def settings_to_proto(settings: Settings) -> event_pb2.ResolvedSettings:
-    """The settings with all that the fold needs."""
+    """The settings with everything that the fold needs."""
     return event_pb2.ResolvedSettings(
         requested=requested_settings(settings),
         context_length=settings.context_length,
@@ -277,7 +277,7 @@ def settings_to_proto(settings: Settings) -> event_pb2.ResolvedSettings:
 
 
 def requested_settings(settings: Settings) -> conversation_pb2.ConversationSettings:
-    """What the client set, as it set it."""
+    """What the client set, unchanged."""
     return conversation_pb2.ConversationSettings(
         model=settings.model,
         context_length=settings.requested_context_length,
@@ -290,7 +290,7 @@ def requested_settings(settings: Settings) -> conversation_pb2.ConversationSetti
 
 
 def settings_from_proto(proto: event_pb2.ResolvedSettings) -> Settings:
-    """The settings as the domain has them."""
+    """The settings in the domain's form."""
     requested = proto.requested
     return Settings(
         model=requested.model,

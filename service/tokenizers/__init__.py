@@ -1,1 +1,1 @@
-"""Token counters: the estimate by script class, and real vocabularies where an extra provides them."""
+"""Token counters: the estimate by script class, and real vocabularies if their extra is installed."""

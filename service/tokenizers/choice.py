@@ -1,4 +1,4 @@
-"""Token counters by the names that settings use; names are stable, because events carry them."""
+"""Token counters by name, as in settings. Names are stable, because events contain them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ COUNTER_NAMES: Final = (EstimatingCounter.name, *(_BPE_PREFIX + vocabulary for v
 
 
 def counter_named(name: str) -> TokenCounter:
-    """The counter of that name; raises UnknownCounter, or TokenizerMissing when its extra is not installed."""
+    """The counter with that name. Raises UnknownCounter, or TokenizerMissing if its extra is not installed."""
     if name == EstimatingCounter.name:
         return EstimatingCounter()
     vocabulary = name.removeprefix(_BPE_PREFIX)
     if name.startswith(_BPE_PREFIX) and vocabulary in VOCABULARIES:
         return EmbeddedCounter(vocabulary)
-    raise UnknownCounter(f"no token counter {name!r}; there are {', '.join(COUNTER_NAMES)}")
+    raise UnknownCounter(f"unknown token counter {name!r}; known are {', '.join(COUNTER_NAMES)}")

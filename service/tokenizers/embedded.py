@@ -1,8 +1,8 @@
-"""Counts of a real byte-pair vocabulary, from the extra `bpe`; loaded with the first count, not before.
+"""Counts with a real byte-pair vocabulary, from the extra `bpe`; loaded on first use.
 
-They are exact for the models that were trained with it. For any other model they are an estimate like others.
+Counts are exact for the models trained with the vocabulary, and estimates for any other.
 
-The library counts only texts below a million characters and 200,000 tokens, so a long text is counted in pieces. Text
+The library only counts texts below a million characters and 200,000 tokens, so long texts are counted in pieces. Text
 is always counted as text: what looks like a special token is what somebody typed.
 """
 
@@ -20,7 +20,7 @@ from service.tokenizers.errors import TokenizerMissing
 __all__ = ["VOCABULARIES", "EmbeddedCounter"]
 
 VOCABULARIES: Final = {"o200k": "o200k_base", "cl100k": "cl100k_base"}
-"""Our names of vocabularies, and the library's."""
+"""Vocabularies: our names and the library's."""
 
 _MODELS: Final = {
     "o200k": (
@@ -38,13 +38,13 @@ _MODELS: Final = {
     ),
     "cl100k": ("gpt-4", "gpt-4-*", "gpt-3.5-*", "gpt-35-*"),
 }
-"""Globs on the names of the models that have the vocabulary, without provider and path. Source: tiktoken's table."""
+"""Globs on the names of models with each vocabulary, without provider and path. Source: tiktoken's table."""
 
 _PIECE_CHARS_MAX: Final = 50_000
-"""No character is more than four tokens, one a byte: so no piece passes the library's 200,000 tokens."""
+"""A character is at most four tokens, one per byte, so no piece exceeds the library's 200,000 tokens."""
 
 _CUT_SEARCH_CHARS: Final = 2_000
-"""How far back from a piece's end a line end or space is looked for."""
+"""How far back from a piece's end to look for a line break or space."""
 
 
 class _Encoding(Protocol):
@@ -54,7 +54,7 @@ class _Encoding(Protocol):
 class EmbeddedCounter:
     """Counts with vocabulary `o200k` or `cl100k`. Thread-safe.
 
-    Raises TokenizerMissing when it is made without the extra, so that a wrong setting fails at start.
+    The constructor raises TokenizerMissing without the extra, so that a wrong setting fails at start.
     """
 
     def __init__(self, vocabulary: str) -> None:
@@ -66,14 +66,14 @@ class EmbeddedCounter:
         self._loading = threading.Lock()
 
     def count(self, text: str) -> int:
-        """Tokens of `text`; exact up to 50,000 characters, beyond at most one more for each piece."""
+        """Tokens in `text`; exact up to 50,000 characters, above that at most one more per piece."""
         if not text:
             return 0
         encoding = self._loaded()
         return sum(len(encoding.encode_ordinary(piece)) for piece in _pieces(text))
 
     def source_for(self, model: str) -> TokenSource:
-        """TOKENIZER for the vocabulary's own models, whoever serves them, else ESTIMATE."""
+        """TOKENIZER for the vocabulary's own models, whoever serves them, otherwise ESTIMATE."""
         name = model.lower().rpartition("/")[2]
         names = (name, name.partition(":")[2])
         exact = any(fnmatchcase(n, glob) for n in names for glob in self._models)
@@ -105,7 +105,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _cut_before(text: str, end: int) -> int:
-    """A place near `end` where the vocabulary cuts as well: before a space, else after a line end, else `end`."""
+    """An index near `end` where the vocabulary also splits: before a space, after a line break, otherwise `end`."""
     first = end - _CUT_SEARCH_CHARS
     space = text.rfind(" ", first, end)
     if space > 0:

@@ -1,8 +1,8 @@
-"""What can be wrong with a counter's name.
+"""Errors about a counter's name.
 
 CounterError
-├── UnknownCounter     there is no counter of that name
-└── TokenizerMissing   the extra that holds the vocabulary is not installed
+├── UnknownCounter     no counter has that name
+└── TokenizerMissing   the extra with the vocabulary is not installed
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ __all__ = ["CounterError", "TokenizerMissing", "UnknownCounter"]
 
 
 class CounterError(Exception):
-    """A token counter cannot be had."""
+    """A token counter is not available."""
 
 
 class UnknownCounter(CounterError):
-    """There is no counter of that name."""
+    """No counter has that name."""
 
 
 class TokenizerMissing(CounterError):
-    """The extra that holds the vocabulary is not installed."""
+    """The extra with the vocabulary is not installed."""

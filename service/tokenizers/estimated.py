@@ -1,9 +1,9 @@
-"""An estimate of tokens from the characters alone, for any model and without a vocabulary.
+"""Estimates tokens from the characters alone, for any model and without a vocabulary.
 
 Every character becomes one byte, its class: lower and upper letters, digits, spaces, line ends, punctuation, and one
-class per group of scripts. Byte-pair vocabularies cut where the class changes and, inside a run, after so many
-characters; so the estimate is a weighted count of class pairs and of short runs. All work is done by `bytes` and `int`
-operations over the whole text: linear, whatever the text, and integer, hence the same on every machine.
+class per group of scripts. Byte-pair vocabularies split where the class changes and, inside a run, after a number
+of characters; so the estimate is a weighted count of class pairs and short runs. All work is done by `bytes` and `int`
+operations over the whole text: linear for any text, and in integers, hence the same on every machine.
 
 The weights are a least-squares fit to o200k and cl100k over prose in 36 languages, code, JSON, logs, tables and
 identifiers; docs/adr/0007 has the method and the errors.
@@ -77,7 +77,7 @@ _SCRIPT_WEIGHTS: Final[tuple[tuple[bytes, int], ...]] = (
     (b" o", 13),
     (b"m", 211),
 )
-"""The same for what lies beyond ASCII; the letters are those of _BLOCKS."""
+"""The same beyond ASCII; the letters are those of _BLOCKS."""
 
 _BLOCKS: Final[tuple[tuple[int, int, bytes], ...]] = (
     (0x01, 0x02, b"e"),  # Latin with marks
@@ -99,7 +99,7 @@ _BLOCKS: Final[tuple[tuple[int, int, bytes], ...]] = (
     (0xFE, 0xFE, b"s"),  # variation selectors
     (0xFF, 0xFF, b"k"),  # full-width forms
 )
-"""Class of a character by the high byte of its UTF-16 code unit; what is missing is `x`, other scripts."""
+"""Class of a character by the high byte of its UTF-16 code unit; missing ones are `x`, other scripts."""
 
 
 def _low_classes() -> bytes:
@@ -114,7 +114,7 @@ def _low_classes() -> bytes:
 
 
 def _high_classes() -> bytes:
-    """Class of each high byte; zero for the block that _low_classes knows."""
+    """Class of each high byte; zero for the block of _low_classes."""
     table = bytearray(b"\x00" + b"x" * 255)
     for first, last, letter in _BLOCKS:
         _fill(table, range(first, last + 1), letter)
@@ -127,7 +127,7 @@ def _fill(table: bytearray, codes: Iterable[int], letter: bytes) -> None:
 
 
 def _codes() -> bytes:
-    """Number of each class of ASCII, from 1; zero for every other class."""
+    """Number of each ASCII class, from 1; zero for every other class."""
     table = bytearray(256)
     for number, letter in enumerate(b"aA0 \n.", start=1):
         table[letter] = number
@@ -135,7 +135,7 @@ def _codes() -> bytes:
 
 
 def _pair_weights() -> bytes:
-    """Weight of each pair of different classes, at the byte that _hundredths_of_pairs makes of it."""
+    """Weight of each pair of different classes, at the byte that _hundredths_of_pairs computes for it."""
     table = bytearray(256)
     for pattern, weight in _ASCII_WEIGHTS:
         if len(set(pattern)) > 1:
@@ -149,7 +149,7 @@ _CODES: Final = _codes()
 _RUN_WEIGHTS: Final = tuple((pattern, weight) for pattern, weight in _ASCII_WEIGHTS if len(set(pattern)) == 1)
 _PAIR_WEIGHTS: Final = _pair_weights()
 _SUMMED_BYTES: Final = 65_520 // max(_PAIR_WEIGHTS)
-"""So many weights can be added without reaching Adler-32's modulus, 65,521, whatever they are."""
+"""How many weights, whatever they are, add up without reaching Adler-32's modulus, 65,521."""
 _LOW_CLASSES: Final = _low_classes()
 _HIGH_CLASSES: Final = _high_classes()
 _IN_LOW_BLOCK: Final = b"\xff" + b"\x00" * 255
@@ -165,7 +165,7 @@ class EstimatingCounter:
         return TokenSource.ESTIMATE
 
     def count(self, text: str) -> int:
-        """Estimated tokens of `text`; at least 1 unless it is empty."""
+        """Estimated tokens in `text`; at least 1 unless it is empty."""
         if not text:
             return 0
         classes = b" " + _classes(text)
@@ -176,10 +176,10 @@ class EstimatingCounter:
 
 
 def _hundredths_of_pairs(classes: bytes) -> int:
-    """What the pairs of different classes are worth: all of them looked up at once, since such pairs never overlap.
+    """The weight of all pairs of different classes, looked up at once, because such pairs never overlap.
 
-    The classes' codes are one long number; beside itself, one byte and a code further on, it has a pair in every byte:
-    `a`, `A` are 01, 02, and 0102 | 0102 << 11 is 08 11 02, of which the middle byte is `aA` (02 << 3 | 01).
+    The classes' codes form one long number; combined with itself shifted by a byte and a code, it has a pair in every
+    byte: `a`, `A` are 01, 02, and 0102 | 0102 << 11 is 08 11 02, whose middle byte is `aA` (02 << 3 | 01).
     """
     number = int.from_bytes(classes.translate(_CODES))
     pairs = number << (8 + _CODE_BITS) | number
@@ -190,17 +190,17 @@ def _hundredths_of_pairs(classes: bytes) -> int:
 
 
 def _sum_of_bytes(weights: bytes) -> int:
-    """Their sum, which is the low half of Adler-32 less one (RFC 1950): ten times as fast as `sum`."""
+    """Their sum: the low half of Adler-32 minus one (RFC 1950), ten times as fast as `sum`."""
     return (adler32(weights) & 0xFFFF) - 1
 
 
 def _classes(text: str) -> bytes:
-    """One byte of class for each UTF-16 code unit of `text`."""
+    """One class byte per UTF-16 code unit of `text`."""
     if text.isascii():
         return text.encode("ascii").translate(_LOW_CLASSES)
     units = text.encode("utf-16-be", "surrogatepass")
     high, low = units[0::2], units[1::2]
-    # Choosing per unit between two byte strings is one `and` and one `or` over long integers: no loop in Python.
+    # One `and` and one `or` over long integers choose between two byte strings per unit: no loop in Python.
     chosen = int.from_bytes(high.translate(_HIGH_CLASSES)) | (
         int.from_bytes(low.translate(_LOW_CLASSES)) & int.from_bytes(high.translate(_IN_LOW_BLOCK))
     )

@@ -73,7 +73,7 @@ def test_a_repeated_id_appends_nothing(cli):
     again = cli("append", "repeats", "once", "--id", "m1")
     other = cli("append", "repeats", "twice", "--id", "m1")
 
-    assert again.out.startswith("message 1 (known already)\n")
+    assert again.out.startswith("message 1 (already known)\n")
     assert (other.code, other.err.splitlines()[0][:33]) == (1, "abridged: MESSAGE_ID_REUSED: 1 me")
 
 
@@ -143,7 +143,7 @@ def test_settings_that_a_conversation_does_not_take_are_named(cli):
 
     assert same.err == ""
     assert other.err == (
-        "note: keeps exists already and keeps its own --model (ollama:a), --context-length (2000), --label team\n"
+        "note: keeps already exists and keeps its own --model (ollama:a), --context-length (2000), --label team\n"
     )
     assert json.loads(other.out)["messages"][0]["number"] == 3
 
@@ -160,7 +160,7 @@ def test_what_is_said_of_one_message_is_refused_with_a_file(cli, tmp_path, optio
     ran = cli("append", "--file", str(path), *option)
 
     assert ran.code == 2
-    assert f"{option[0]}: not with --file" in ran.err
+    assert f"{option[0]}: not allowed with --file" in ran.err
     assert cli("context", "unplayed").code == 1
 
 

@@ -48,9 +48,9 @@ def test_a_file_ends_under_its_trigger_and_says_so(play):
 
     assert ran.code == 0
     assert first.startswith("well: 40 messages (40 new), ratio 0.")
-    assert first.endswith("under its trigger")
+    assert first.endswith("below its trigger")
     assert second.startswith("tiny: 1 message (1 new), ratio 0.")
-    assert second.endswith(", 0 passes, 0 records, under its trigger")
+    assert second.endswith(", 0 passes, 0 records, below its trigger")
     assert total.startswith("total: 2 conversations, 41 messages, ")
     assert total.endswith("all well")
 
@@ -106,15 +106,15 @@ def test_refused_messages_are_told_with_their_place_and_left_out(play, tmp_path)
 
     assert ran.code == 1
     assert [line[1:].split(": ")[:2] for line in told[:-1]] == [
-        ["1", "is no JSON"],
-        ["2", "conversation_id is missing; left out"],
+        ["1", "is not JSON"],
+        ["2", "conversation_id is missing; skipped"],
         ["3", "no-role"],
         ["3", "no-text"],
         ["3", "no-call"],
         ["3", "calls"],
     ]
     assert told[-1].startswith(":4: conversation_id must be 1 to 128 of")
-    assert told[-1].endswith("; left out")
+    assert told[-1].endswith("; skipped")
     assert "broken: 2 messages (2 new)" in ran.out
     assert "no such id!: nothing appended\n" in ran.out
     assert "abridged: chats.jsonl: 3 lines refused, 4 messages refused\n" in ran.err
@@ -159,7 +159,8 @@ def test_one_refusal_is_one(play):
 
 
 @pytest.mark.parametrize(
-    ("lines", "says"), [((), "holds no chat"), (("", " "), "holds no chat"), ((chat("mute"),), "without a message")]
+    ("lines", "says"),
+    [((), "contains no chat"), (("", " "), "contains no chat"), ((chat("mute"),), "without a message")],
 )
 def test_a_file_with_nothing_in_it_is_not_well(play, lines, says):
     """Whoever made it expected otherwise."""
@@ -188,7 +189,7 @@ def test_a_file_played_with_other_settings_says_which_are_kept(play):
     ran = play(chat("kept", "hello"), arguments=("--context-length", "4096"))
 
     assert ran.code == 0
-    assert ran.err == "note: kept exists already and keeps its own --context-length (1024)\n"
+    assert ran.err == "note: kept already exists and keeps its own --context-length (1024)\n"
 
 
 def test_ids_and_texts_of_a_file_steer_no_terminal(play):
@@ -209,7 +210,7 @@ def test_an_id_with_other_content_is_told_and_the_rest_goes_on(play):
     ran = play(chat("changed", "first", "SECOND", "third"), arguments=("--batch", "3"))
 
     assert ran.code == 1
-    assert ":1: changed-1: the id was used with other content" in ran.err
+    assert ":1: changed-1: the id was reused with different content" in ran.err
     assert "changed: 3 messages (1 new)" in ran.out
 
 

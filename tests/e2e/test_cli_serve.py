@@ -115,7 +115,7 @@ def test_an_address_that_nobody_can_listen_at_is_refused_by_its_setting(tmp_path
     [
         (
             "ollama.hosts=gpu,http://user:secret@host",
-            "ollama.hosts[1]: an Ollama address holds no user name or password",
+            "ollama.hosts[1]: an Ollama address must not contain a user name or password",
         ),
         ("ollama.hosts=:::", "ollama.hosts[0]: an Ollama address has a host name"),
         ("ollama.hosts=localhost:99999", "ollama.hosts[0]: the port"),
@@ -125,8 +125,8 @@ def test_an_address_that_nobody_can_listen_at_is_refused_by_its_setting(tmp_path
             "summarizer.models[1]: nobody-wrote-it cannot be read",
         ),
         ("summarizer.prompt_file=/nope", "summarizer.prompt_file: /nope cannot be read: No such file or directory"),
-        ("log.path=/nowhere/at/all/abridged.db", "log.path: no log can be kept at /nowhere/at/all/abridged.db: its"),
-        ("log.path=/", "log.path: no log can be kept at /: it is a folder"),
+        ("log.path=/nowhere/at/all/abridged.db", "log.path: cannot keep a log at /nowhere/at/all/abridged.db: its"),
+        ("log.path=/", "log.path: cannot keep a log at /: it is a folder"),
     ],
 )
 def test_settings_that_cannot_be_carried_out_are_refused_by_name(tmp_path, assignment, says):
@@ -349,7 +349,7 @@ def test_the_doctor_tells_how_fast_a_model_is_and_what_that_means(tmp_path):
     assert (fits.code, slow.code, silent.code) == (0, 0, 0)
     pace = r"reads 1,0\d\d tokens/s, writes \d+ tokens/s; a pass of 8,500 tokens waits about [89] s"
     assert re.search(rf"ok    model qwen2.5:3b: {pace}, ollama.first_byte_timeout_s is \d+: enough", fits.out)
-    assert re.search(rf"warn  model qwen2.5:3b: {pace}, ollama.first_byte_timeout_s is 4: too little", slow.out)
+    assert re.search(rf"warn  model qwen2.5:3b: {pace}, ollama.first_byte_timeout_s is 4: too short", slow.out)
     assert "set ollama.first_byte_timeout_s=20, or policy.max_input_tokens=2" in slow.out
     assert "--no-speed leaves it out" in fits.err
     assert "reads" not in silent.out

@@ -40,7 +40,7 @@ def test_it_ends_well_without_a_terminal(ran):
 def test_it_says_that_no_model_is_asked_without_ollama(ran):
     """Nobody takes an extract for a model's summary."""
     assert "connection refused" in ran.out
-    assert "summaries by extractive:default" in ran.out
+    assert "Summaries by extractive:default" in ran.out
 
 
 def test_it_shows_the_ratio_climb_to_the_trigger(ran):
@@ -55,7 +55,7 @@ def test_it_shows_the_ratio_climb_to_the_trigger(ran):
 
 def test_it_shows_the_pass_from_its_request_to_its_record(ran):
     """Requested, started, completed, and a smaller ratio after it."""
-    places = [ran.out.index(part) for part in ("~ pass", "started", "completed: record", "ratio is 0.")]
+    places = [ran.out.index(part) for part in ("~ pass", "started", "completed: record", "ratio is now 0.")]
 
     assert places == sorted(places)
 
@@ -88,7 +88,7 @@ def test_it_invites_nobody_to_a_sidecar_that_is_gone(ran):
     """Without a terminal it ends, and so there is nothing to talk to."""
     assert "--address" not in ran.out
     assert "curl" not in ran.out
-    assert ran.out.endswith("The sidecar ends here; on a terminal it stays to be tried.\n")
+    assert ran.out.endswith("The sidecar stops here; on a terminal it keeps running for you to try.\n")
 
 
 def test_it_leaves_nothing_behind(ran, folder):
@@ -123,7 +123,7 @@ def test_a_model_that_is_not_pulled_is_not_waited_for():
         ran = abridged_process("demo", environ={"OLLAMA_HOST": url})
 
     assert ran.code == 0
-    assert "no model 'qwen2.5:3b' there" in ran.out
+    assert "no model 'qwen2.5:3b' on this host" in ran.out
     assert record_of(ran)["provenance"] == "EXTRACTIVE"
     for remedy in (
         "`ollama pull qwen2.5:3b`",
@@ -165,7 +165,7 @@ def test_a_host_that_reads_each_prompt_for_minutes_makes_every_record():
     assert record_of(ran)["provenance"] == "MODEL"
     assert record_of(ran)["attempts"] == 1
     assert re.search(r"success ratio 1\.00 of \d finished passes", ran.out)
-    assert re.search(r"~ pass \w+ is \d+ s old, and the model is at work", ran.out)
+    assert re.search(r"~ pass \w+ has been running for \d+ s", ran.out)
     assert re.search(r"which reads [\d.,]+ tokens/s, writes [\d.,]+ tokens/s; a pass of [\d,]+ tokens waits", ran.out)
 
 
@@ -181,7 +181,7 @@ def test_a_host_that_is_none_is_refused_as_serve_refuses_it():
 def test_on_a_terminal_the_sidecar_stays_until_it_is_interrupted(folder):
     """The commands that it prints work, Ctrl-C ends it with 0, and nothing is left behind."""
     with on_terminal("demo", environ={"TMPDIR": str(folder)}) as terminal:
-        screen = terminal.read_until("stays until Ctrl-C")
+        screen = terminal.read_until("keeps running until Ctrl-C")
         found = re.search(r"context --address (\S+) (\S+)", screen)
         assert found is not None
         context = abridged("context", found[2], "--address", found[1])

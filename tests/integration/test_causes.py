@@ -21,10 +21,10 @@ QUICKLY = {"ollama.first_byte_timeout_s": 0.3, "ollama.stall_timeout_s": 0.3, "s
 CAUSES = {
     "hang": ("TRANSPORT", "no first byte within 0.3 s", True),
     "stall": ("TRANSPORT", "stalled: no further line within 0.3 s", True),
-    "abort": ("TRANSPORT", "the connection ended early", True),
+    "abort": ("TRANSPORT", "the connection closed early", True),
     "busy": ("TRANSPORT", "the server is busy (HTTP 503)", True),
     "bad-schema": ("MODEL_REFUSED", "cannot turn the schema into a grammar", True),
-    "unauthorized": ("MODEL_REFUSED", "wants a valid bearer token", False),
+    "unauthorized": ("MODEL_REFUSED", "requires a valid bearer token", False),
     "silent-cut": ("TRUNCATED", "part was dropped", True),
 }
 

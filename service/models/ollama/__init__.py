@@ -1,1 +1,1 @@
-"""The provider that asks Ollama."""
+"""The Ollama provider."""

@@ -1,11 +1,11 @@
-"""Where an Ollama server is: text in any form that OLLAMA_HOST may have, parsed once into `OllamaAddress`.
+"""The address of an Ollama server: text in any form that OLLAMA_HOST may have, parsed once into `OllamaAddress`.
 
-Ollama's own rules: no scheme means http and port 11434, `http://` alone port 80, `https://` alone port 443, an empty
-port is the default, quotes and blanks around the text do not count, a path is kept. Of a port that is no port Ollama's
-server makes the default too, its Python client an error; so do we, since nobody who wrote a port means another.
+Ollama's own rules: no scheme means http and port 11434, `http://` alone port 80, `https://` alone port 443; an empty
+port is the default; quotes and blanks around the text are ignored; a path is kept. For an invalid port, Ollama's server
+uses the default, its Python client raises; we raise, because nobody who wrote a port means another.
 
     ValueError
-    └── AddressError        the text is no address that this product connects to
+    └── AddressError        the text is not an address that this product connects to
         └── InsecureAddress plain http beyond loopback and private networks, without the explicit setting
 """
 
@@ -27,7 +27,7 @@ _PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".home.arpa", ".lan", 
 
 
 class AddressError(ValueError):
-    """The text is no address that can be connected to."""
+    """The text is not a valid address."""
 
 
 class InsecureAddress(AddressError):
@@ -36,7 +36,14 @@ class InsecureAddress(AddressError):
 
 @dataclass(frozen=True, slots=True)
 class OllamaAddress:
-    """One server. `path` starts with a slash or is empty; IPv6 hosts are kept without brackets."""
+    """The address of one server.
+
+    Attributes:
+        scheme: `http` or `https`.
+        host: A name or an IP address; IPv6 without brackets.
+        port: The TCP port.
+        path: The base path; starts with a slash, or is empty.
+    """
 
     scheme: str
     host: str
@@ -50,7 +57,7 @@ class OllamaAddress:
 
     @property
     def url(self) -> str:
-        """The base URL, without a slash at its end."""
+        """The base URL, without a trailing slash."""
         return f"{self.scheme}://{self._bracketed}:{self.port}{self.path}"
 
     @property
@@ -59,7 +66,7 @@ class OllamaAddress:
 
     @property
     def is_private(self) -> bool:
-        """Whether the host lies on this machine or in a private network, as far as its text can say."""
+        """Whether the host is on this machine or in a private network, as far as its text tells."""
         ip = _as_ip(self.host)
         if ip is not None:
             return not ip.is_global
@@ -68,10 +75,10 @@ class OllamaAddress:
 
 
 def parse_address(text: str, *, allow_insecure: bool = False) -> OllamaAddress:
-    """Read one address; `allow_insecure` permits plain http to public hosts.
+    """Parse one address; `allow_insecure` permits plain http to public hosts.
 
-    Raises AddressError for an unknown scheme, for credentials, for a host or port that is none; InsecureAddress as said
-    above.
+    Raises AddressError for an unknown scheme, for credentials, and for an invalid host or port; InsecureAddress for
+    plain http to a public host.
     """
     stripped = text.strip().strip("\"'").strip()
     scheme, separator, rest = stripped.partition("://")
@@ -86,9 +93,9 @@ def parse_address(text: str, *, allow_insecure: bool = False) -> OllamaAddress:
             raise AddressError("an Ollama address begins with http:// or https://, or has no scheme")
         port_default = _SCHEME_PORTS[scheme]
     authority, _, path = rest.partition("/")
-    # The text could hold a password, so the message does not repeat it.
+    # The text may contain a password, so the message does not repeat it.
     if "@" in authority:
-        raise AddressError("an Ollama address holds no user name or password; use the bearer token setting")
+        raise AddressError("an Ollama address must not contain a user name or password; use the bearer token setting")
     host, port = _split_port(authority, port_default)
     address = OllamaAddress(scheme, _reachable(host), port, f"/{path.strip('/')}" if path.strip("/") else "")
     _check_url(address.url)
@@ -101,7 +108,7 @@ def _split_port(authority: str, port_default: int) -> tuple[str, int]:
     if authority.startswith("["):
         host, bracket, after = authority[1:].partition("]")
         if not bracket or ":" not in host or (after and not after.startswith(":")):
-            raise AddressError("an IPv6 address of Ollama stands in brackets, '[::1]:11434'")
+            raise AddressError("an IPv6 address of Ollama needs brackets, '[::1]:11434'")
         return host, _port(after.removeprefix(":"), port_default)
     if authority.count(":") > 1:
         return authority, port_default
@@ -122,13 +129,13 @@ def _reachable(host: str) -> str:
     if any(c.isspace() or c in "?#\\%" for c in host) or (":" in host and ip is None):
         raise AddressError("an Ollama address has a host name or an IP address")
     if not host or (ip is not None and ip.is_unspecified):
-        # 0.0.0.0 and :: are addresses to listen on; a client finds that server on loopback.
+        # 0.0.0.0 and :: are addresses to listen on; a client reaches that server on loopback.
         return "::1" if isinstance(ip, ipaddress.IPv6Address) else "127.0.0.1"
     return host
 
 
 def _check_url(url: str) -> None:
-    """Names and paths have rules of their own, and who calls the host later is the judge of them."""
+    """Raise AddressError unless httpx, which calls the host later, accepts the URL."""
     try:
         httpx.URL(url)
     except httpx.InvalidURL as error:
@@ -146,7 +153,7 @@ def _as_ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _as_legacy_ipv4(host: str) -> ipaddress.IPv4Address | None:
-    """Resolvers also take `134744072` and `0x8.2056` for addresses: such a name must not pass as a private one."""
+    """Resolvers also accept `134744072` and `0x8.2056` as addresses: such a name must not count as private."""
     try:
         return ipaddress.IPv4Address(socket.inet_aton(host))
     except (OSError, UnicodeEncodeError):

@@ -1,6 +1,6 @@
-"""A chat with a model of Ollama, for the terminal: the whole context in, the answer out as it is said.
+"""A chat with an Ollama model, for the terminal: sends the whole context and streams the answer.
 
-Invariant: an answer counts only with its final line, as in a pass; what was said before a failure is not an answer.
+Invariant: as in a pass, an answer counts only with its final line; text before a failure is not an answer.
 """
 
 from __future__ import annotations
@@ -27,14 +27,19 @@ ANSWER_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswer:
-    """What the model said. `prompt_tokens` is its server's count of the context, None when it does not say."""
+    """The model's answer.
+
+    Attributes:
+        text: The whole answer.
+        prompt_tokens: The server's count of the context; None if it reports none.
+    """
 
     text: str
     prompt_tokens: int | None
 
 
 class OllamaChat:
-    """One model on one host. `open` asks what the model can hold, and must come before `answer`."""
+    """One model on one host. Call `open`, which learns the context length, before `answer`."""
 
     def __init__(self, model: str, host: OllamaHost, settings: OllamaSettings, *, clock: Callable[[], float]) -> None:
         self.model = model
@@ -45,14 +50,14 @@ class OllamaChat:
         self._think: bool | None = None
 
     async def open(self) -> None:
-        """Learn the model's context length and abilities. Raises ModelError, ModelMissing for one that is not there."""
+        """Learn the model's context length and capabilities. Raises ModelError, ModelMissing if the host lacks it."""
         description = await self._described.describe()
         self.num_ctx = description.window or self.num_ctx
-        # Thoughts are no part of a transcript, and models of that kind think unless they are told not to.
+        # Thoughts do not belong in a transcript, and thinking models think unless told not to.
         self._think = False if "thinking" in description.capabilities else None
 
     async def answer(self, messages: Sequence[Mapping[str, Any]], *, on_text: OnText) -> ChatAnswer:
-        """The answer to `messages`, in the form of /api/chat. Raises ModelError."""
+        """Ask for the answer to `messages`, in the form of /api/chat. Raises ModelError."""
         answer = Answer(self._host.label)
         told = 0
 
@@ -86,7 +91,7 @@ class OllamaChat:
             "model": self.model,
             "messages": list(messages),
             "stream": True,
-            # The context is ours to keep in bounds: a server that cuts or shifts it would hide that it did not fit.
+            # We keep the context in bounds: a server that cuts or shifts it would hide that it did not fit.
             "truncate": False,
             "shift": False,
             "options": {"num_ctx": self.num_ctx},

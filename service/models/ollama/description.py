@@ -1,7 +1,7 @@
-"""What an Ollama host says of a model: /api/tags, /api/show, /api/ps and /api/version read into our own terms.
+"""An Ollama host's description of a model: reads /api/tags, /api/show, /api/ps and /api/version into our own terms.
 
-Every reader takes the JSON of any server version and of servers that only resemble Ollama: a missing or odd field
-means "not said", never an error.
+Every reader accepts the JSON of any server version, and of servers that only resemble Ollama: a missing or odd field
+means "unknown", never an error.
 """
 
 from __future__ import annotations
@@ -40,42 +40,47 @@ _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?")
 
 @dataclass(frozen=True, slots=True)
 class Residence:
-    """Whether a model is in a host's memory. `num_ctx` is the window it was loaded with, None when not said."""
+    """Whether a model is in a host's memory.
+
+    Attributes:
+        loaded: Whether it is.
+        num_ctx: The window it was loaded with; None if unknown.
+    """
 
     loaded: bool
     num_ctx: int | None = None
 
     def serves(self, num_ctx: int) -> bool:
-        """Whether a call with this window finds the model as it is; another window makes the server load it anew."""
+        """Whether a call with this window can use the loaded model; another window makes the server reload it."""
         return self.loaded and self.num_ctx in {None, num_ctx}
 
 
 def canonical_name(name: str) -> str:
-    """The name as Ollama compares names: lower case, default namespace left out, tag `latest` when there is none."""
+    """The name as Ollama compares names: lower case, without the default namespace, with tag `latest` by default."""
     lowered = name.strip().lower().removeprefix("library/")
     return lowered if ":" in lowered.rpartition("/")[2] else f"{lowered}:latest"
 
 
 def digest_of(tags: dict[str, Any], model: str) -> str:
-    """The model's digest out of /api/tags, without its algorithm; empty when it is not listed."""
+    """The model's digest from /api/tags, without its algorithm; empty if it is not listed."""
     return next((digest for entry in _entries(tags, model) if (digest := _digest(entry))), "")
 
 
 def names_of(tags: dict[str, Any]) -> tuple[str, ...]:
-    """The names that /api/tags lists, in its order, the newest first."""
+    """The names in /api/tags, in its order, newest first."""
     names = (name_of(entry.get("name") or entry.get("model")) for entry in _models(tags))
     return tuple(name for name in names if name)
 
 
 def residence_of(loaded: dict[str, Any], model: str, digest: str = "") -> Residence:
-    """Whether /api/ps lists the model, by name or by digest: of two names of one blob it has the first alone."""
+    """Whether /api/ps lists the model, by name or by digest: it lists only the first of two names for one blob."""
     for entry in (*_entries(loaded, model), *_entries_of_digest(loaded, digest)):
         return Residence(True, count_of(entry.get("context_length")) or None)
     return Residence(False)
 
 
 def read_description(show: dict[str, Any], digest: str) -> ModelDescription:
-    """What /api/show says: the trained context length and the capabilities."""
+    """The description in /api/show: the trained context length and the capabilities."""
     info = show.get("model_info")
     return ModelDescription(
         context_length=_context_length(info) if isinstance(info, dict) else None,
@@ -85,7 +90,7 @@ def read_description(show: dict[str, Any], digest: str) -> ModelDescription:
 
 
 def parse_version(answer: dict[str, Any]) -> Version | None:
-    """The version out of /api/version, None when it cannot be told (a proxy, a build from source)."""
+    """The version from /api/version; None if it is unknown (a proxy, a build from source)."""
     found = _VERSION.match(str(answer.get("version", "")))
     if found is None or found[0].startswith("0.0"):
         return None
@@ -93,10 +98,10 @@ def parse_version(answer: dict[str, Any]) -> Version | None:
 
 
 class DescriptionCache:
-    """Descriptions by digest, in memory and, with a directory, on disk. A digest never changes its meaning.
+    """Caches descriptions by digest, in memory and, with a directory, on disk. A digest's description never changes.
 
-    Memory holds the `DESCRIPTIONS_MAX` that were used last; files are private to their owner. Thread-safe: what races
-    with another call writes the same.
+    Memory keeps the `DESCRIPTIONS_MAX` used last; files are private to their owner. Thread-safe: racing calls write the
+    same content.
     """
 
     def __init__(self, directory: Path | None) -> None:
@@ -104,7 +109,7 @@ class DescriptionCache:
         self._known: dict[str, ModelDescription] = {}
 
     def get(self, digest: str) -> ModelDescription | None:
-        """The description of a digest, None when it is not known."""
+        """The description of a digest; None if it is not cached."""
         if not digest:
             return None
         found = self._known.pop(digest, None) or self._saved(digest)
@@ -113,7 +118,7 @@ class DescriptionCache:
         return found
 
     def put(self, description: ModelDescription) -> None:
-        """Keep a description; a disk that cannot be written costs one request after the next start."""
+        """Cache a description; if the disk cannot be written, the next start costs one more request."""
         if not description.digest:
             return
         self._remember(description)
@@ -140,12 +145,12 @@ class DescriptionCache:
             saved = read_object((self._directory / f"{digest}.json").read_bytes())
             return ModelDescription(count_of(saved["context_length"]) or None, _names_in(saved["capabilities"]), digest)
         except (OSError, NotAnObject, KeyError):
-            # A cache that cannot be read is an empty cache: the host is asked again.
+            # An unreadable cache is an empty cache: the host is asked again.
             return None
 
 
 def _write_private(path: Path, content: bytes) -> None:
-    """The file appears whole or not at all, readable by its owner alone."""
+    """Write the file atomically, readable only by its owner."""
     descriptor, new = tempfile.mkstemp(dir=path.parent, suffix=".new")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -175,7 +180,7 @@ def _models(answer: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _digest(entry: dict[str, Any]) -> str:
-    """A listed model's digest without its algorithm; empty when it is none."""
+    """A listed model's digest without its algorithm; empty if it is invalid."""
     found = _DIGEST.fullmatch(str(entry.get("digest", "")))
     return found[1] if found is not None else ""
 
@@ -185,6 +190,6 @@ def _context_length(info: dict[str, Any]) -> int | None:
 
 
 def _names_in(values: object) -> frozenset[str]:
-    """The first names of a list, CAPABILITIES_MAX of them; none where it is no list."""
+    """The first CAPABILITIES_MAX names of a list; empty if it is not a list."""
     listed = values[:CAPABILITIES_MAX] if isinstance(values, list) else []
     return frozenset(name for value in listed if (name := name_of(value)))

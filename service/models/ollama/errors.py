@@ -1,19 +1,19 @@
-"""What an Ollama failure means: one table from (status, text) to the error family of `model.py`.
+"""What an Ollama failure means: one table from (status, text) to the errors of `model.py`.
 
-Status alone says little: a caller's mistake can be a 500, a failure a 200. So the texts decide first, those of both
-engine generations (<= 0.24: in-process runner; >= 0.30: a llama-server child, whose own JSON may sit inside the
-error string), and the status only when no text is known. Messages are this module's words: a server's text may
-quote a prompt, so none of it goes on.
+The status alone says little: a caller's mistake can be a 500, a failure a 200. So the texts of both engine generations
+(<= 0.24: in-process runner; >= 0.30: a llama-server child, whose own JSON may be inside the error string) decide first,
+and the status only if no text matches. Messages are this module's own: a server's text may quote a prompt, so none of
+it is passed on.
 
     ModelError
     ├── ModelUnavailable
-    │   ├── AnswerEncoded    the answer is compressed, though no encoding was asked for
-    │   ├── FirstByteLate    the host did not begin its answer in time
-    │   ├── HostUnreachable  no connection: refused, no such name, TLS, or not in time; not asked
-    │   ├── CircuitOpen      the host failed too often lately; not asked
-    │   └── QueueFull        too many callers wait for the host; not asked
+    │   ├── AnswerEncoded    the answer is compressed, although no encoding was requested
+    │   ├── FirstByteLate    the host did not start its answer in time
+    │   ├── HostUnreachable  no connection: refused, unknown name, TLS, or timeout; not asked
+    │   ├── CircuitOpen      the host failed too often recently; not asked
+    │   └── QueueFull        too many calls wait for the host; not asked
     └── ModelRefused
-        └── HostRefused      the host refuses, whatever the request; another host may not
+        └── HostRefused      the host refuses any such request; another host may not
 """
 
 from __future__ import annotations
@@ -50,48 +50,54 @@ __all__ = [
 ]
 
 RATE_LIMIT_RETRY_S = 60.0
-"""When to ask again after a 429 without Retry-After: cloud limits last minutes to days, never milliseconds."""
+"""When to retry after a 429 without Retry-After: cloud limits last minutes to days, never milliseconds."""
 
 RETRY_AFTER_MAX_S = 86_400.0
 
 
 class AnswerEncoded(ModelUnavailable):
-    """The host compresses its answers, though no encoding was asked for."""
+    """The host compressed its answer, although no encoding was requested."""
 
 
 class FirstByteLate(ModelUnavailable):
-    """The host did not begin its answer in time, and perhaps still reads the prompt."""
+    """The host did not start its answer in time, and may still be reading the prompt."""
 
 
 class HostUnreachable(ModelUnavailable):
-    """There is no connection to the host."""
+    """No connection to the host."""
 
     asked = False
 
 
 class CircuitOpen(ModelUnavailable):
-    """The host failed too often lately."""
+    """The host failed too often recently."""
 
     asked = False
     call_made = False
 
 
 class QueueFull(ModelUnavailable):
-    """Too many callers already wait for the host."""
+    """Too many calls already wait for the host."""
 
     asked = False
     call_made = False
 
 
 class HostRefused(ModelRefused):
-    """The host refuses whoever asks this way; another host may answer."""
+    """The host refuses any such request; another host may accept it."""
 
     asked = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A piece of a known error text, in lower case, and what it means."""
+    """A known error text and its meaning.
+
+    Attributes:
+        piece: A substring of the text, in lower case.
+        error: The error to raise.
+        says: The message, in our own words.
+    """
 
     piece: str
     error: type[ModelError]
@@ -103,8 +109,8 @@ _SCHEMA = "the server cannot turn the schema into a grammar"
 _OPTION = "the server does not accept an option of the request"
 _ABILITY = "the model cannot do what was asked"
 _INCOMPATIBLE = "the server cannot load the model; it may need a newer version"
-_LOAD = "the server failed to load the model, perhaps for want of memory"
-_CRASH = "the model's process broke off"
+_LOAD = "the server failed to load the model, perhaps for lack of memory"
+_CRASH = "the model's process crashed"
 _BUSY = "the server is busy"
 
 # First match wins. Texts without a mark occur in both generations.
@@ -123,7 +129,7 @@ _TEXTS: tuple[_Text, ...] = (
     _Text("invalid format", ModelRefused, _OPTION),
     _Text("must be of type", ModelRefused, _OPTION),
     _Text("does not support", ModelRefused, _ABILITY),
-    _Text("template:", ModelRefused, "the model's chat template does not take the messages"),
+    _Text("template:", ModelRefused, "the model's chat template does not accept the messages"),
     _Text("may be incompatible with your version", HostRefused, _INCOMPATIBLE),
     _Text("unknown model architecture", HostRefused, _INCOMPATIBLE),
     _Text("out-of-memory", ModelUnavailable, _LOAD),  # >= 0.30
@@ -146,29 +152,29 @@ _TEXTS: tuple[_Text, ...] = (
 )
 
 _STATUSES: Mapping[int, tuple[type[ModelError], str]] = {
-    401: (HostRefused, "the host wants a valid bearer token"),
+    401: (HostRefused, "the host requires a valid bearer token"),
     403: (HostRefused, "the host forbids the request"),
     404: (HostRefused, "the path is unknown there: not an Ollama server, or a wrong base path"),
     405: (HostRefused, "the method is unknown there: not an Ollama server, or a wrong base path"),
     408: (ModelUnavailable, "the host waited too long for the request"),
     413: (ModelRefused, "the request is too large for the host"),
     425: (ModelUnavailable, _BUSY),
-    429: (ModelUnavailable, "the host limits the rate of requests"),
-    499: (ModelUnavailable, "the host gave the request up"),
-    501: (HostRefused, "the host does not offer the operation"),
+    429: (ModelUnavailable, "the host limits the request rate"),
+    499: (ModelUnavailable, "the host gave up on the request"),
+    501: (HostRefused, "the host does not support the operation"),
 }
 
 
 def classify_status(host: str, model: str, status: int, body: bytes, *, retry_after: float | None) -> ModelError:
-    """The error for an answer that is not a 200. `body` is what came, cut wherever the caller stopped reading."""
+    """The error for a status other than 200. `body` may be cut off where the caller stopped reading."""
     text, is_json = _error_text(body)
     if status == 404 and is_json and "model" in text and "not found" in text:
-        return ModelMissing(f"{host}: no model {model!r} there")
+        return ModelMissing(f"{host}: no model {model!r} on this host")
     if (known := _known(text)) is not None:
         return _build(known, host, f"HTTP {status}", text, retry_after)
     error, says = _STATUSES.get(status, _by_hundred(status))
     if status == 403 and not body.strip():
-        says += "; an empty 403 is Ollama's guard against foreign Host headers"
+        says += "; an empty 403 is Ollama's check for foreign Host headers"
     if status == 429 and retry_after is None:
         retry_after = RATE_LIMIT_RETRY_S
     message = f"{host}: {says} (HTTP {status})"
@@ -180,31 +186,31 @@ def classify_stream_error(host: str, error_text: str) -> ModelError:
     text = error_text.lower()
     known = _known(text)
     if known is None:
-        return ModelUnavailable(f"{host}: the answer broke off with an error of unknown kind")
+        return ModelUnavailable(f"{host}: the answer broke off with an unknown error")
     return _build(known, host, "mid-stream", text, None)
 
 
-# Most specific types first: the first that fits gives the error and its words.
+# Most specific types first: the first match decides the error and its message.
 _TRANSPORT: tuple[tuple[type[Exception], type[ModelUnavailable], str], ...] = (
-    (httpx.ConnectTimeout, HostUnreachable, "no connection in time"),
-    (httpx.PoolTimeout, HostUnreachable, "no free connection in time"),
-    (httpx.WriteTimeout, ModelUnavailable, "the request could not be sent in time"),
-    (httpx.ReadTimeout, ModelUnavailable, "no answer in time"),
+    (httpx.ConnectTimeout, HostUnreachable, "timed out while connecting"),
+    (httpx.PoolTimeout, HostUnreachable, "timed out waiting for a free connection"),
+    (httpx.WriteTimeout, ModelUnavailable, "timed out while sending the request"),
+    (httpx.ReadTimeout, ModelUnavailable, "timed out waiting for the answer"),
     (httpx.ConnectError, HostUnreachable, "connection refused, unresolvable name or failed TLS"),
-    (httpx.RemoteProtocolError, ModelUnavailable, "the connection ended early or does not speak HTTP"),
+    (httpx.RemoteProtocolError, ModelUnavailable, "the connection closed early or does not speak HTTP"),
     (httpx.NetworkError, ModelUnavailable, "the connection broke"),
-    (httpx.HTTPError, ModelUnavailable, "the request failed on its way"),
+    (httpx.HTTPError, ModelUnavailable, "the request failed in transit"),
 )
 
 
 def classify_transport(host: str, error: httpx.HTTPError) -> ModelUnavailable:
-    """The error for a failure below HTTP. Its text stays out: it may hold addresses, never anything needed."""
+    """The error for a failure below HTTP. Omits its text, which may contain addresses and nothing useful."""
     failure, says = next((failure, says) for kind, failure, says in _TRANSPORT if isinstance(error, kind))
     return failure(f"{host}: {says}")
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds that Retry-After asks for; a date counts from the answer's own Date, so no clock of ours is needed."""
+    """Seconds that Retry-After asks for; None without one. A date counts from the response's own Date header."""
     value = headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():
         return min(float(value), RETRY_AFTER_MAX_S)
@@ -236,11 +242,11 @@ def _by_hundred(status: int) -> tuple[type[ModelError], str]:
         return ModelUnavailable, "the host failed"
     if status >= 400:
         return ModelRefused, "the host refuses the request"
-    return HostRefused, "the host answers with a redirect or without content; redirects are not followed"
+    return HostRefused, "the host returned a redirect or no content; redirects are not followed"
 
 
 def _error_text(body: bytes) -> tuple[str, bool]:
-    """The error string in lower case, and whether the body was Ollama's JSON form."""
+    """The error string in lower case, and whether the body was in Ollama's JSON form."""
     text = body.decode("utf-8", "replace")
     try:
         error = read_object(body)["error"]
@@ -250,7 +256,7 @@ def _error_text(body: bytes) -> tuple[str, bool]:
 
 
 def _token_figures(text: str) -> tuple[int | None, int | None]:
-    """Prompt and context size out of llama-server's own error JSON, which Ollama passes on inside its string."""
+    """Prompt and context size from llama-server's own error JSON, which Ollama passes on inside its error string."""
     start = text.find("{")
     if start < 0:
         return None, None

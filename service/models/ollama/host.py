@@ -1,12 +1,12 @@
 """One Ollama server over HTTP: connections, places for calls, breaker. It knows no model.
 
-Invariant: every failure that leaves this class is a `ModelError`, and whoever leaves a call early, cancelled or out
-of time, closes its connection, which is how Ollama learns to stop.
+Invariant: every failure raises a `ModelError`, and a call that ends early, cancelled or timed out, closes its
+connection, which tells Ollama to stop.
 
-Ollama learns of it only while it generates: a prompt that it has begun to read it reads to the end, for nobody
-(measured with 0.24). A call that comes then waits behind that prompt with its own clock running. So the place of a call
-that left before the first byte stays taken for as long as the prompt plausibly takes, and the next call, a retry too,
-waits in our own line, where no clock runs.
+Ollama notices only while it generates: it reads a prompt to the end even if nobody waits for it (measured with 0.24),
+and a call that arrives then waits for that prompt with its own clock running. So a call that ends before the first byte
+keeps its place for as long as the prompt plausibly takes, and the next call, including a retry, waits in our own queue,
+where no clock runs.
 """
 
 from __future__ import annotations
@@ -45,44 +45,45 @@ OnBreaker = Callable[[str, BreakerState], None]
 """Called with the host's label and its breaker's new state."""
 
 OnAsked = Callable[[OllamaAddress], None]
-"""Called with the host's address when a call wants a place there, in the caller's own context."""
+"""Called with the host's address when a call asks for a place there, in the caller's own context."""
 
 WRITE_S = 30.0
 PROBE_CONNECTIONS = 4
 STREAM_S_MAX = 3_600.0
-"""The longest answer, from its first byte: num_predict and the stall clock end it long before, or a host is broken."""
+"""The longest answer, from its first byte. Unless the host is broken, num_predict and the stall clock end it sooner."""
 
 ERROR_BYTES_MAX = 65_536
 
-# An answer that inflates would get around the size limits: none is asked for, and none is taken.
+# A compressed answer would bypass the size limits: none is requested, and none is accepted.
 _NO_ENCODING = "identity"
 _HEADERS = {"accept-encoding": _NO_ENCODING, "content-type": "application/json", "user-agent": "abridged"}
 
 
 @dataclass(slots=True)
 class Place:
-    """A call's place at a host. `prefill_s` is how long its prompt should take, as far as known.
+    """A call's place at a host.
 
-    `kept_s` is how long the place stays taken after the call, for the prompt that the host still reads. `waited` says
-    whether the call had to wait for it.
+    Attributes:
+        waited: Whether the call had to wait for it.
+        prefill_s: How long the host should take to read the prompt; None if unknown.
+        kept_s: How long the place stays taken after the call, for the prompt that the host is still reading.
     """
 
     waited: bool = False
-
     prefill_s: float | None = None
     kept_s: float = 0.0
 
     def left_early(self, waited_s: float, *, kept_s_max: float) -> None:
-        """The call leaves before the first byte: keep the place for the rest of `prefill_s`.
+        """Keep the place of a call that ends before the first byte, for the rest of `prefill_s`.
 
-        Where that is not known or over, for as long again as the call has waited. Never longer than `kept_s_max`.
+        If that is unknown or has passed, for as long again as the call has waited. Never longer than `kept_s_max`.
         """
         rest_s = (self.prefill_s or 0.0) - waited_s
         self.kept_s = min(kept_s_max, rest_s if rest_s > 0 else waited_s)
 
 
 class OllamaHost:
-    """A server and what this process has under way there. Models of one process share it."""
+    """A server and this process's calls to it. All models of the process share it."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class OllamaHost:
         self._client = httpx.AsyncClient(
             base_url=address.url,
             headers=_HEADERS | token,
-            # The read clocks are ours: httpx has one for headers and body alike, and Ollama needs two.
+            # We time reads ourselves: httpx has one timeout for headers and body, and Ollama needs two.
             timeout=httpx.Timeout(connect=settings.connect_s, read=None, write=WRITE_S, pool=settings.connect_s),
             transport=SmallReads(
                 encrypted=address.url.startswith("https:"), connections_max=settings.calls_max + PROBE_CONNECTIONS
@@ -120,29 +121,29 @@ class OllamaHost:
 
     @property
     def in_flight(self) -> int:
-        """Calls under way, those that wait for a place, and places kept for prompts that nobody waits for."""
+        """Running calls, calls that wait for a place, and places kept for abandoned prompts."""
         return self._in_flight
 
     @property
     def reads_for_nobody(self) -> bool:
-        """Whether the host plausibly reads a prompt whose call has left."""
+        """Whether the host is probably still reading an abandoned prompt."""
         return bool(self._kept)
 
     def check_circuit(self) -> None:
-        """Raise CircuitOpen when the host is not to be asked now."""
+        """Raise CircuitOpen if the breaker does not allow a call now."""
         wait_s = self.breaker.refusal_s()
         if wait_s is not None:
             raise CircuitOpen(f"{self.label}: failed repeatedly, not asked for {wait_s:.0f} s", retry_after_s=wait_s)
 
     @asynccontextmanager
     async def place(self, deadline: Deadline) -> AsyncIterator[Place]:
-        """Hold one of the host's places; waits in line, because Ollama's own line has no bound. Raises QueueFull.
+        """Hold one of the host's places; waits in our own queue, because Ollama's is unbounded. Raises QueueFull.
 
-        The deadline rests while the call waits.
+        The deadline pauses while the call waits.
         """
         self._on_asked(self._address)
         if self._in_flight >= self._settings.calls_max + self._settings.queue_max:
-            raise QueueFull(f"{self.label}: {self._settings.queue_max} calls wait already")
+            raise QueueFull(f"{self.label}: {self._settings.queue_max} calls are already waiting")
         self._in_flight += 1
         place = Place(waited=self._places.locked())
         try:
@@ -157,7 +158,7 @@ class OllamaHost:
             self._give_back(place)
 
     async def idle(self) -> bool | None:
-        """Whether nobody uses the host now, as far as it tells; None when it cannot be asked."""
+        """Whether the host seems unused; None if it cannot be asked."""
         if self.breaker.refusal_s() is not None:
             return None
         if self._in_flight:
@@ -165,7 +166,7 @@ class OllamaHost:
         try:
             loaded = await self.get("/api/ps", Deadline(self._settings.probe_s, clock=self._clock))
         except HostRefused:
-            # A proxy may hide this path; what it hides cannot be told.
+            # A proxy may hide this path, and with it any use by others.
             return True
         except ModelError:
             return None
@@ -173,11 +174,11 @@ class OllamaHost:
         return not self._uses.used_lately
 
     async def get(self, path: str, deadline: Deadline) -> dict[str, Any]:
-        """Ask for a JSON object by GET, within the probe's time."""
+        """GET a JSON object within `probe_s`. Raises ModelError."""
         return await self._json("GET", path, b"", model="", seconds=self._settings.probe_s, deadline=deadline)
 
     async def post(self, path: str, body: bytes, *, model: str, seconds: float, deadline: Deadline) -> dict[str, Any]:
-        """Ask for a JSON object by POST, within `seconds`."""
+        """POST `body` and return a JSON object within `seconds`. Raises ModelError."""
         return await self._json("POST", path, body, model=model, seconds=seconds, deadline=deadline)
 
     async def stream(
@@ -191,11 +192,11 @@ class OllamaHost:
         deadline: Deadline,
         on_progress: OnProgress,
     ) -> None:
-        """Post `body` and fill `answer` line by line, under the first-byte and then the stall clock.
+        """POST `body` and fill `answer` line by line, under the first-byte clock and then the stall clock.
 
-        The deadline counts up to the first line. From there the answer is bounded by the stall clock, by its own limits
-        (num_predict, ANSWER_CHARS_MAX) and by STREAM_S_MAX. The stall clock runs between lines, not bytes, so that a
-        dripping server stalls too.
+        The deadline applies up to the first line. From there the stall clock, the answer's own limits (num_predict,
+        ANSWER_CHARS_MAX) and STREAM_S_MAX bound the answer. The stall clock runs between lines, not bytes, so that a
+        dripping server stalls too. Raises ModelError.
         """
         async with aclosing(self._lines(path, body, model=model)) as lines:
             line = await self._first(lines, place, deadline)
@@ -205,19 +206,19 @@ class OllamaHost:
                 on_progress(answer.chars)
                 if answer.done:
                     break
-                # Lines that came together are taken one a turn of the loop.
+                # One line per turn of the loop, even if several arrived together.
                 await asyncio.sleep(0)
                 async with patience.limit(self._settings.stall_s, self.label, "stalled: no further line"):
                     line = await anext(lines, None)
 
     async def close(self) -> None:
-        """Close all connections. Calling it twice is allowed."""
+        """Close all connections. May be called twice."""
         for handle in self._kept:
             handle.cancel()
         await self._client.aclose()
 
     async def _first(self, lines: AsyncGenerator[bytes, None], place: Place, deadline: Deadline) -> bytes | None:
-        """The first line; whoever leaves before it comes leaves the place to the prompt."""
+        """The first line, or None; a call that ends before it keeps its place for the prompt."""
         first_byte_s = self._settings.first_byte_s
         began = self._clock()
         try:
@@ -261,14 +262,14 @@ class OllamaHost:
             async for data in response.aiter_raw():
                 for line in splitter.feed(data):
                     yield line
-                # Chunks that came together are taken one a turn of the loop.
+                # One chunk per turn of the loop, even if several arrived together.
                 await asyncio.sleep(0)
             if rest := splitter.end():
                 yield rest
 
     @asynccontextmanager
     async def _response(self, method: str, path: str, body: bytes, *, model: str) -> AsyncIterator[httpx.Response]:
-        """A response with status 200, closed at the end; errors of HTTP and below are translated here alone."""
+        """A response with status 200, closed on exit. The only place that translates HTTP and transport errors."""
         try:
             async with self._client.stream(method, path, content=body) as response:
                 is_encoded = response.headers.get("content-encoding", _NO_ENCODING).strip().lower() != _NO_ENCODING
@@ -282,7 +283,7 @@ class OllamaHost:
                         retry_after=retry_after_s(response.headers),
                     )
                 if is_encoded:
-                    raise AnswerEncoded(f"{self.label}: the answer is compressed, which was not asked for")
+                    raise AnswerEncoded(f"{self.label}: the answer is compressed, which was not requested")
                 yield response
         except httpx.HTTPError as error:
             raise classify_transport(self.label, error) from error
@@ -296,14 +297,14 @@ def open_hosts(
     on_breaker: OnBreaker = lambda _host, _state: None,
     on_asked: OnAsked = lambda _address: None,
 ) -> tuple[OllamaHost, ...]:
-    """One host for each address; connections are opened when first used."""
+    """One host per address; connections open on first use."""
     return tuple(
         OllamaHost(address, settings, clock=clock, on_breaker=on_breaker, on_asked=on_asked) for address in addresses
     )
 
 
 async def _read(response: httpx.Response, bytes_max: int) -> bytes:
-    """The body, cut at `bytes_max`."""
+    """The body, cut off at `bytes_max`."""
     read = bytearray()
     async for data in response.aiter_raw():
         read += data

@@ -1,4 +1,4 @@
-"""What a person should know of an Ollama host before passes depend on it: does it answer, and has it the models?"""
+"""What to know about an Ollama host before passes depend on it: is it up, and does it have the models?"""
 
 from __future__ import annotations
 
@@ -17,17 +17,23 @@ from service.models.ollama.settings import OllamaSettings
 __all__ = ["HostInventory", "ModelEntry", "inventory_of", "missing_remedy"]
 
 OTHERS_MAX = 3
-"""Models that a remedy names: enough to choose from."""
+"""Most models that a remedy names."""
 
 LISTED_MAX = 12
-"""Models that are asked what they can do, to find these."""
+"""Most models whose capabilities are read to find these."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model. `problem` is empty when it is there, `context_length` None when not said.
+    """A model on a host.
 
-    `completes` is whether it answers prompts, `thinks` whether it thinks unless it is told not to.
+    Attributes:
+        name: As requested.
+        is_missing: Whether the host does not have it.
+        context_length: The trained length in tokens; None if unknown.
+        problem: Why it cannot be used; empty if it can.
+        completes: Whether it answers prompts.
+        thinks: Whether it thinks unless told not to.
     """
 
     name: str
@@ -40,8 +46,15 @@ class ModelEntry:
 
 @dataclass(frozen=True, slots=True)
 class HostInventory:
-    """One host. `problem` is empty when it answers. `others` are models of the host that can answer a prompt, at most
-    OTHERS_MAX; they are looked for when one that was asked for is missing."""
+    """One host and its models.
+
+    Attributes:
+        host: Its label, `host:port`.
+        version: Ollama's version; empty if unknown.
+        models: The requested models, in order.
+        others: If a requested model is missing, up to OTHERS_MAX other models that answer prompts.
+        problem: Why the host cannot be used; empty if it can.
+    """
 
     host: str
     version: str = ""
@@ -51,7 +64,7 @@ class HostInventory:
 
     @property
     def has_all(self) -> bool:
-        """Whether it answers and has every model that was asked for."""
+        """Whether the host and every requested model can be used."""
         return not self.problem and not any(model.problem for model in self.models)
 
 
@@ -63,7 +76,7 @@ async def inventory_of(
     timeout_s: float,
     clock: Callable[[], float],
 ) -> HostInventory:
-    """Ask one host, `timeout_s` for each of its answers; never raises ModelError."""
+    """Query one host, with `timeout_s` per request. Never raises ModelError."""
     settings = OllamaSettings(connect_s=timeout_s, probe_s=timeout_s, bearer_token=token)
     host = OllamaHost(address, settings, clock=clock, on_breaker=lambda _host, _state: None)
     try:
@@ -79,10 +92,12 @@ async def inventory_of(
 
 
 def missing_remedy(model: str, others: Sequence[str]) -> str:
-    """What to do about a missing model, for a person: fetch it, take one of `others`, or do without."""
-    remedies = [f"fetch it with `ollama pull {model}`"]
+    """What to do about a missing model: pull it, use one of `others`, or do without."""
+    remedies = [f"pull it with `ollama pull {model}`"]
     if others:
-        remedies.append(f"use one that is there, `--set summarizer.models=ollama:{others[0]}`{_and_so_on(others[1:])}")
+        remedies.append(
+            f"use one that the host has, `--set summarizer.models=ollama:{others[0]}`{_and_so_on(others[1:])}"
+        )
     return ", or ".join([*remedies, "`--set summarizer.models=extractive:default`, which needs none"])
 
 
@@ -112,11 +127,11 @@ async def _entry(host: OllamaHost, model: str, timeout_s: float, clock: Callable
 async def _others(
     host: OllamaHost, models: Sequence[str], timeout_s: float, clock: Callable[[], float]
 ) -> tuple[str, ...]:
-    """Models of the host that say that they complete prompts, or do not say what they can."""
+    """Models of the host that complete prompts, or whose capabilities are unknown."""
     try:
         tags = await host.get("/api/tags", Deadline(timeout_s, clock=clock))
     except ModelError:
-        # Some proxies forbid it; the remedy then names none.
+        # Some proxies forbid this; the remedy then names none.
         return ()
     asked = {canonical_name(model) for model in models}
     found: list[str] = []

@@ -1,7 +1,7 @@
-"""What a server says, read strictly: JSON objects within bounds, counts that are counts, names that are names.
+"""Strict reading of server responses: bounded JSON objects, valid counts, valid names.
 
-Invariant: no answer, whatever its bytes, raises anything but `NotAnObject`, keeps the event loop for longer than
-OBJECT_BYTES_MAX take to read, or yields a text that cannot be encoded.
+Invariant: no response, whatever its bytes, raises anything but `NotAnObject`, blocks the event loop for longer than it
+takes to read OBJECT_BYTES_MAX, or yields text that cannot be encoded.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from pydantic import TypeAdapter, ValidationError
 __all__ = ["OBJECT_BYTES_MAX", "NotAnObject", "count_of", "name_of", "read_object", "seconds_of"]
 
 OBJECT_BYTES_MAX = 1_000_000
-"""A list of more than two thousand models, or a whole answer in one line: read in some 30 ms at worst."""
+"""A list of more than two thousand models, or a whole answer in one line; takes at most about 30 ms to read."""
 
 CONTAINERS_MAX = 32_768
-"""Brackets that open, those in texts too: empty lists cost a hundred times the memory of their three bytes."""
+"""Opening brackets, including those in strings: an empty list takes a hundred times the memory of its three bytes."""
 
 COUNT_MAX = 100_000_000
-"""As much as a context length may be in the contract."""
+"""The contract's maximum for a context length."""
 
 SECONDS_MAX = 86_400
 
 NAME_CHARS_MAX = 256
 
-# Bounds nesting, refuses lone surrogates and bytes that are no UTF-8, and raises one type for all of it.
+# Bounds nesting, refuses lone surrogates and invalid UTF-8, and raises one type for all of these.
 _OBJECT = TypeAdapter(dict[str, Any])
 
 
 class NotAnObject(Exception):
-    """The bytes are no JSON object that is read here; the text says which rule they break, never what they are."""
+    """The bytes are not an acceptable JSON object; the message says which rule they break and never quotes them."""
 
 
 def read_object(data: bytes) -> dict[str, Any]:
-    """The JSON object in `data`. Raises NotAnObject, chained to nothing: a parser's error holds what it read."""
+    """The JSON object in `data`. Raises NotAnObject, unchained, because a parser's error contains what it read."""
     if len(data) > OBJECT_BYTES_MAX or data.count(b"[") + data.count(b"{") > CONTAINERS_MAX:
         raise NotAnObject("is larger than any answer")
     try:
@@ -45,21 +45,21 @@ def read_object(data: bytes) -> dict[str, Any]:
 
 
 def count_of(value: object) -> int | None:
-    """A count of things, 0 included; None for what is none: negative, no integer, or beyond COUNT_MAX."""
+    """The value as a count, including 0; None if it is negative, not an integer, or above COUNT_MAX."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= COUNT_MAX:
         return value
     return None
 
 
 def seconds_of(nanoseconds: object) -> float | None:
-    """A duration in seconds; None for what is none: not positive, no integer, or longer than a day."""
+    """The duration in seconds; None if it is not positive, not an integer, or longer than a day."""
     if isinstance(nanoseconds, int) and not isinstance(nanoseconds, bool) and 0 < nanoseconds <= SECONDS_MAX * 10**9:
         return nanoseconds / 1e9
     return None
 
 
 def name_of(value: object) -> str:
-    """A name of a model or an ability; empty for what is none: no text, too long, or with blanks or controls."""
+    """The value as a model's or capability's name; empty if it is not a string, too long, or has blanks or controls."""
     if isinstance(value, str) and len(value) <= NAME_CHARS_MAX and value.isprintable() and " " not in value:
         return value
     return ""

@@ -1,8 +1,8 @@
-"""A model that Ollama serves, on one host or several; the hosts are shared by all models of the process.
+"""A model that Ollama serves, on one or several hosts, which all models of the process share.
 
-Invariants: a request goes to another host only while no byte of an answer came; a model's load is never cut short
-by a call that gives up, because the load is a request of its own; every call uses the same window, for any other
-would make the server load the model anew; a call's deadline counts only while it holds a place at a host.
+Invariants: a request moves to another host only before the first byte of an answer; a call that gives up never cancels
+a model's load, because the load is a separate request; every call uses the same window, because any other would make
+the server reload the model; a call's deadline runs only while it holds a place at a host.
 """
 
 from __future__ import annotations
@@ -49,13 +49,20 @@ DESCRIBE_S = 30.0
 
 _TRUNCATE_SINCE: Version = (0, 12, 4)
 _THINK_SINCE: Version = (0, 9, 0)
-# 0.30.0 alone did not count the part of a prompt that its cache held, so its figure says nothing.
+# Only 0.30.0 did not count the cached part of a prompt, so its figure means nothing.
 _COUNTS_WITHOUT_CACHE: Version = (0, 30, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What one host says of the model, and when it said so."""
+    """One host's description of the model.
+
+    Attributes:
+        version: Ollama's version; None if unknown.
+        description: The model's description.
+        num_ctx: The window of every call: ours, at most the model's.
+        read_at: When it was read, by the model's clock.
+    """
 
     version: Version | None
     description: ModelDescription
@@ -64,18 +71,18 @@ class _Facts:
 
     @property
     def think(self) -> bool | None:
-        """False where the model would think unless told not to; None where the server would not know the field."""
+        """False if the model thinks unless told not to; None if it does not think, or the server lacks the field."""
         old = self.version is not None and self.version < _THINK_SINCE
         return False if "thinking" in self.description.capabilities and not old else None
 
     @property
     def counts_whole_prompts(self) -> bool:
-        """Whether the host surely counts the part of a prompt that its cache held."""
+        """Whether the host is known to count the cached part of a prompt."""
         return self.version not in {None, _COUNTS_WITHOUT_CACHE}
 
 
 class OllamaModel:
-    """`SummaryModel` over `hosts`. `clock` counts seconds. The hosts are closed by who opened them."""
+    """`SummaryModel` over `hosts`, which stay open on `close`. `clock` returns seconds."""
 
     def __init__(
         self,
@@ -104,10 +111,10 @@ class OllamaModel:
         return f"{PROVIDER}:{self._model}"
 
     async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
-        """Ask the best host, and the next one while nothing came from it.
+        """Ask the best host, and move on to the next one as long as no answer has started.
 
-        The deadline starts when a host has a place for the call, rests while the call waits for one, and ends with the
-        first byte of the answer: OllamaHost.stream says what bounds it from there.
+        The deadline starts when the call gets a place at a host, pauses while it waits for one, and ends with the first
+        byte of the answer; OllamaHost.stream says what bounds the answer from there. Raises ModelError.
         """
         deadline = Deadline(deadline_s, clock=self._clock)
         try:
@@ -117,7 +124,7 @@ class OllamaModel:
             raise
 
     async def describe(self) -> ModelDescription:
-        """What the first host that has the model says of it; `window` is what one call of ours can hold."""
+        """The description from the first host that has the model; `window` is what one of our calls can hold."""
         deadline = Deadline(DESCRIBE_S, clock=self._clock)
         failures: list[ModelError] = []
         for host in self._hosts:
@@ -131,14 +138,14 @@ class OllamaModel:
         raise _foremost(failures)
 
     async def idle(self) -> bool:
-        """Whether every host that can be asked seems to be free, and one can be asked."""
+        """Whether at least one host can be asked, and all that can be seem unused."""
         if any(not load.done() for load in self._loads.values()):
             return False
         idle = await asyncio.gather(*(host.idle() for host in self._hosts))
         return True in idle and False not in idle
 
     async def close(self) -> None:
-        """Stop loading; the hosts are shared and stay open."""
+        """Cancel loads. The hosts are shared and stay open."""
         loads = list(self._loads.values())
         for load in loads:
             load.cancel()
@@ -161,8 +168,8 @@ class OllamaModel:
         raise _foremost(failures)
 
     async def _by_preference(self, deadline: Deadline) -> list[tuple[OllamaHost, Residence]]:
-        """Hosts that read no abandoned prompt first, then those with the model in memory, then those with the fewest
-        calls, then in the order given.
+        """The hosts by preference: no abandoned prompt first, then the model in memory, then the fewest calls, then the
+        given order.
         """
         residences = await asyncio.gather(*(self._residence(host, deadline) for host in self._hosts))
         pairs = list(zip(self._hosts, residences, strict=True))
@@ -176,7 +183,7 @@ class OllamaModel:
         try:
             return residence_of(await host.get("/api/ps", deadline), self._model, digest)
         except ModelError:
-            # Only a matter of preference: what is wrong with the host shows when it is asked for an answer.
+            # This only decides the order: a problem with the host shows when it is asked.
             return Residence(False)
 
     async def _ask(
@@ -235,7 +242,7 @@ class OllamaModel:
             raise
 
     def _learn(self, host: OllamaHost, request: CompletionRequest, answer: Answer, facts: _Facts) -> None:
-        """Learn from a whole prompt how many tokens it has and how fast it was read; raises PromptTruncated else."""
+        """Learn from a whole prompt its tokens and how fast it was read. Raises PromptTruncated if it was cut."""
         try:
             _check_prompt(answer, request, facts, self._factor.value)
         except PromptTruncated as cut:
@@ -249,7 +256,7 @@ class OllamaModel:
         else:
             self._factor.learn_at_least(counted=request.prompt_tokens, tokens=answer.input_tokens)
         if answer.prefill_s is not None:
-            # Where part of the prompt was cached this is too little, which is why the figure is a recent high.
+            # Too low if part of the prompt was cached, which is why the figure is a recent high.
             self._prefill_s_per_token[host.label].see(answer.prefill_s / answer.input_tokens)
 
     def _prefill_s(self, host: OllamaHost, request: CompletionRequest) -> float | None:
@@ -257,7 +264,7 @@ class OllamaModel:
         return None if per_token is None else per_token * request.prompt_tokens * self._factor.value
 
     async def _facts_of(self, host: OllamaHost, deadline: Deadline) -> _Facts:
-        """What the host says of the model; who reads it reads it for all that ask meanwhile."""
+        """The host's description of the model; concurrent calls share one reading."""
         async with deadline.rest(host.label):
             await self._reading[host.label].acquire()
         try:
@@ -283,7 +290,7 @@ class OllamaModel:
         return _Facts(version, description, num_ctx, self._clock())
 
     async def _have_loaded(self, host: OllamaHost, residence: Residence, num_ctx: int, deadline: Deadline) -> None:
-        """Wait for the model to be in the host's memory; giving up leaves the load running for the next call."""
+        """Wait until the host has loaded the model; if the wait is given up, the load continues for the next call."""
         load = self._loads.get(host.label)
         if load is None or load.done():
             if residence.serves(num_ctx):
@@ -306,7 +313,7 @@ class OllamaModel:
 
 @contextmanager
 def _nobody_asked() -> Iterator[None]:
-    """Whatever fails in the body fails before the prompt is sent."""
+    """Mark errors from the body as raised before the prompt was sent."""
     try:
         yield
     except ModelError as error:
@@ -316,7 +323,7 @@ def _nobody_asked() -> Iterator[None]:
 
 @contextmanager
 def _told(breaker: CircuitBreaker) -> Iterator[None]:
-    """Tell the breaker how the body ends; an end without outcome, such as a cancellation, leaves it as it is."""
+    """Report the body's outcome to the breaker; an end without one, such as a cancellation, leaves it unchanged."""
     settle = breaker.abandoned
     breaker.began()
     try:
@@ -335,11 +342,11 @@ def _told(breaker: CircuitBreaker) -> Iterator[None]:
 
 
 def _check_prompt(answer: Answer, request: CompletionRequest, facts: _Facts, factor: float) -> None:
-    """Raise PromptTruncated unless the evaluated prompt is plausible, or the server keeps it whole by itself."""
+    """Raise PromptTruncated unless the evaluated prompt is plausible, or the server never truncates."""
     refuses_to_cut = facts.version is None or facts.version >= _TRUNCATE_SINCE
     if answer.input_tokens is None:
         if not refuses_to_cut:
-            raise PromptTruncated(f"{answer.host}: the host does not say how many prompt tokens it evaluated")
+            raise PromptTruncated(f"{answer.host}: the host does not report how many prompt tokens it evaluated")
         return
     if facts.version != _COUNTS_WITHOUT_CACHE:
         check_prompt_was_whole(
@@ -352,7 +359,7 @@ def _check_prompt(answer: Answer, request: CompletionRequest, facts: _Facts, fac
 
 
 async def _optional(host: OllamaHost, path: str, deadline: Deadline) -> dict[str, object]:
-    """The answer to a question that a proxy may forbid; nothing when it does."""
+    """The response to a request that a proxy may forbid; empty if it does."""
     try:
         return await host.get(path, deadline)
     except (HostRefused, ModelMissing):
@@ -360,9 +367,9 @@ async def _optional(host: OllamaHost, path: str, deadline: Deadline) -> dict[str
 
 
 def _foremost(failures: Sequence[ModelError]) -> ModelError:
-    """The failure that tells most: a host that may recover, then one that refuses, then one without the model.
+    """The most informative failure: a host that may recover, then one that refuses, then one without the model.
 
-    Of two of a kind, that of a host that was asked.
+    Among equals, one from a host that was asked.
     """
     for kind in (ModelUnavailable, HostRefused, ModelMissing):
         for failure in sorted(failures, key=lambda failure: (not failure.asked, not failure.call_made)):
@@ -372,6 +379,6 @@ def _foremost(failures: Sequence[ModelError]) -> ModelError:
 
 
 def _note_failure(load: asyncio.Task[None]) -> None:
-    # A load that nobody waits for any more must not end as "exception was never retrieved".
+    # Otherwise an abandoned load that fails logs "exception was never retrieved".
     if not load.cancelled():
         load.exception()

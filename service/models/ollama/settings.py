@@ -1,4 +1,4 @@
-"""How Ollama is called: clocks, limits and the context window, one value object for all hosts."""
+"""How to call Ollama: clocks, limits and the context window, one value object for all hosts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,24 @@ __all__ = ["OllamaSettings"]
 
 @dataclass(frozen=True, slots=True)
 class OllamaSettings:
-    """Settings of the provider.
+    """Settings of the provider. Times are in seconds.
 
-    The defaults are for hosts without a GPU, where a prompt of some thousand tokens takes minutes before the first byte
-    of its answer. `first_byte_s` covers the server's queue and prompt processing, and separately the wait for a model
-    that loads; the load itself may go on for `load_s`. `num_ctx` is the window that every call asks for, capped by the
-    model's own: one constant, because a change makes the server load the model anew. `bearer_token` goes out as
-    Authorization header.
+    The defaults are for hosts without a GPU, where a prompt of some thousand tokens takes minutes to the first byte of
+    its answer.
+
+    Attributes:
+        connect_s: Timeout to connect.
+        first_byte_s: Timeout to the first byte: the server's queue and prompt processing; also, separately, the longest
+            wait for a model that is loading.
+        stall_s: Timeout between two lines of an answer.
+        probe_s: Timeout of a question about the host or a model.
+        load_s: How long a load may take, whether or not a call still waits for it.
+        calls_max: Concurrent calls per host.
+        queue_max: Calls that may wait for a host.
+        num_ctx: The window that every call asks for, at most the model's own. A constant, because a change makes the
+            server reload the model.
+        breaker: When a failing host is no longer called.
+        bearer_token: Sent as Authorization header; empty for none.
     """
 
     connect_s: float = 5.0

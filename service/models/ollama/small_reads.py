@@ -1,7 +1,7 @@
-"""HTTP connections that read a little at a time, so that no server decides how long the event loop is kept.
+"""HTTP connections that read a little at a time, so that no server can block the event loop.
 
-Invariant: between two turns of the loop at most READ_BYTES of an answer are taken apart. httpcore reads 64 KiB at once
-and takes interim responses and chunks out of them without pausing: thousands of the smallest ones are half a second.
+Invariant: one turn of the loop parses at most READ_BYTES of a response. httpcore reads 64 KiB at once and parses
+interim responses and chunks without pausing: thousands of the smallest ones take half a second.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ READ_BYTES = 2_048
 
 
 class SmallReads(httpx.AsyncHTTPTransport):
-    """The transport of httpx, without proxies. Certificates are loaded, which takes long, only when `encrypted`."""
+    """httpx's transport, without proxies. Loads certificates, which is slow, only if `encrypted`."""
 
     def __init__(self, *, encrypted: bool, connections_max: int) -> None:
         super().__init__(verify=False, trust_env=False)
@@ -39,7 +39,7 @@ class _Stream(httpcore.AsyncNetworkStream):
         self._stream = stream
 
     async def read(self, max_bytes: int, *args: Any, **kwargs: Any) -> bytes:
-        # Waits a turn of the loop, also where bytes are there.
+        # Waits a turn of the loop, even if bytes are available.
         return await self._stream.read(min(max_bytes, READ_BYTES), *args, **kwargs)
 
     async def write(self, *args: Any, **kwargs: Any) -> None:

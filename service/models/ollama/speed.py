@@ -1,4 +1,4 @@
-"""How fast a model reads a prompt and writes an answer: one small real question, timed by its host's own clock."""
+"""How fast a model reads a prompt and writes an answer: one small question, timed by its host's own clock."""
 
 from __future__ import annotations
 
@@ -19,30 +19,35 @@ from service.models.ollama.wire import load_body
 __all__ = ["ModelSpeed", "speed_of"]
 
 LINES = 16
-"""Of the prompt, about 15 tokens each: enough that fixed costs do not count, and read in 20 s at 12 tokens a second."""
+"""Lines of the prompt, about 15 tokens each: enough to outweigh fixed costs, and read in 20 s at 12 tokens/s."""
 
 OUTPUT_TOKENS = 24
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSpeed:
-    """Tokens a second; None where the host does not say."""
+    """A model's speed.
+
+    Attributes:
+        read: Prompt tokens per second; None if the host reports none.
+        written: Answer tokens per second; None if the host reports none.
+    """
 
     read: float | None
     written: float | None
 
     def read_s(self, tokens: int) -> float | None:
-        """Seconds until a prompt of so many tokens is read."""
+        """Seconds to read a prompt of `tokens`; None if the speed is unknown."""
         return tokens / self.read if self.read is not None else None
 
 
 async def speed_of(
     address: OllamaAddress, model: ModelEntry, settings: OllamaSettings, *, clock: Callable[[], float], nonce: str
 ) -> ModelSpeed:
-    """Ask `model` and read the durations of its answer. `nonce` keeps the host's prompt cache from helping.
+    """Ask `model` a question and read the durations in its answer. `nonce` defeats the host's prompt cache.
 
-    Waits for the load and for the answer as long as a pass would, `first_byte_s` each: a shorter wait could leave a
-    prompt that the host goes on reading, and the next pass would queue behind it. Raises ModelError.
+    Waits for the load and for the answer as long as a pass would, `first_byte_s` each: a shorter wait could abandon a
+    prompt that the host keeps reading, and the next pass would have to wait for it. Raises ModelError.
     """
     host = OllamaHost(address, settings, clock=clock, on_breaker=lambda _host, _state: None)
     try:
@@ -56,7 +61,7 @@ async def speed_of(
             )
     finally:
         await host.close()
-    # The first token of an answer comes with the end of the prompt, before the duration begins.
+    # The first token of an answer arrives with the end of the prompt, before the duration begins.
     return ModelSpeed(
         read=_rate(count_of(answer.get("prompt_eval_count")), answer.get("prompt_eval_duration")),
         written=_rate((count_of(answer.get("eval_count")) or 1) - 1, answer.get("eval_duration")),
@@ -64,7 +69,7 @@ async def speed_of(
 
 
 def _runner(model: ModelEntry, settings: OllamaSettings) -> dict[str, Any]:
-    """What loads the model as a pass does: other runner options would load it anew for the next pass."""
+    """The body that loads the model as a pass does: other options would make the next pass reload it."""
     window = min(settings.num_ctx, model.context_length or settings.num_ctx)
     body: dict[str, Any] = json.loads(load_body(model=model.name, num_ctx=window))
     return body
@@ -80,6 +85,6 @@ def _question(model: ModelEntry, settings: OllamaSettings, nonce: str) -> dict[s
 
 
 def _rate(tokens: int | None, nanoseconds: object) -> float | None:
-    """Tokens a second; None where one of the two is zero, which answers leave out, or none at all."""
+    """Tokens per second; None if either value is zero, which answers omit, or invalid."""
     seconds = seconds_of(nanoseconds)
     return tokens / seconds if tokens and seconds else None

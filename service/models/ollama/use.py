@@ -1,4 +1,4 @@
-"""Whether somebody else uses a host, as far as /api/ps tells: a model's `expires_at` moves whenever it is used."""
+"""Detects whether others use a host, from /api/ps: a model's `expires_at` changes whenever it is used."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 __all__ = ["UseWatch", "expiries_of"]
 
 LATELY_S = 60.0
-"""So long after a use by others a host is not taken for idle: chats pause between two turns."""
+"""How long after a use by others a host does not count as idle: chats pause between two turns."""
 
 
 class UseWatch:
-    """Compares what one host says of its loaded models from look to look. `clock` counts seconds."""
+    """Compares successive lists of one host's loaded models. `clock` returns seconds."""
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -20,11 +20,11 @@ class UseWatch:
         self._used_at: float | None = None
 
     def own_call(self) -> None:
-        """A call of ours has moved what the next look finds: that look compares with nothing."""
+        """Note a call of ours, which changes the next list: do not compare that one."""
         self._seen = None
 
     def look(self, expiries: Mapping[str, str]) -> None:
-        """Take in what the host says now: a model that came, or was used since the last look, was so by others."""
+        """Compare the current list: a model that was loaded or used since the last one was so by others."""
         seen = self._seen
         if seen is not None and any(seen.get(name) != expiry for name, expiry in expiries.items()):
             self._used_at = self._clock()
@@ -32,12 +32,12 @@ class UseWatch:
 
     @property
     def used_lately(self) -> bool:
-        """Whether others have used the host within the last minute, as far as the looks tell."""
+        """Whether others used the host within the last minute, as far as the lists tell."""
         return self._used_at is not None and self._clock() - self._used_at < LATELY_S
 
 
 def expiries_of(loaded: dict[str, Any]) -> dict[str, str]:
-    """When each loaded model expires, as /api/ps writes it."""
+    """When each loaded model expires, by name, as in /api/ps."""
     models = loaded.get("models")
     return {
         str(entry.get("name")): str(entry.get("expires_at"))

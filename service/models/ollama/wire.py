@@ -1,4 +1,4 @@
-"""Ollama's chat wire: the request as JSON, the answer as a stream of JSON lines. Pure, no I/O.
+"""Ollama's chat format: the request as JSON, the answer as a stream of JSON lines. Pure, no I/O.
 
 Invariant: `Answer` becomes a `Completion` only after a line with `done: true`, whatever the HTTP status was.
 """
@@ -18,24 +18,24 @@ __all__ = ["Answer", "LineSplitter", "chat_body", "check_prompt_was_whole", "loa
 
 ANSWER_BYTES_MAX = 32_000_000
 ANSWER_LINES_MAX = 100_000
-"""A token has a line of its own, of some 150 bytes: more tokens than any window that is asked for."""
+"""One line per token, of about 150 bytes: more tokens than any window we ask for."""
 
 ANSWER_CHARS_MAX = 1_000_000
-"""Far above any allowed answer: a server that ignores num_predict is cut off here."""
+"""Far above any allowed answer: cuts off a server that ignores num_predict."""
 
 LOOP_RUN_MIN = 25
-"""So many equal pieces at the end of an answer that just stops are a loop. Ollama (0.1.20 to 0.33) stops at the 31st
-equal token; a few of them may have come in one piece."""
+"""This many equal pieces at the end of an answer that just stops are a loop. Ollama (0.1.20 to 0.33) stops at the
+31st equal token; a few of them may arrive in one piece."""
 
 SUSPECT_TOLERANCE = 0.9
-"""At half a window plus two tokens, which is what a cut leaves since 0.30, a count must not be lower than expected."""
+"""At half a window plus two tokens, as a cut leaves since 0.30, a count below this share of the expected is a cut."""
 
 CUT_SLACK_TOKENS = 3
-"""How far a cut may end from the window, or from half of it: template and start tokens differ."""
+"""How far from the window, or from half of it, a cut may end: template and start tokens vary."""
 
 
 def chat_body(request: CompletionRequest, *, model: str, num_ctx: int, think: bool | None) -> bytes:
-    """The body of POST /api/chat. `think` None leaves the field out."""
+    """The body of POST /api/chat; omits `think` if it is None."""
     messages = [{"role": "system", "content": request.system}] if request.system else []
     messages.append({"role": "user", "content": request.user})
     options = {
@@ -58,7 +58,7 @@ def chat_body(request: CompletionRequest, *, model: str, num_ctx: int, think: bo
 
 
 def load_body(*, model: str, num_ctx: int) -> bytes:
-    """The body that only loads the model, with the runner options of `chat_body`: others would load it anew."""
+    """The body that only loads the model, with the runner options of `chat_body`: others would cause a reload."""
     return json.dumps(_common(model, num_ctx) | {"messages": [], "stream": False}).encode()
 
 
@@ -67,9 +67,9 @@ def _common(model: str, num_ctx: int) -> dict[str, Any]:
 
 
 class LineSplitter:
-    """Cuts a byte stream into lines, wherever the packets end; an answer of `host` and its lines have a largest size.
+    """Splits a byte stream from `host` into lines, wherever packets end, and bounds the answer's bytes and lines.
 
-    Empty lines count too: they take time as others do.
+    Empty lines count too: they take time like any other.
     """
 
     def __init__(self, host: str) -> None:
@@ -79,7 +79,7 @@ class LineSplitter:
         self._lines = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The lines that `data` completes, without line ends; empty ones are left out. Raises ModelUnavailable."""
+        """Yield the lines that `data` completes, without line breaks; skips empty ones. Raises ModelUnavailable."""
         *lines, rest = data.split(b"\n")
         self._bytes += len(data)
         self._lines += len(lines)
@@ -94,7 +94,7 @@ class LineSplitter:
         self._limit(len(self._rest), OBJECT_BYTES_MAX, "a line of more than {} bytes")
 
     def end(self) -> bytes:
-        """What came after the last line end: a whole answer without one is allowed."""
+        """Return what follows the last line break: a whole answer without one is allowed."""
         rest, self._rest = bytes(self._rest).strip(), bytearray()
         return rest
 
@@ -105,9 +105,18 @@ class LineSplitter:
 
 @dataclass(slots=True)
 class Answer:
-    """An answer as it grows. `started` says that something came, after which no other host is asked.
+    """An answer as it arrives.
 
-    `model` is the name that the server gives, `prefill_s` how long it says that the prompt took, None when it does not.
+    Attributes:
+        host: The host's label, for messages.
+        started: Whether a line has arrived, after which no other host is asked.
+        done: Whether the final line has arrived.
+        done_reason: As in the final line; empty without one.
+        model: The name that the server returned.
+        chars: Characters so far.
+        input_tokens: The server's count of the prompt; None if it reports none.
+        output_tokens: The server's count of the answer; 0 if it reports none.
+        prefill_s: How long the server took to read the prompt; None if it does not say.
     """
 
     host: str
@@ -131,11 +140,11 @@ class Answer:
 
     @property
     def finish_reason(self) -> str:
-        """`length` when the server says so, else `stop`."""
+        """`length` if the server says so, otherwise `stop`."""
         return "length" if self.done_reason == "length" else "stop"
 
     def add(self, line: bytes) -> None:
-        """Take in one line; raises the error that an error line stands for, ModelUnavailable on garbage."""
+        """Add one line. Raises the error that an error line means, or ModelUnavailable for an invalid line."""
         self.started = True
         chunk = self._parse(line)
         if (error := chunk.get("error")) is not None:
@@ -145,7 +154,7 @@ class Answer:
             message = {}
         content = message.get("content") or ""
         if not isinstance(content, str):
-            raise ModelUnavailable(f"{self.host}: a line of the answer has content that is no text")
+            raise ModelUnavailable(f"{self.host}: a line of the answer has content that is not text")
         thinking = message.get("thinking")
         self._thought = self._thought or bool(thinking)
         self._pieces.append(content)
@@ -158,19 +167,19 @@ class Answer:
             self._finish(chunk)
 
     def check_complete(self) -> None:
-        """Raise unless the answer ended as an answer ends. To be called after a clean end of the stream alone.
+        """Raise ModelError unless the answer is complete. Call this only after a clean end of the stream.
 
-        Ollama ends a model's loop with status 200, no final line and no error: the equal pieces at the end are all that
-        tells it from an answer that broke off.
+        Ollama ends a model's loop with status 200, no final line and no error: only the equal pieces at the end
+        distinguish it from an answer that broke off.
         """
         if not self.done and self._run >= LOOP_RUN_MIN:
             raise AnswerLooped(f"{self.host}: the answer repeated itself until the server stopped it")
         if not self.done:
             raise ModelUnavailable(f"{self.host}: the answer ended without its final line")
         if self.done_reason in {"load", "unload"}:
-            raise ModelUnavailable(f"{self.host}: the host took the request for one to {self.done_reason} the model")
+            raise ModelUnavailable(f"{self.host}: the host treated the request as one to {self.done_reason} the model")
         if self._thought and not self.text.strip():
-            raise ModelRefused(f"{self.host}: the model answered with thinking alone, though asked not to think")
+            raise ModelRefused(f"{self.host}: the model returned only thinking, although told not to think")
 
     def _finish(self, chunk: Mapping[str, Any]) -> None:
         self.done = True
@@ -181,7 +190,7 @@ class Answer:
         self.prefill_s = seconds_of(chunk.get("prompt_eval_duration"))
 
     def _count_run(self, piece: str) -> None:
-        # Trimmed, as Ollama compares tokens: a loop of spaces and line ends is one too.
+        # Trimmed, as Ollama compares tokens: spaces and line breaks can loop too.
         trimmed = piece.strip()
         self._run = self._run + 1 if trimmed == self._last_piece else 1
         self._last_piece = trimmed
@@ -194,13 +203,13 @@ class Answer:
 
 
 def check_prompt_was_whole(host: str, *, evaluated: int, words: int, expected: float, num_ctx: int) -> None:
-    """Raise PromptTruncated when the evaluated prompt tokens betray that part of the prompt was dropped.
+    """Raise PromptTruncated if the evaluated prompt tokens show that part of the prompt was dropped.
 
-    Our own count alone proves nothing, since it may be seven times too high: a line of `=` is a few tokens. Three
-    signs do. A cut leaves the whole window (<= 0.24), or half of it and two tokens (>= 0.30); the latter counts only
-    where `expected`, our count times what the model's answers have taught, is clearly more. And no vocabulary in use
-    joins words across white space, so a prompt of `words` words has at least as many tokens. The error's `context` is
-    set where the prompt must have been longer than that.
+    Our own count alone proves nothing, because it may be seven times too high: a line of `=` is a few tokens. Three
+    signs do. A cut leaves the whole window (<= 0.24), or half of it plus two tokens (>= 0.30); the latter counts only
+    if `expected`, our count times the learned factor, is clearly more. And no vocabulary in use joins words across
+    white space, so a prompt of `words` words has at least as many tokens. The error's `context` is set if the prompt
+    must have been longer than that.
     """
     full = evaluated >= num_ctx - CUT_SLACK_TOKENS
     at_half = abs(evaluated - num_ctx // 2 - 2) <= CUT_SLACK_TOKENS and evaluated < SUSPECT_TOLERANCE * expected

@@ -108,7 +108,7 @@ def test_a_line_without_a_chat_is_a_fault_of_its_own(text):
         ('{"messages": {}}', "conversation_id is missing; messages must be a list"),
         ('{"conversation_id": 1, "messages": [2]}', "conversation_id must be text; messages.0 must be an object"),
         (line("text"), "messages.0 must be an object"),
-        (line({"role": "user", "content": "x"})[:-1], "is no JSON: EOF while parsing an object at column 71"),
+        (line({"role": "user", "content": "x"})[:-1], "is not JSON: EOF while parsing an object at column 71"),
         ("\udcff", "is not UTF-8: byte 1"),
     ],
 )

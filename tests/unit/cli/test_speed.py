@@ -28,7 +28,7 @@ def test_a_speed_that_suffices_is_said_to_suffice():
 def test_a_speed_that_does_not_suffice_names_what_to_raise_and_what_to_lower():
     """Half as much again as the pass would wait, or a source that is read in two thirds of the limit."""
     assert advice(SPEED, settings(), prompt_tokens=7_000) == (
-        "set ollama.first_byte_timeout_s=530, or policy.max_input_tokens=3500: a longer source is then read in parts"
+        "set ollama.first_byte_timeout_s=530, or policy.max_input_tokens=3500: longer sources are then read in parts"
     )
 
 
@@ -36,7 +36,7 @@ def test_a_deadline_that_comes_first_is_the_limit():
     """It is named, and raised too."""
     short = settings(summarizer={"deadline_s": 100})
 
-    assert "summarizer.deadline_s is 100: too little" in speed_line(SPEED, short, prompt_tokens=4_000)
+    assert "summarizer.deadline_s is 100: too short" in speed_line(SPEED, short, prompt_tokens=4_000)
     assert advice(SPEED, short, prompt_tokens=4_000).startswith(
         "set ollama.first_byte_timeout_s=300 and summarizer.deadline_s=300"
     )
@@ -51,7 +51,7 @@ def test_a_speed_that_is_not_told_is_not_judged():
     """No figure, no verdict."""
     unknown = ModelSpeed(None, None)
 
-    assert speed_line(unknown, settings(), prompt_tokens=4_000).count("that it does not tell") == 2
+    assert speed_line(unknown, settings(), prompt_tokens=4_000).count("at an unknown speed") == 2
     assert advice(unknown, settings(), prompt_tokens=4_000) == ""
 
 

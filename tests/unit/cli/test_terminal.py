@@ -248,6 +248,6 @@ abridged_summarizations_pending 0.0
     lines = success_figures(exposition)
 
     assert len(lines) == 4
-    told = "success ratio 0.75 of 4 finished passes; 1 by extraction, which counts as no model's success"
+    told = "success ratio 0.75 of 4 finished passes; 1 by extraction, which does not count as a success"
     assert lines[-1] == told
     assert success_figures("") == ["no pass has ended"]

@@ -111,7 +111,7 @@ async def test_a_host_that_hides_its_list_names_no_others():
 def test_a_remedy_names_a_command_a_choice_and_a_way_without():
     """What a person can type."""
     assert missing_remedy("a:1b", ("b:2b", "c:3b")) == (
-        "fetch it with `ollama pull a:1b`, or use one that is there, `--set summarizer.models=ollama:b:2b` "
+        "pull it with `ollama pull a:1b`, or use one that the host has, `--set summarizer.models=ollama:b:2b` "
         "(also c:3b), or `--set summarizer.models=extractive:default`, which needs none"
     )
-    assert "that is there" not in missing_remedy("a:1b", ())
+    assert "that the host has" not in missing_remedy("a:1b", ())
