@@ -96,7 +96,7 @@ async def test_nothing_is_acknowledged_behind_what_another_program_cut_off(
         left = [(folder / file).read_bytes() for file in ("abridged.db", "abridged.db-wal")]
 
         for number in (2, 3):
-            async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+            async with refused("UNAVAILABLE", "LOG_GONE"):
                 await chat.append(said(number))
 
         assert (await readiness(s))[1]["append"] == "LogGone"
