@@ -51,8 +51,9 @@ from service.summarizer.by_model import ModelSummarizer
 from service.summarizer.reactor import Reactor, ReactorLimits
 from service.summarizer.summarizer import Summarizers
 from service.telemetry.commits import CommitReport
-from service.telemetry.passes import Telemetry, TracedModel
+from service.telemetry.models import TracedModel
 from service.telemetry.progress import ProgressBoard
+from service.telemetry.telemetry import Telemetry
 from service.tokenizers.choice import counter_named
 from service.version import VERSION
 
@@ -116,7 +117,9 @@ def open_core(
     model = providers.preferred(settings.summarizer.models, traced=lambda model: TracedModel(model, tracing))
     summarizers = _summarizers(settings, model, counter)
     policies = _policies(settings, summarizers)
-    report = CommitReport(metrics, tracing, clock_ns=time.time_ns)
+    board = ProgressBoard()
+    telemetry = Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content)
+    report = CommitReport(telemetry, clock_ns=time.time_ns)
     log, table, rebuild = _open_log(settings, report, policies, resources, on_fatal, now_us, anew=anew)
 
     # Closed before the log: what models have under way may still end in it.
@@ -124,12 +127,11 @@ def open_core(
     changes = Changes()
     heard = _Heard(changes)
     conversations = _conversations(log, table, policies, counter, heard, now_us)
-    board = ProgressBoard()
     reactor = Reactor(
         conversations,
         summarizers=summarizers,
         counter=counter,
-        telemetry=Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content),
+        telemetry=telemetry,
         limits=ReactorLimits(
             settings.summarizer.concurrent_passes, settings.summarizer.queue_max, shared=settings.server.is_shared
         ),

@@ -14,11 +14,10 @@ from typing import Final
 
 from service.domain.message import Message
 from service.domain.record import DOMAIN_ENTITIES_MAX, KEY_POINTS_MAX, RecordContext, SummaryRecord
-from service.extraction import listings
-from service.extraction.answers import talk_of
+from service.extraction import facts
 from service.extraction.entities import ranked_entities
 from service.extraction.passages import LEAD, Passage, gathered
-from service.extraction.ranking import diverse, is_usable, ranked
+from service.extraction.scoring import diverse, is_usable, ranked
 
 __all__ = ["Extract", "extract"]
 
@@ -66,17 +65,17 @@ def extract(
     """
     corpus = gathered(messages, previous=previous)
     best = ranked(corpus)
-    talk = talk_of(corpus)
+    talk = facts.talk_of(corpus)
     carried = previous.context if previous is not None else RecordContext()
     budget = int(tokens_max * (1 - _RENDERING_SHARE)) - _cost(LEAD, count_tokens)
 
-    actions = listings.action_items(best, corpus, talk, carried=carried.action_items)
+    actions = facts.action_items(best, corpus, talk, carried=carried.action_items)
     kept = tuple(filter(is_usable, carried.domain_entities))
     names = ranked_entities(corpus.texts, carried=kept, spoken=corpus.spoken, count_max=DOMAIN_ENTITIES_MAX)
     shared = _shared(
-        (listings.participants(corpus, carried.participants), _PARTICIPANTS_SHARE),
-        (listings.decisions(best, talk, carried=carried.decisions), _DECISIONS_SHARE),
-        (listings.unresolved(best, corpus, talk, carried=carried.unresolved), _UNRESOLVED_SHARE),
+        (facts.participants(corpus, carried.participants), _PARTICIPANTS_SHARE),
+        (facts.decisions(best, talk, carried=carried.decisions), _DECISIONS_SHARE),
+        (facts.unresolved(best, corpus, talk, carried=carried.unresolved), _UNRESOLVED_SHARE),
         ([action.task for action in actions], _ACTIONS_SHARE),
         tokens_max=budget,
         count_tokens=count_tokens,

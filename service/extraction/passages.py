@@ -18,8 +18,7 @@ from service.domain.checks.secrets import mask_secrets
 from service.domain.envelope import unwrap_envelope
 from service.domain.message import Message, Role
 from service.domain.record import SummaryRecord
-from service.extraction.salience import Terms, terms_of
-from service.extraction.sentences import clipped, is_broken, is_label, sentences
+from service.extraction.sentences import Terms, clipped, is_broken, is_label, sentences, terms_of
 
 __all__ = ["LEAD", "SENTENCES_MAX", "Corpus", "Passage", "gathered", "speaker_of"]
 

@@ -1,4 +1,4 @@
-"""Text into sentences of any script, and sentences into lines of a bounded length; linear in the text.
+"""Text into sentences of any script, and sentences into lines of a bounded length or into words; linear in the text.
 
 Code blocks, listings of code and lines in brackets hold no sentences, and what ends in a colon only announces one. A
 text without punctuation is cut at white space, so no sentence is unbounded.
@@ -10,7 +10,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["CLIP_CHARS_MAX", "clipped", "is_broken", "is_label", "sentences", "up_to_last_end"]
+__all__ = ["CLIP_CHARS_MAX", "Terms", "clipped", "is_broken", "is_label", "sentences", "terms_of", "up_to_last_end"]
+
+Terms = frozenset[str]
+"""The words that carry the meaning of a sentence."""
 
 CLIP_CHARS_MAX: Final = 300
 
@@ -62,6 +65,24 @@ _BROKEN_OFF: Final = re.compile(
 _LEADING: Final = re.compile(r"\u2026|(?:and|as|because|but|for|of|or|so|than|that|to|which|with)\b")
 """How the rest of a sentence opens."""
 
+_TERM: Final = re.compile(r"[^\W\d_][^\W_]{1,40}")
+_SPACELESS: Final = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff]")
+
+_STOPWORD_LINES: Final = """
+about after again all also am an and any are as at be because been before being but by can could did do does doing
+don down each even every few for from get go going good got had has have he her here hers him his how if in into is
+it its just know let like ll made make many may me mean might mine more most much must my need no nor not now of off
+ok okay on once one only or other our out over own please quite re really right said same say see she should sir so
+some still such sure take than thank thanks that the their them then there these they thing things think this those
+through to too under until up us ve very want was way we well were what when where which while who why will with
+would yeah yes yet you your hello hi
+der die das und ist nicht ich wir sie ein eine mit auf für von zu den dem es auch wie aber
+le la les un une des et est pas je nous vous il elle que qui dans pour sur avec mais ce au aux du
+el los las una es no que con por para pero yo nosotros se su al lo
+не на что мы он она они это как но по за из от же бы
+"""
+_STOPWORDS: Final = frozenset(_STOPWORD_LINES.split())
+
 
 def sentences(text: str) -> Iterator[str]:
     """The sentences of `text` outside code, in order, each on one line and at most 400 characters long.
@@ -101,6 +122,17 @@ def clipped(sentence: str, chars_max: int = CLIP_CHARS_MAX) -> str:
         return sentence
     end = _boundary(sentence, chars_max - 1)
     return sentence[:end].rstrip(" ,;:-(") + _ELLIPSIS if end else ""
+
+
+def terms_of(sentence: str) -> Terms:
+    """The words of `sentence` that carry meaning; of scripts without spaces, the pairs of characters."""
+    terms: set[str] = set()
+    for word in _TERM.findall(sentence.casefold()):
+        if _SPACELESS.search(word):
+            terms.update(word[i : i + 2] for i in range(len(word) - 1))
+        elif word not in _STOPWORDS:
+            terms.add(word)
+    return frozenset(terms)
 
 
 def up_to_last_end(text: str) -> str:

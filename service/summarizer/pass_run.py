@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import structlog
 
 from eventlog.event import StreamId
-from observability.tracing import Span
 from service.conversations.conversations import Conversations
 from service.domain.conversation import Conversation, partitioned, record_named
 from service.domain.errors import PassSuperseded
@@ -31,7 +30,8 @@ from service.domain.policy import Fallback
 from service.domain.tokens import TokenCounter
 from service.summarizer.commits import TRANSIENT, PassCommits
 from service.summarizer.summarizer import PassFailed, PassResult, PassWork, Summarizers, Summary, record_of
-from service.telemetry.passes import PassReport, Telemetry
+from service.telemetry.passes import PassReport
+from service.telemetry.telemetry import Telemetry
 
 __all__ = ["PassRun", "PassRunner", "failed_by_bug"]
 
@@ -99,45 +99,47 @@ class PassRunner:
         wanted = self._summarizers.extraction if plan.extractive else self._summarizers.wanted
         report = PassReport(self._telemetry, key, plan, model=wanted.name, now_us=self._conversations.now_us)
         trigger = await self._conversations.log.requested_by(key, _first_pass_id(state, plan))
-        with self._telemetry.tracing.span(report.started(trigger)) as span:
+        with report.opened(trigger):
             try:
                 if claimed_too_often:
-                    await self._fail(key, plan, report, span, _internal("the sidecar stopped in it too often"))
+                    await self._fail(key, plan, report, _internal("the sidecar stopped in it too often"))
                 else:
-                    await self._make(key, run, plan, report, span)
+                    await self._make(key, run, plan, report)
             except asyncio.CancelledError:
-                report.cancelled(span)
+                report.cancelled()
                 if not claimed_too_often:
                     await self._commits.release(key, plan)
                 raise
             except (PassSuperseded, *TRANSIENT):
-                report.cancelled(span)
+                report.cancelled()
                 raise
             except Exception:
-                report.failed(span, failed_by_bug())
+                report.failed(failed_by_bug())
                 raise
 
-    async def _make(self, key: StreamId, run: PassRun, plan: PassPlan, report: PassReport, span: Span) -> None:
+    async def _make(self, key: StreamId, run: PassRun, plan: PassPlan, report: PassReport) -> None:
         work = await self._work(key, plan)
         try:
             result = await self._result(key, run, work, report)
         except PassFailed as failure:
-            await self._fail(key, plan, report, span, failure)
+            await self._fail(key, plan, report, failure)
             return
         after, events = await self._commits.complete(key, plan, result)
         if isinstance(events[0], SummarizationCompleted):
-            report.completed(span, result, after)
+            report.completed(result, after)
             if not result.fallback:
                 self._on_model_answered()
         elif isinstance(events[0], SummarizationFailed):
-            report.cancelled(span)
+            report.cancelled()
         else:
             assert isinstance(events[0], SummarizationSkipped)
-            report.skipped(span, events[0].reason.value)
+            report.skipped(events[0].reason.value)
 
     async def _result(self, key: StreamId, run: PassRun, work: PassWork, report: PassReport) -> PassResult:
         """The model's record, or that of the extractive summarizer where the policy or the operator's list wants it."""
         if work.plan.extractive:
+            if not self._summarizers.wants_extraction:
+                report.went_unasked((await self._conversations.state(key)).failures_in_row)
             return await self._extracted(work, report, None)
         began_s = self._clock_s()
         try:
@@ -228,9 +230,9 @@ class PassRunner:
         settings = state.settings
         return PassWork(key.name, plan, chat, previous, settings.model, replaces, settings.calibration_factor)
 
-    async def _fail(self, key: StreamId, plan: PassPlan, report: PassReport, span: Span, failure: PassFailed) -> None:
+    async def _fail(self, key: StreamId, plan: PassPlan, report: PassReport, failure: PassFailed) -> None:
         await self._commits.fail(key, plan, failure)
-        report.failed(span, failure)
+        report.failed(failure)
 
 
 def failed_by_bug() -> PassFailed:

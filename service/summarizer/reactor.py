@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import structlog
 
 from eventlog.event import StreamId
-from observability.facts import PassEnded, PassOutcome, SkipReason
+from observability.facts import SkipReason
 from service.conversations.conversations import Conversations
 from service.conversations.table import Attention
 from service.domain.conversation import Conversation
@@ -25,8 +25,7 @@ from service.summarizer.pass_run import PassRun, PassRunner, failed_by_bug
 from service.summarizer.queue import Backlog, PassQueue
 from service.summarizer.summarizer import Summarizers
 from service.summarizer.wakeups import Wakeups
-from service.telemetry.passes import Telemetry
-from service.telemetry.progress import Progress, Stage
+from service.telemetry.telemetry import Telemetry
 
 __all__ = ["Reactor", "ReactorLimits"]
 
@@ -121,12 +120,10 @@ class Reactor:
         """Hear of a commit: a new pass is queued, a wait is timed, a skip is counted."""
         for event in events:
             if isinstance(event, SummarizationRequested):
-                self._tell_requested(key, event.plan.pass_id)
+                self._telemetry.pass_requested(key, event.plan.pass_id, self._conversations.now_us())
                 self._enqueue(key, state.pending_since_us, event.plan)
             elif isinstance(event, SummarizationSkipped) and not event.pass_id:
-                reason = SkipReason(event.reason.value.upper())
-                self._telemetry.metrics.pass_ended(PassEnded(PassOutcome.SKIPPED, None, skip_reason=reason))
-                _log.info("pass.skipped", conversation_id=key.name, skip_reason=event.reason.value)
+                self._telemetry.pass_not_begun(key, SkipReason(event.reason.value.upper()))
         if state.pending is None:
             self._dequeue(key)
         elif state.ratio >= state.pending.policy.emergency_token_ratio:
@@ -225,9 +222,6 @@ class Reactor:
         del self._postponed[key]
         self._queue.put(key)
 
-    def _tell_requested(self, key: StreamId, pass_id: str) -> None:
-        self._telemetry.board.tell(key, Progress(pass_id, Stage.REQUESTED, self._conversations.now_us()))
-
     def _enqueue(self, key: StreamId, since_us: int, plan: PassPlan | None = None) -> None:
         if (handle := self._postponed.pop(key, None)) is not None:
             handle.cancel()
@@ -247,4 +241,4 @@ class Reactor:
             self._count_pending()
 
     def _count_pending(self) -> None:
-        self._telemetry.metrics.passes_pending(len(self.backlog), oldest_timestamp_s=self.backlog.oldest_us / 1e6)
+        self._telemetry.passes_pending(len(self.backlog), self.backlog.oldest_us)

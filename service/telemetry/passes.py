@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import structlog
 
 from eventlog.event import StreamId
 from observability.facts import (
-    ChatAnswered,
-    ChatFailed,
-    ChatStarted,
     ErrorClass,
     PassEnded,
     PassOutcome,
@@ -19,17 +17,17 @@ from observability.facts import (
     RecordCommitted,
     SkipReason,
 )
-from observability.metrics import Metrics
-from observability.tracing import Span, Tracing, sampled_trace_id
+from observability.tracing import SilentSpan, Span, sampled_trace_id
 from service.domain.checks.secrets import mask_secrets
 from service.domain.conversation import Conversation
 from service.domain.events import PassPlan
 from service.domain.record import Provenance
-from service.models.model import Completion, CompletionRequest, ModelDescription, ModelError, OnProgress, SummaryModel
+from service.models.model import Completion
 from service.summarizer.summarizer import PassFailed, PassResult
-from service.telemetry.progress import Progress, ProgressBoard, Stage
+from service.telemetry.progress import Progress, Stage
+from service.telemetry.telemetry import Telemetry
 
-__all__ = ["PassReport", "Telemetry", "TracedModel"]
+__all__ = ["PassReport"]
 
 SHOWN_CHARS_MAX = 200
 """What the debug log shows of a bad answer, and only when content logging is on."""
@@ -37,74 +35,8 @@ SHOWN_CHARS_MAX = 200
 _log = structlog.get_logger()
 
 
-class Telemetry:
-    """Where reports go."""
-
-    def __init__(self, metrics: Metrics, tracing: Tracing, board: ProgressBoard, *, log_content: bool) -> None:
-        self.metrics = metrics
-        self.tracing = tracing
-        self.board = board
-        self.log_content = log_content
-
-
-class TracedModel:
-    """A model whose calls are spans."""
-
-    def __init__(self, model: SummaryModel, tracing: Tracing) -> None:
-        self._model = model
-        self._tracing = tracing
-
-    @property
-    def name(self) -> str:
-        """See SummaryModel."""
-        return self._model.name
-
-    async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
-        """See SummaryModel."""
-        provider, _, model = self.name.partition(":")
-        fact = ChatStarted(
-            provider=provider,
-            model=model,
-            conversation_id=request.conversation_id,
-            prompt_name=request.prompt_name,
-            prompt_version=request.prompt_version,
-            temperature=request.temperature,
-            seed=request.seed,
-            output_tokens_max=request.output_tokens_max,
-            attempt=request.attempt,
-            compacted=request.compacted,
-        )
-        with self._tracing.span(fact) as span:
-            try:
-                completion = await self._model.complete(request, deadline_s=deadline_s, on_progress=on_progress)
-            except ModelError as error:
-                span.note(ChatFailed(ErrorClass(error.error_class)))
-                raise
-            span.note(
-                ChatAnswered(
-                    model=completion.response_model or completion.model.partition(":")[2],
-                    finish_reason=completion.finish_reason,
-                    input_tokens=completion.input_tokens,
-                    output_tokens=completion.output_tokens,
-                )
-            )
-            return completion
-
-    async def describe(self) -> ModelDescription:
-        """See SummaryModel."""
-        return await self._model.describe()
-
-    async def idle(self) -> bool:
-        """See SummaryModel."""
-        return await self._model.idle()
-
-    async def close(self) -> None:
-        """See SummaryModel."""
-        await self._model.close()
-
-
 class PassReport:
-    """One pass, as others hear of it. It is the observer of the pass's calls."""
+    """One pass, as others hear of it, from `opened` to its one outcome. It is the observer of the pass's calls."""
 
     def __init__(
         self, telemetry: Telemetry, key: StreamId, plan: PassPlan, *, model: str, now_us: Callable[[], int]
@@ -118,17 +50,19 @@ class PassReport:
         self._attempts = 0
         self._done = self._total = 0
         self._tokens_in = self._tokens_out = 0
+        self._span: Span = SilentSpan("")
 
     @property
     def attempts(self) -> int:
         """Model calls of the pass so far."""
         return self._attempts
 
-    def started(self, trigger_traceparent: str) -> PassStarted:
-        """The fact that opens the pass's span."""
+    @contextmanager
+    def opened(self, trigger_traceparent: str) -> Iterator[None]:
+        """The pass has begun, and is over when this is left. `trigger_traceparent` is that of its trigger's event."""
         plan = self._plan
         self._tell(Stage.STARTED)
-        return PassStarted(
+        begun = PassStarted(
             conversation_id=self._key.name,
             summarization_id=plan.pass_id,
             trigger=PassTrigger(plan.trigger.value),
@@ -139,6 +73,9 @@ class PassReport:
             model=self._model,
             trigger_traceparent=trigger_traceparent,
         )
+        with self._telemetry.pass_begun(begun) as span:
+            self._span = span
+            yield
 
     def attempt(self, number: int, model: str) -> None:
         """See Observer."""
@@ -167,7 +104,12 @@ class PassReport:
         _log.warning("pass.fallback", **self._names(), **_why(failure))
         self._show(failure)
 
-    def completed(self, span: Span, result: PassResult, after: Conversation) -> None:
+    def went_unasked(self, failures_in_row: int) -> None:
+        """Another summarizer takes a model's place at once: none is asked while the conversation waits."""
+        cause = f"no model is asked while the conversation waits; failures in a row: {failures_in_row}"
+        _log.warning("pass.fallback", **self._names(), cause=cause, asked=False, attempts=0)
+
+    def completed(self, result: PassResult, after: Conversation) -> None:
         """The record is committed. Who made it decides the outcome, whatever list that model came from."""
         record = result.record
         self._attempts = record.attempts
@@ -184,7 +126,7 @@ class PassReport:
             identifier_survival=record.quality.identifier_survival,
             unsupported_claims=record.quality.unsupported_claims,
         )
-        self._ended(span, outcome, error_class=error_class, record=committed)
+        self._ended(outcome, error_class=error_class, record=committed)
         self._tell(Stage.COMPLETED)
         _log.info("pass.completed", **self._names(), outcome=outcome.value, attempts=record.attempts)
         _log.debug(
@@ -196,23 +138,23 @@ class PassReport:
             ratio_after=round(after.ratio, 4),
         )
 
-    def skipped(self, span: Span, reason: str) -> None:
+    def skipped(self, reason: str) -> None:
         """The record would not have saved enough."""
-        self._ended(span, PassOutcome.SKIPPED, skip_reason=SkipReason(reason.upper()))
+        self._ended(PassOutcome.SKIPPED, skip_reason=SkipReason(reason.upper()))
         self._tell(Stage.FAILED)
         _log.info("pass.skipped", **self._names(), skip_reason=reason)
 
-    def failed(self, span: Span, failure: PassFailed) -> None:
+    def failed(self, failure: PassFailed) -> None:
         """There is no record."""
         self._attempts = failure.attempts
-        self._ended(span, PassOutcome.ERROR, error_class=ErrorClass(failure.error_class.value))
+        self._ended(PassOutcome.ERROR, error_class=ErrorClass(failure.error_class.value))
         self._tell(Stage.FAILED)
         _log.warning("pass.failed", **self._names(), **_why(failure), retryable=failure.retryable)
         self._show(failure)
 
-    def cancelled(self, span: Span) -> None:
+    def cancelled(self) -> None:
         """The sidecar stops, the log is busy, or nobody wants the pass any more: there is no record, and no failure."""
-        self._ended(span, PassOutcome.CANCELLED, error_class=ErrorClass.CANCELLED)
+        self._ended(PassOutcome.CANCELLED, error_class=ErrorClass.CANCELLED)
         _log.info("pass.cancelled", **self._names())
 
     def _why_not_a_model(self, result: PassResult) -> ErrorClass | None:
@@ -224,7 +166,6 @@ class PassReport:
 
     def _ended(
         self,
-        span: Span,
         outcome: PassOutcome,
         *,
         error_class: ErrorClass | None = None,
@@ -242,13 +183,12 @@ class PassReport:
             error_class=error_class,
             skip_reason=skip_reason,
             record=record,
-            trace_id=sampled_trace_id(span.traceparent),
+            trace_id=sampled_trace_id(self._span.traceparent),
         )
-        span.note(fact)
-        self._telemetry.metrics.pass_ended(fact)
+        self._telemetry.pass_ended(self._span, fact)
 
     def _tell(self, stage: Stage, *, output_chars: int = 0) -> None:
-        self._telemetry.board.tell(
+        self._telemetry.progressed(
             self._key,
             Progress(
                 pass_id=self._plan.pass_id,
@@ -271,7 +211,7 @@ class PassReport:
         }
 
     def _show(self, failure: PassFailed) -> None:
-        if self._telemetry.log_content and failure.output:
+        if self._telemetry.shows_output and failure.output:
             shown = "".join(c if c.isprintable() else " " for c in failure.output[:SHOWN_CHARS_MAX])
             _log.debug("pass.output", **self._names(), output=mask_secrets(shown), reasons=list(failure.reasons))
 

@@ -42,8 +42,8 @@ from service.summarizer.by_extraction import ExtractiveSummarizer
 from service.summarizer.by_model import ModelSummarizer
 from service.summarizer.reactor import Reactor, ReactorLimits
 from service.summarizer.summarizer import Summarizers
-from service.telemetry.passes import Telemetry
 from service.telemetry.progress import ProgressBoard
+from service.telemetry.telemetry import Telemetry
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.extracts import draft_json
 from tests.support.shared_data import loaded

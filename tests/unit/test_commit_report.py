@@ -17,6 +17,8 @@ from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from observability.tracing import SilentTracing
 from service.telemetry.commits import CommitReport
+from service.telemetry.progress import ProgressBoard
+from service.telemetry.telemetry import Telemetry
 from tests.support.event_logs import A, Clock, append, event
 
 POISON = "poison"
@@ -40,7 +42,8 @@ def tracing() -> Tracing:
 @pytest.fixture
 def report(tracing: Tracing) -> CommitReport:
     labels = MetricLabels(models=("m",), hosts=("h",), methods=("x",), timed_methods=(), event_types=("noted",))
-    return CommitReport(Metrics(version="1", labels=labels), tracing, clock_ns=count(10, 10).__next__)
+    telemetry = Telemetry(Metrics(version="1", labels=labels), tracing, ProgressBoard(), log_content=False)
+    return CommitReport(telemetry, clock_ns=count(10, 10).__next__)
 
 
 def refusing(_transaction: Any, committed: Sequence[Committed]) -> None:

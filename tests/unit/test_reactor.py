@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from structlog.testing import capture_logs
 
 from eventlog.errors import EventLogError, LogCorrupt, LogUnavailable
 from eventlog.event import StreamId
@@ -31,20 +32,17 @@ from service.domain.events import (
 )
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
-from service.domain.prompt import CHAIN_TEMPLATE
-from service.models.retry import RetryPolicy
+from service.models.model import ModelUnavailable
 from service.models.scripted import ScriptedModel
-from service.summarizer.ask import AskerSettings, Timing
-from service.summarizer.by_extraction import ExtractiveSummarizer
-from service.summarizer.by_model import ModelSummarizer
 from service.summarizer.commits import CommitPauses
 from service.summarizer.reactor import Reactor, ReactorLimits
 from service.summarizer.summarizer import Summarizers
-from service.telemetry.passes import Telemetry
 from service.telemetry.progress import ProgressBoard
+from service.telemetry.telemetry import Telemetry
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.chats import pending_in
 from tests.support.patience import PATIENCE_S
+from tests.support.summarizers import by_extraction, by_model
 
 A, B, C = (StreamId("default", name) for name in "abc")
 AN_HOUR_S = 3_600.0
@@ -92,23 +90,13 @@ class Bench:
             on_loaded=lambda key, state: None,
         )
 
-    def made(self, pauses: CommitPauses) -> Reactor:
+    def made(self, pauses: CommitPauses, summarizers: Summarizers | None = None) -> Reactor:
         """A reactor on the conversations."""
         clock_s = asyncio.get_running_loop().time
         counter = EstimatingCounter()
         return Reactor(
             self.conversations,
-            summarizers=Summarizers(
-                ModelSummarizer(
-                    self.model,
-                    settings=AskerSettings(0.0, 1, 1.0, RetryPolicy(), 60.0),
-                    template=CHAIN_TEMPLATE,
-                    window_default=8_192,
-                    counter=counter,
-                    timing=Timing(clock_s, asyncio.sleep, random.Random(1)),
-                ),
-                ExtractiveSummarizer(counter=counter, template=CHAIN_TEMPLATE, deadline_s=60.0),
-            ),
+            summarizers=summarizers or Summarizers(by_model(self.model), by_extraction()),
             counter=counter,
             hash_key=b"key",
             clock_s=clock_s,
@@ -127,11 +115,11 @@ class Bench:
         self._ids += 1
         return f"id-{self._ids}"
 
-    async def trigger(self, key: StreamId) -> None:
-        """Append what triggers a pass."""
+    async def trigger(self, key: StreamId, turns: range = range(14)) -> None:
+        """Append what triggers a pass: these turns, of 120 tokens each, in a window of 2,000."""
         messages = tuple(
             Message(f"{key.name}{n}", ROLES[n % 2], f"Turn {n}: the importer reads orders_{n}.", token_count=120)
-            for n in range(14)
+            for n in turns
         )
         contents: Mapping[str, bytes] = {m.id: canonical(message_to_proto(m)) for m in messages}
         await self.conversations.append(key, AppendRequest(messages, contents, lambda: Settings(context_length=2_000)))
@@ -306,3 +294,42 @@ async def test_a_skip_before_any_pass_is_counted_without_a_trigger():
 
     (counted,) = [s for f in bench.metrics.collect() for s in f.samples if "trigger" in s.labels and s.value]
     assert (counted.labels["outcome"], counted.labels["trigger"], counted.value) == ("skipped", "none", 1)
+
+
+async def test_the_log_says_that_extraction_serves_where_no_model_is_asked():
+    """A window that fills up while its conversation waits after a failure; nothing else would tell an operator."""
+    bench = Bench(pauses=CommitPauses())
+    bench.model = Moody([ModelUnavailable("away")], clock=asyncio.get_running_loop().time)
+    bench.reactor = bench.made(CommitPauses())
+    bench.reactor.start(())
+    with capture_logs() as lines:
+        await bench.trigger(A)
+        async with asyncio.timeout(PATIENCE_S):
+            await bench.reactor.backlog.idle("default")
+        asked = bench.model.asked
+        await bench.trigger(A, range(14, 17))
+        await bench.until_completed(A)
+    await bench.reactor.stop(grace_s=1.0)
+
+    assert bench.requested[A] == [Trigger.RATIO, Trigger.EMERGENCY]
+    assert bench.model.asked == asked
+    (said,) = [line for line in lines if line["event"] == "pass.fallback"]
+    assert said["cause"] == "no model is asked while the conversation waits; failures in a row: 1"
+    assert (said["model"], said["asked"], said["attempts"]) == ("extractive:default", False, 0)
+
+
+async def test_extraction_that_is_wanted_is_no_fallback():
+    """Also where it has failed itself, and the conversation waits for that: it stands in for nobody."""
+    bench = Bench(pauses=CommitPauses())
+    late = by_extraction(deadline_s=0.0)
+    bench.reactor = bench.made(CommitPauses(), Summarizers(late, late))
+    bench.reactor.start(())
+    with capture_logs() as lines:
+        for turns in (range(14), range(14, 17)):
+            await bench.trigger(A, turns)
+            async with asyncio.timeout(PATIENCE_S):
+                await bench.reactor.backlog.idle("default")
+        await bench.reactor.stop(grace_s=1.0)
+
+    assert bench.requested[A] == [Trigger.RATIO, Trigger.EMERGENCY]
+    assert [line["event"] for line in lines if line["log_level"] == "warning"] == ["pass.failed", "pass.failed"]

@@ -11,7 +11,7 @@ import pytest
 
 from service.domain.message import Message, Role
 from service.domain.record import ActionItem, RecordContext
-from service.extraction.dates import Day, day_of, fullest_forms
+from service.extraction.entities import Day, day_of, fullest_forms
 from service.extraction.extract import Extract
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.extracts import extract_of, record_of

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import pytest
 
 from eventlog.event import StreamId
-from observability.facts import PassEnded
+from observability.facts import PassEnded, SpanFact
 from observability.labels import MetricLabels
 from observability.metrics import Metrics
-from observability.tracing import SilentSpan, SilentTracing, TraceIds, sampled_trace_id
+from observability.tracing import SilentSpan, SilentTracing, Span, TraceIds, sampled_trace_id
 from service.domain.events import PassPlan, Trigger
 from service.domain.policy import Policy
-from service.telemetry.passes import PassReport, Telemetry
+from service.telemetry.passes import PassReport
 from service.telemetry.progress import ProgressBoard
+from service.telemetry.telemetry import Telemetry
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN = "00f067aa0ba902b7"
@@ -30,6 +33,16 @@ class _Noted(SilentSpan):
         self.facts.append(fact)
 
 
+class _Tracing(SilentTracing):
+    """Opens one span, whatever it is for."""
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+
+    def span(self, _fact: SpanFact) -> AbstractContextManager[Span]:
+        return nullcontext(self._span)
+
+
 @pytest.mark.parametrize(("sampled", "shown"), [(True, TRACE), (False, "")])
 def test_only_a_sampled_trace_is_pointed_to(sampled, shown):
     """Nobody will find the spans of another."""
@@ -45,10 +58,12 @@ def test_without_a_trace_there_is_nothing_to_point_to():
 def test_a_pass_points_to_its_trace_only_when_it_is_sampled(sampled, shown):
     """The exemplar of an unsampled pass would lead nowhere."""
     metrics = Metrics(version="1", labels=MetricLabels((), (), (), (), ()))
-    telemetry = Telemetry(metrics, SilentTracing(), ProgressBoard(), log_content=False)
     span = _Noted(TraceIds(TRACE, SPAN, sampled).traceparent)
+    telemetry = Telemetry(metrics, _Tracing(span), ProgressBoard(), log_content=False)
 
-    PassReport(telemetry, StreamId("default", "c"), PLAN, model="x:y", now_us=lambda: 1).cancelled(span)
+    report = PassReport(telemetry, StreamId("default", "c"), PLAN, model="x:y", now_us=lambda: 1)
+    with report.opened(""):
+        report.cancelled()
 
     (ended,) = span.facts
     assert isinstance(ended, PassEnded)

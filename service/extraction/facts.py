@@ -1,11 +1,15 @@
-"""The lists of an extract: who takes part, what was settled, what is to be done, what is open.
+"""What an extract lists: who takes part, what was settled, what is to be done, what is open.
 
 What the previous record lists stays beside what is new, by turns, so that neither crowds the other out; it leaves when
-it was taken back, done or answered since.
+it was taken back, done or answered since. An answer is looked for in the next turns of others; where these only put it
+off, and for what an earlier record left open, in statements about the same thing. All look-ups are bounded by the
+passages of a corpus.
 """
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,23 +17,25 @@ from typing import Final
 
 from service.domain.checks.identifiers import IdentifierKind, identifiers
 from service.domain.record import ACTION_ITEMS_MAX, DECISIONS_MAX, PARTICIPANTS_MAX, UNRESOLVED_MAX, ActionItem
-from service.extraction.answers import Talk, is_answered, is_carried_open, is_carried_task, is_past, is_settled, said_by
 from service.extraction.cues import (
     asks,
+    directs,
     due_of,
     is_action,
     is_courtesy,
     is_decision,
+    is_deferral,
+    is_done,
     is_open,
     is_promise,
     is_reversal,
     owner_of,
 )
 from service.extraction.passages import Corpus, Passage
-from service.extraction.ranking import Scored, is_usable
-from service.extraction.salience import Terms, repetition, terms_of
+from service.extraction.scoring import Scored, is_usable, repetition
+from service.extraction.sentences import Terms, terms_of
 
-__all__ = ["action_items", "decisions", "participants", "unresolved"]
+__all__ = ["Talk", "action_items", "decisions", "participants", "talk_of", "unresolved"]
 
 _RECENT: Final = 0.6
 """Tasks and open points count from this part of the conversation on, or where they carry a date."""
@@ -61,6 +67,56 @@ _VALUES: Final = frozenset(
 )
 """What a decision sets; other identifiers say what it is about."""
 
+_REPLIES_MAX: Final = 3
+"""Turns of others in which a reply is looked for."""
+
+_REPLY_CHARS_MAX: Final = 40
+"""A turn so short has no statement of its own and still is a reply: `Yes.`"""
+
+_ANSWERING_SHARE: Final = 1 / 3
+_SETTLING_SHARE: Final = 1 / 2
+"""The part of its words that a question, or a task, shares with what answers it, or reports it done."""
+
+_SHARED_MIN: Final = 2
+
+_PREFIX: Final = re.compile(r"([^:\n]{1,60}): (?=\S)")
+_USER: Final = "user"
+_ASSISTANT: Final = "assistant"
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """Who spoke in what order, and what was stated.
+
+    `turns` are the sources in which somebody speaks, oldest first; `replies` those that could answer a question;
+    `statements` the passages of turns that neither ask nor put off. `with_model` says that a model takes part.
+    """
+
+    speakers: tuple[str, ...]
+    turns: tuple[int, ...]
+    replies: frozenset[int]
+    statements: tuple[Passage, ...]
+    with_model: bool
+
+
+def talk_of(corpus: Corpus) -> Talk:
+    """The talk of a corpus."""
+    turns = tuple(source for source, speaker in enumerate(corpus.speakers) if speaker and corpus.spoken[source].strip())
+    spoken = [passage for passage in corpus.passages if passage.speaker]
+    statements = tuple(
+        passage for passage in spoken if not (asks(passage.text) or is_deferral(passage.text) or is_open(passage.text))
+    )
+    stating = {passage.source for passage in statements if not is_courtesy(passage.text)}
+    directing = {passage.source for passage in spoken if directs(passage.text)}
+    short = {source for source in turns if _is_short_reply(corpus.spoken[source])}
+    return Talk(
+        speakers=corpus.speakers,
+        turns=turns,
+        replies=frozenset(stating | directing | short),
+        statements=statements,
+        with_model=any(passage.by_model for passage in corpus.passages),
+    )
+
 
 def decisions(best: Sequence[Scored], talk: Talk, *, carried: Sequence[str]) -> list[str]:
     """What was settled and holds, the most telling first."""
@@ -68,7 +124,7 @@ def decisions(best: Sequence[Scored], talk: Talk, *, carried: Sequence[str]) -> 
     # A model that says what it does next settles nothing; what it reports as done may.
     settling = [passage for passage in told if not (passage.by_model and is_promise(passage.text))]
     found = [p for p in settling if is_decision(p.text) or is_reversal(p.text)][:_CANDIDATES_MAX]
-    standing = [(line, _subject(said_by(line)[1])) for line in carried]
+    standing = [(line, _subject(_said_by(line)[1])) for line in carried]
     for passage in sorted(found, key=lambda passage: passage.place):
         subject = _subject(passage.text)
         back = is_reversal(passage.text)
@@ -94,14 +150,14 @@ def action_items(
         if (
             is_decision(passage.text)
             or not (due or passage.source >= recent)
-            or is_past(passage, talk, dated=bool(due))
+            or _is_past(passage, talk, dated=bool(due))
         ):
             continue
         if all(repetition(passage.terms, other.terms) < _SAME_TASK_SHARE for _, other, _ in found):
             found.append((not due, passage, due))
     found.sort(key=lambda item: item[0])
     tasks = [ActionItem(passage.line, owner_of(passage.text, passage.speaker), due) for _, passage, due in found]
-    kept = [action for action in carried if is_carried_task(action.task, talk, dated=bool(action.due))]
+    kept = [action for action in carried if _is_carried_task(action.task, talk, dated=bool(action.due))]
     distinct = _distinct([*tasks[: ACTION_ITEMS_MAX // 2], *kept, *tasks[ACTION_ITEMS_MAX // 2 :]])
     return distinct[:ACTION_ITEMS_MAX]
 
@@ -114,10 +170,10 @@ def unresolved(best: Sequence[Scored], corpus: Corpus, talk: Talk, *, carried: S
     ]
     asked = [p for p in told if asks(p.text) and len(p.terms) > 1 and not is_action(p.text)][:_CANDIDATES_MAX]
     stated = [passage for passage in told if passage.source >= recent and is_open(passage.text)][:_CANDIDATES_MAX]
-    still = {passage.place for passage in asked if not is_answered(passage, talk)}
-    still |= {passage.place for passage in stated if not asks(passage.text) and not is_settled(passage, talk)}
+    still = {passage.place for passage in asked if not _is_answered(passage, talk)}
+    still |= {passage.place for passage in stated if not asks(passage.text) and not _is_settled(passage, talk)}
     found = [passage.line for passage in told if passage.place in still]
-    return _by_turns(found, [line for line in carried if is_carried_open(line, talk)])[:UNRESOLVED_MAX]
+    return _by_turns(found, [line for line in carried if _is_carried_open(line, talk)])[:UNRESOLVED_MAX]
 
 
 def participants(corpus: Corpus, carried: Sequence[str]) -> list[str]:
@@ -173,3 +229,92 @@ def _by_turns(new: Sequence[str], carried: Sequence[str]) -> list[str]:
     rest = [*new[len(carried) :], *carried[len(new) :]]
     lines = {line.casefold(): line for line in (*turns, *rest) if line and is_usable(line)}
     return list(lines.values())
+
+
+def _is_answered(question: Passage, talk: Talk) -> bool:
+    """Whether somebody else answered. What an earlier text asks counts as answered where anybody spoke after it."""
+    if not question.speaker:
+        return bool(talk.turns) or _is_settled(question, talk)
+    first = bisect_right(talk.turns, question.source)
+    others: list[int] = []
+    for source in talk.turns[first:]:
+        if talk.speakers[source] != question.speaker:
+            others.append(source)
+            if source in talk.replies:
+                return True
+        if len(others) == _REPLIES_MAX:
+            return _is_settled(question, talk)
+    return False
+
+
+def _is_settled(point: Passage, talk: Talk) -> bool:
+    """Whether a later statement is about the same thing: of somebody else for a question, of its end for the rest."""
+    return _settled(point.text, point.terms, point.speaker, after=point.source, talk=talk)
+
+
+def _is_past(task: Passage, talk: Talk, *, dated: bool) -> bool:
+    """Whether a task is over: reported done, what a model went on after, or a request that a model replied to."""
+    if _is_reported(task.terms, after=task.source, talk=talk):
+        return True
+    if dated:
+        return False
+    later = talk.turns[bisect_right(talk.turns, task.source) :]
+    if task.by_model:
+        return any(talk.speakers[source] == task.speaker for source in later)
+    return talk.with_model and not is_promise(task.text) and any(source in talk.replies for source in later)
+
+
+def _is_carried_open(line: str, talk: Talk) -> bool:
+    """Whether what an earlier record left open is still open after this talk.
+
+    Where two speak, the first who replies to the other has heard the question; among more, the reply must be about it.
+    """
+    speaker, text = _said_by(line)
+    if _settled(text, terms_of(text), speaker, after=-1, talk=talk):
+        return False
+    if not asks(text) or len({name for name in (*talk.speakers, speaker) if name}) > 2:
+        return True
+    others = [source for source in talk.turns if talk.speakers[source] != speaker][:_REPLIES_MAX]
+    return not (speaker and any(source in talk.replies for source in others))
+
+
+def _is_carried_task(line: str, talk: Talk, *, dated: bool) -> bool:
+    """Whether a task of an earlier record is still to be done after this talk."""
+    speaker, text = _said_by(line)
+    if _is_reported(terms_of(text), after=-1, talk=talk):
+        return False
+    at_once = speaker == _ASSISTANT or (speaker == _USER and not is_promise(text))
+    return dated or not (at_once and _ASSISTANT in talk.speakers)
+
+
+def _said_by(line: str) -> tuple[str, str]:
+    """A line of a record as its speaker, empty where it names none, and what is said."""
+    prefix = _PREFIX.match(line)
+    return (prefix[1], line[prefix.end() :]) if prefix is not None else ("", line)
+
+
+def _settled(text: str, terms: Terms, speaker: str, *, after: int, talk: Talk) -> bool:
+    asked = asks(text)
+    share = _ANSWERING_SHARE if asked else _SETTLING_SHARE
+    return any(
+        passage.source > after
+        and _is_about(passage.terms, terms, share)
+        and (passage.speaker != speaker if asked else is_done(passage.text) or is_decision(passage.text))
+        for passage in talk.statements
+    )
+
+
+def _is_reported(terms: Terms, *, after: int, talk: Talk) -> bool:
+    return any(
+        passage.source > after and _is_about(passage.terms, terms, _SETTLING_SHARE) and is_done(passage.text)
+        for passage in talk.statements
+    )
+
+
+def _is_about(statement: Terms, point: Terms, share: float) -> bool:
+    return len(statement & point) >= max(min(_SHARED_MIN, len(point)), share * len(point)) > 0
+
+
+def _is_short_reply(text: str) -> bool:
+    bare = text.strip()
+    return len(bare) <= _REPLY_CHARS_MAX and not asks(bare) and not is_deferral(bare)

@@ -1,4 +1,9 @@
-"""Passages in the order of their worth: what all is about, who says it, when, and what was already taken."""
+"""Passages in the order of their worth: what all is about, who says it, when, and what was already taken.
+
+A term counts by how many sentences hold it, damped where nearly all do. A sentence scores by the terms it shares with
+the whole (centroid), then, among a bounded number of the best, by how well the other good ones support it (TextRank:
+Mihalcea and Tarau, 2004, with the overlap measure over term sets). Only basic arithmetic: the same everywhere.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +17,20 @@ from service.domain.checks.draft import echoes_instructions, is_placeholder
 from service.domain.checks.secrets import contains_secret
 from service.extraction.cues import asks, is_courtesy, is_wish
 from service.extraction.passages import Corpus, Passage
-from service.extraction.salience import RANKED_MAX, centroid_scores, repetition, support_scores
+from service.extraction.sentences import Terms
 
-__all__ = ["Scored", "diverse", "is_usable", "ranked"]
+__all__ = ["Scored", "diverse", "is_usable", "ranked", "repetition"]
+
+_RANKED_MAX: Final = 240
+"""TextRank compares each sentence with each: this many take a few hundredths of a second."""
+
+_ROUNDS: Final = 12
+_DAMPING: Final = 0.85
+_LENGTH_PRIOR_TERMS: Final = 6
+"""Keeps a two-word sentence of frequent words from beating one that says something."""
+
+_TERMS_MIN: Final = 5
+"""Below it a line is a fragment, a label with its value."""
 
 _CHOSEN_MAX: Final = 80
 """More than any record can hold: lines of the summary and key points together."""
@@ -40,12 +56,12 @@ class Scored:
 
 
 def ranked(corpus: Corpus) -> list[Scored]:
-    """Every passage that says something, the best first; the first RANKED_MAX by mutual support as well.
+    """Every passage that says something, the best first; the first _RANKED_MAX by mutual support as well.
 
     Of equal ones only the last: what somebody repeats in every message is not what all is about.
     """
     distinct = tuple({passage.line: passage for passage in corpus.passages}.values())
-    central = centroid_scores([passage.terms for passage in distinct])
+    central = _centroid_scores([passage.terms for passage in distinct])
     last = max(1, len(corpus.speakers) - 1)
     rough = [
         Scored(passage, passage.weight * (score + _place_bonus(passage.source / last) + _own_bonus(passage)))
@@ -53,14 +69,14 @@ def ranked(corpus: Corpus) -> list[Scored]:
         if _tells(passage) and is_usable(passage.text) and is_usable(passage.line)
     ]
     rough.sort(key=lambda scored: -scored.score)
-    head = rough[:RANKED_MAX]
-    support = support_scores([scored.passage.terms for scored in head])
+    head = rough[:_RANKED_MAX]
+    support = _support_scores([scored.passage.terms for scored in head])
     supported = [
         Scored(scored.passage, scored.score + scored.passage.weight * share / 2)
         for scored, share in zip(head, support, strict=True)
     ]
     supported.sort(key=lambda scored: -scored.score)
-    return supported + rough[RANKED_MAX:]
+    return supported + rough[_RANKED_MAX:]
 
 
 def _place_bonus(place: float) -> float:
@@ -100,7 +116,7 @@ def diverse(best: Sequence[Scored], corpus: Corpus, *, skipped: set[str]) -> lis
         source: min(share if corpus.speakers[source] else count, max(1, count // 2)) for source, count in counts.items()
     }
     telling = [scored for scored in best if _is_telling(scored.passage)] or best
-    pool = [scored for scored in telling[:RANKED_MAX] if scored.passage.line not in skipped]
+    pool = [scored for scored in telling[:_RANKED_MAX] if scored.passage.line not in skipped]
     repeated = [0.0] * len(pool)
     chosen: list[Passage] = []
     while pool and len(chosen) < _CHOSEN_MAX:
@@ -115,3 +131,47 @@ def diverse(best: Sequence[Scored], corpus: Corpus, *, skipped: set[str]) -> lis
             for scored, known in zip(pool, repeated, strict=True)
         ]
     return chosen
+
+
+def _centroid_scores(sentences: Sequence[Terms]) -> list[float]:
+    """For each sentence its share in what all are about, 0..1; linear in the number of terms."""
+    spread = Counter(term for terms in sentences for term in terms)
+    total = len(sentences)
+    weights = {term: count * (total - count / 2) / total for term, count in spread.items()}
+    raw = [
+        sum(weights[term] for term in terms) / (len(terms) + _LENGTH_PRIOR_TERMS) * min(1, len(terms) / _TERMS_MIN)
+        for terms in sentences
+    ]
+    return _scaled(raw)
+
+
+def _support_scores(sentences: Sequence[Terms]) -> list[float]:
+    """TextRank of at most _RANKED_MAX sentences, 0..1."""
+    assert len(sentences) <= _RANKED_MAX
+    links = [[_overlap(one, other) if one is not other else 0.0 for other in sentences] for one in sentences]
+    sums = [sum(row) for row in links]
+    shares = [[link / total if total else 0.0 for link in row] for row, total in zip(links, sums, strict=True)]
+    scores = [1.0] * len(sentences)
+    incoming = list(zip(*shares, strict=True))
+    for _ in range(_ROUNDS):
+        scores = [
+            1 - _DAMPING + _DAMPING * sum(share * score for share, score in zip(column, scores, strict=True))
+            for column in incoming
+        ]
+    return _scaled(scores)
+
+
+def _overlap(one: Terms, other: Terms) -> float:
+    """How much of the shorter sentence the other repeats, 0..1; short ones count less."""
+    shorter = min(len(one), len(other))
+    return len(one & other) / (shorter + 1) if shorter else 0.0
+
+
+def repetition(candidate: Terms, taken: Terms) -> float:
+    """How much of the candidate was said already, 0..1."""
+    return len(candidate & taken) / len(candidate) if candidate else 1.0
+
+
+def _scaled(scores: list[float]) -> list[float]:
+    highest = max(scores, default=0.0)
+    return [score / highest for score in scores] if highest > 0 else scores

@@ -1,0 +1,63 @@
+"""Where facts go: each is reported once, here, and whoever tells of it reads the same one. Never any text.
+
+Metrics and spans read facts, watchers read progress, logs have a line for what an operator acts on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+import structlog
+
+from eventlog.event import StreamId
+from observability.facts import BatchCommitted, PassEnded, PassOutcome, PassStarted, SkipReason
+from observability.metrics import Metrics
+from observability.tracing import Span, Tracing, sampled_trace_id
+from service.telemetry.progress import Progress, ProgressBoard, Stage
+
+__all__ = ["Telemetry"]
+
+_log = structlog.get_logger()
+
+
+class Telemetry:
+    """Reports facts. `shows_output` says whether the debug log may show the beginning of a bad answer."""
+
+    def __init__(self, metrics: Metrics, tracing: Tracing, board: ProgressBoard, *, log_content: bool) -> None:
+        self._metrics = metrics
+        self._tracing = tracing
+        self._board = board
+        self.shows_output = log_content
+
+    def batch_committed(self, fact: BatchCommitted, types: Sequence[str]) -> None:
+        """The log has committed a transaction; `types` are those of its events."""
+        sampled = next(filter(None, map(sampled_trace_id, fact.traceparents)), "")
+        self._metrics.commit(types, seconds=(fact.ended_ns - fact.started_ns) / 1e9, trace_id=sampled)
+        self._tracing.record_commit(fact)
+
+    def pass_requested(self, key: StreamId, pass_id: str, at_us: int) -> None:
+        """A pass is pending."""
+        self.progressed(key, Progress(pass_id, Stage.REQUESTED, at_us))
+
+    def pass_not_begun(self, key: StreamId, reason: SkipReason) -> None:
+        """A pass was due and nothing can be compressed, so none was requested."""
+        self._metrics.pass_ended(PassEnded(PassOutcome.SKIPPED, None, skip_reason=reason))
+        _log.info("pass.skipped", conversation_id=key.name, skip_reason=reason.value.lower())
+
+    def passes_pending(self, count: int, oldest_us: int) -> None:
+        """So many passes are pending, the oldest since then; 0 when there is none."""
+        self._metrics.passes_pending(count, oldest_timestamp_s=oldest_us / 1e6)
+
+    def pass_begun(self, fact: PassStarted) -> AbstractContextManager[Span]:
+        """The span of a pass, open until it is left."""
+        return self._tracing.span(fact)
+
+    def pass_ended(self, span: Span, fact: PassEnded) -> None:
+        """A pass is over."""
+        span.note(fact)
+        self._metrics.pass_ended(fact)
+
+    def progressed(self, key: StreamId, progress: Progress) -> None:
+        """Whoever watches the conversation hears of it."""
+        self._board.tell(key, progress)
