@@ -279,7 +279,12 @@ class ChatStarted:
 
 @dataclass(frozen=True, slots=True)
 class ChatAsked:
-    """The host that a call goes to; if the call moves on to another host, the last one."""
+    """A call goes to a host. If the call moves on to another host, the last fact counts.
+
+    Attributes:
+        server_address: The host's name or IP address.
+        server_port: Its TCP port.
+    """
 
     server_address: str
     server_port: int

@@ -56,15 +56,15 @@ _HALF_OF_ECHO = Target(0.5, at_least=True, of_ratio=True)
 FIGURES = (
     Figure("disk.fdatasync_p50", "ms", "4 KiB written and flushed"),
     Figure("disk.fdatasync_p99", "ms", "the same"),
-    Figure("sqlite.single", "rows/s", "bare SQLite, a durable transaction each"),
-    Figure("sqlite.batch", "rows/s", "bare SQLite, 100 rows a transaction"),
+    Figure("sqlite.single", "rows/s", "bare SQLite, one durable transaction per row"),
+    Figure("sqlite.batch", "rows/s", "bare SQLite, 100 rows per transaction"),
     Figure("sqlite.read", "rows/s", "bare SQLite, rows of a log in pages of 500"),
     Figure("echo.rate", "calls/s", "bare grpc.aio echo, 64 clients"),
     Figure("echo.p50", "ms", "the same"),
     Figure("echo.p99", "ms", "the same"),
     Figure("echo.one_p50", "ms", "bare grpc.aio echo, 1 client"),
     Figure("echo.one_p99", "ms", "the same"),
-    Figure("echo.ready", "s", "echo process, start to its first answer"),
+    Figure("echo.ready", "s", "echo process, start to its first response"),
     Figure("echo.memory", "MiB", "echo process, resident when idle"),
     Figure("append.rate", "messages/s", "durable unary appends, 64 conversations", "echo.rate", _HALF_OF_ECHO),
     Figure("append.p50", "ms", "the same", "echo.p50"),
@@ -88,7 +88,7 @@ FIGURES = (
     Figure("start.memory", "MiB", "sidecar process, resident when idle", "echo.memory", Target(120, at_least=False)),
     Figure("quiet.p50", "ms", "durable unary appends, 4 clients, no pass"),
     Figure("quiet.p99", "ms", "the same"),
-    Figure("hang.p50", "ms", "the same beside a pass that hangs on a dead Ollama", "quiet.p50"),
+    Figure("hang.p50", "ms", "the same during a pass that hangs on a dead Ollama", "quiet.p50"),
     Figure("hang.p99", "ms", "the same", "quiet.p99", Target(1.2, at_least=False, of_ratio=True)),
 )
 

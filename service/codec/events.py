@@ -43,6 +43,16 @@ class UnknownEvent(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Codec:
+    """How one event type is stored.
+
+    Attributes:
+        proto: Makes an empty payload.
+        encode: From a domain event to its payload.
+        decode: From a current payload to its domain event.
+        schema_version: The version that `encode` writes.
+        upcasters: From the bytes of an older version, by that version, to a current payload.
+    """
+
     proto: Callable[[], Proto]
     encode: Callable[[Any], Proto]
     decode: Callable[[Any], domain.Event]

@@ -28,7 +28,7 @@ class _Profile:
 class _ProfileEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Profile.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     PROFILE_UNSPECIFIED: _Profile.ValueType  # 0
-    """In settings from before there was a choice: PROFILE_CHAIN."""
+    """PROFILE_CHAIN, in settings from before there was a choice."""
     PROFILE_CHAIN: _Profile.ValueType  # 1
     """One record, made from the previous one and newer messages, when the ratio is past its trigger."""
 
@@ -36,7 +36,7 @@ class Profile(_Profile, metaclass=_ProfileEnumTypeWrapper):
     """Profile names the rules that decide when a pass is due and what it does."""
 
 PROFILE_UNSPECIFIED: Profile.ValueType  # 0
-"""In settings from before there was a choice: PROFILE_CHAIN."""
+"""PROFILE_CHAIN, in settings from before there was a choice."""
 PROFILE_CHAIN: Profile.ValueType  # 1
 """One record, made from the previous one and newer messages, when the ratio is past its trigger."""
 Global___Profile: _TypeAlias = Profile  # noqa: Y015

@@ -193,7 +193,7 @@ class ResolvedSettings(_message.Message):
     calibration_factor: _builtins.float
     """The factor applied to estimates."""
     profile: _conversation_pb2.Profile.ValueType
-    """The rules for its passes; unspecified in settings from before there was a choice, which is PROFILE_CHAIN."""
+    """The rules for its passes; unspecified, in settings from before there was a choice, means PROFILE_CHAIN."""
     @_builtins.property
     def requested(self) -> _conversation_pb2.ConversationSettings:
         """What the client set."""
@@ -423,7 +423,7 @@ class PassPlan(_message.Message):
 
     @_builtins.property
     def beside_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The records that the window goes on showing beside the new one; it shows no others."""
+        """The other records that the window continues to show; it shows no more than these and the new one."""
 
     def __init__(
         self,
