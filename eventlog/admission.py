@@ -34,8 +34,8 @@ from eventlog.log import (
 __all__ = ["Admitted", "KnownEvent", "KnownRequest", "StreamState", "admit", "check_size"]
 
 
-DAMAGED_BITS_MAX = 32
-"""Hashes of 256 bits that differ in so few are the same one, damaged: two contents come that near once in 10^36."""
+DAMAGED_BITS_MAX = 8
+"""Hashes of 128 bits that differ in so few are the same one, damaged: two contents come that near once in 10^26."""
 
 
 class KnownEvent(NamedTuple):

@@ -21,9 +21,9 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-__all__ = ["HEAD_REVISION", "METADATA", "REVISIONS", "REVISION_TABLE", "events", "log", "requests", "streams"]
+__all__ = ["HEAD_REVISION", "METADATA", "REVISIONS", "REVISION_TABLE", "events", "log", "requests", "streams", "types"]
 
-HEAD_REVISION = "0001"
+HEAD_REVISION = "0002"
 """The newest migration: a file at this revision is opened without loading the migrations."""
 
 REVISION_TABLE = "eventlog_revision"
@@ -69,6 +69,15 @@ streams = Table(
 )
 """Names of streams. Their versions are those of their newest events, so that no row is hot."""
 
+types = Table(
+    "types",
+    METADATA,
+    Column("id", _NUMBER, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False, unique=True),
+    sqlite_strict=True,
+)
+"""Names of event types: a dozen, which events have by their numbers."""
+
 events = Table(
     "events",
     METADATA,
@@ -76,8 +85,7 @@ events = Table(
     Column("stream", _NUMBER, ForeignKey("streams.id"), nullable=False),
     Column("version", _NUMBER, nullable=False),
     Column("event_id", LargeBinary, nullable=False),
-    Column("namespace", Text, nullable=False, index=True),
-    Column("type", Text, nullable=False),
+    Column("type", _NUMBER, ForeignKey("types.id"), nullable=False),
     Column("schema_version", _NUMBER, nullable=False),
     Column("time_us", _NUMBER, nullable=False),
     Column("trace_context", Text, nullable=False),
@@ -91,7 +99,7 @@ events = Table(
     CheckConstraint("(salt IS NULL) = (payload IS NULL)", name="erased_together"),
     sqlite_strict=True,
 )
-"""The log itself. `namespace` repeats the stream's, so that one namespace can be read by position through its index."""
+"""The log itself. Its namespace is the stream's, so that no event repeats it."""
 
 requests = Table(
     "requests",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import quote
@@ -23,7 +23,7 @@ __all__ = [
     "migrate",
     "reader_engine",
     "recovered_frames",
-    "require_schema",
+    "require_current",
     "stored_identity",
     "writer_engine",
 ]
@@ -116,15 +116,28 @@ def migrate(connection: Connection) -> None:
         REVISIONS.create(connection)
         connection.execute(insert(REVISIONS).values(version_num=HEAD_REVISION))
         return
-    stored = connection.execute(text(_STORED_REVISION)).scalar() if REVISION_TABLE in tables else None
-    if stored == HEAD_REVISION:
-        require_schema(connection)
+    if _stored_revision(connection, tables) == HEAD_REVISION:
+        _require_schema(connection)
         return
-    if stored is not None and stored > HEAD_REVISION:
-        raise LogNewer(f"the file was written by a newer version (schema {stored}, known is {HEAD_REVISION})")
     from eventlog.migrations import upgrade  # alembic takes half a second to import and is seldom needed
 
     upgrade(connection)
+
+
+def require_current(connection: Connection) -> None:
+    """Raise LogUnsafe when the schema is an older version's, LogNewer a newer one's, LogCorrupt when it is no log's."""
+    stored = _stored_revision(connection, inspect(connection).get_table_names())
+    if stored is not None and stored < HEAD_REVISION:
+        raise LogUnsafe("the file was written by an earlier version: start a sidecar on it once, which migrates it")
+    _require_schema(connection)
+
+
+def _stored_revision(connection: Connection, tables: Sequence[str]) -> str | None:
+    """The migration that the file is at, None without one; raise LogNewer when a newer version wrote it."""
+    stored: str | None = connection.execute(text(_STORED_REVISION)).scalar() if REVISION_TABLE in tables else None
+    if stored is not None and stored > HEAD_REVISION:
+        raise LogNewer(f"the file was written by a newer version (schema {stored}, known is {HEAD_REVISION})")
+    return stored
 
 
 def stored_identity(connection: Connection) -> LogIdentity | None:
@@ -135,7 +148,7 @@ def stored_identity(connection: Connection) -> LogIdentity | None:
     return LogIdentity(rows[0].log_id, rows[0].key) if rows else None
 
 
-def require_schema(connection: Connection) -> None:
+def _require_schema(connection: Connection) -> None:
     """Raise LogCorrupt when the tables are not those of the newest schema: their own description may be damaged."""
     for table in METADATA.tables.values():
         rows = connection.exec_driver_sql(f"PRAGMA table_info({table.name})").all()

@@ -95,6 +95,7 @@ class SqliteEventLog:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._writing = threading.Lock()
+        self._namespace_heads: dict[str, int] = {}
         self._closed = False
         self._listeners: tuple[Callable[[int], None], ...] = ()
         self._writer = SqliteWriter(
@@ -228,8 +229,10 @@ class SqliteEventLog:
         return self._head
 
     def head_of(self, namespace: str) -> int:
-        self._reading()
-        return self._reader.head_of(namespace)
+        reader = self._reading()
+        head = self._namespace_heads.get(namespace)
+        # A commit that came meanwhile has set a later one.
+        return self._namespace_heads.setdefault(namespace, reader.head_of(namespace)) if head is None else head
 
     def on_commit(self, listener: Callable[[int], None]) -> Callable[[], None]:
         with self._lock:
@@ -262,6 +265,9 @@ class SqliteEventLog:
         with self._writing:
             outcomes = self._writer.commit(appends)
         self._head = self._writer.head
+        for append, outcome in zip(appends, outcomes, strict=True):
+            if isinstance(outcome, AppendResult) and outcome.events:
+                self._namespace_heads[append.stream.namespace] = outcome.last_position
         return outcomes
 
     def _committed(self) -> None:

@@ -38,8 +38,15 @@ _OWN_ROW = (
 """The index of names leads to a stream's number, and the table says whose number that is."""
 
 _EVENTS_BETWEEN = "SELECT count(*) FROM events NOT INDEXED WHERE position > ? AND position <= ?"
-_LAST_EVENT = "SELECT position, namespace FROM events NOT INDEXED ORDER BY position DESC LIMIT 1"
-_NAMESPACE_HEAD = "SELECT coalesce(max(position), 0) FROM events WHERE namespace = ?"
+_LAST_EVENT = (
+    "SELECT e.position, s.namespace FROM events AS e NOT INDEXED LEFT JOIN streams AS s ON s.id = e.stream "
+    "ORDER BY e.position DESC LIMIT 1"
+)
+_NAMESPACE_HEAD = (
+    "SELECT coalesce(max("
+    "(SELECT e.position FROM events AS e WHERE e.stream = s.id ORDER BY e.version DESC LIMIT 1)"
+    "), 0) FROM streams AS s WHERE s.namespace = ?"
+)
 _END = (1 << 63) - 1
 
 IDENTITY_STREAMS = 8
@@ -126,6 +133,7 @@ class SqliteReader:
             return version
 
     def head_of(self, namespace: str) -> int:
+        """Asks each stream of the namespace for its last event, unless the log's last event is of it."""
         with self._cursor() as cursor:
             # By its place first, since an index may have lost the end.
             last = cursor.execute(_LAST_EVENT).fetchone()

@@ -36,16 +36,25 @@ __all__ = [
 Row = tuple[Any, ...]
 
 STATEMENT_ROWS_MAX = 256
-"""Rows of one statement at most: 14 columns of them stay under the 32,766 parameters of SQLite and PostgreSQL."""
+"""Rows of one statement at most: 13 columns of them stay under the 32,766 parameters of SQLite and PostgreSQL."""
 
 _READ_COLUMNS = (
-    "e.position, s.namespace, s.name, e.version, e.event_id, e.type, e.schema_version, e.time_us, e.trace_context, "
+    "e.position, s.namespace, s.name, e.version, e.event_id, t.name, e.schema_version, e.time_us, e.trace_context, "
     "e.payload, e.salt, e.commitment"
 )
 PAYLOAD = 9
 """The place of the payload among the columns that are read."""
 
 _SEAL_COLUMNS = ", e.content_hash, e.chain"
+
+_NAME_IN_INDEX = (
+    "EXISTS (SELECT 1 FROM streams AS i INDEXED BY sqlite_autoindex_streams_1 "
+    "WHERE i.namespace = s.namespace AND i.name = s.name AND i.id = e.stream)"
+)
+_PLACE_IN_INDEX = (
+    "EXISTS (SELECT 1 FROM events AS i INDEXED BY sqlite_autoindex_events_1 "
+    "WHERE i.stream = e.stream AND i.version = e.version AND i.position = e.position)"
+)
 
 _NOT_AS_WRITTEN = (AttributeError, TypeError, ValueError, OverflowError, struct.error)
 """What a row raises whose columns are not even of the types that they were written with."""
@@ -115,6 +124,7 @@ def select_stream(condition: str, order: str) -> str:
     """Events of the stream (namespace, name) that meet `condition`, in `order`, with their seals; then the limit."""
     return (
         f"SELECT {_READ_COLUMNS}{_SEAL_COLUMNS} FROM streams AS s JOIN events AS e ON e.stream = s.id "  # noqa: S608 - of constants
+        f"LEFT JOIN types AS t ON t.id = e.type "
         f"WHERE s.namespace = ? AND s.name = ? AND {condition} ORDER BY {order} LIMIT ?"
     )
 
@@ -123,19 +133,21 @@ def select_stream(condition: str, order: str) -> str:
 def select_window(*, backward: bool, of_namespace: bool) -> str:
     """Events with position > and <= the first two parameters; of the namespace that is the third; then the limit.
 
-    They are read from the table itself, and an event is of another namespace only when both copies of its name say the
-    same: what an index or a column has lost must not be left out without a word.
+    They are read from the table itself, and an event is of another namespace only when its stream and that stream's
+    name are in the indexes, too, as they are in the tables: what a page of either has lost or changed must not be left
+    out without a word.
     """
     where = "e.position > ? AND e.position <= ?"
     if of_namespace:
-        where += " AND NOT coalesce(s.namespace = e.namespace AND s.namespace <> ?, FALSE)"
+        where += f" AND NOT coalesce(s.namespace <> ? AND {_NAME_IN_INDEX} AND {_PLACE_IN_INDEX}, FALSE)"
     return (
         f"SELECT {_READ_COLUMNS} FROM events AS e NOT INDEXED LEFT JOIN streams AS s ON s.id = e.stream "  # noqa: S608 - of constants
+        f"LEFT JOIN types AS t ON t.id = e.type "
         f"WHERE {where} ORDER BY e.position {'DESC' if backward else ''} LIMIT ?"
     )
 
 
-def event_row(sealed_event: SealedEvent, stream: int) -> Row:
+def event_row(sealed_event: SealedEvent, stream: int, event_type: int) -> Row:
     """A row of `events` in the order of its columns."""
     event = sealed_event.event
     return (
@@ -143,8 +155,7 @@ def event_row(sealed_event: SealedEvent, stream: int) -> Row:
         stream,
         event.version,
         event.event_id,
-        event.stream.namespace,
-        event.type,
+        event_type,
         event.schema_version,
         event.time_us,
         event.trace_context,

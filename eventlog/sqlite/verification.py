@@ -17,7 +17,7 @@ from eventlog.chain import LogIdentity, Verified, content_hash, genesis, verify_
 from eventlog.errors import LogCorrupt
 from eventlog.event import SealedEvent, StreamId
 from eventlog.log import PAGE_EVENTS_MAX
-from eventlog.sqlite.engine import reader_engine, require_schema, stored_identity
+from eventlog.sqlite.engine import reader_engine, require_current, stored_identity
 from eventlog.sqlite.errors import DATABASE_ERRORS
 from eventlog.sqlite.file import FileLock, wal_of
 from eventlog.sqlite.reader import SqliteReader
@@ -35,7 +35,10 @@ _NUMBERS = "SELECT id, namespace, name FROM streams NOT INDEXED"
 
 
 def log_id_of(path: Path) -> str:
-    """Which log the file in `path` is, whoever owns it; raise LogCorrupt when it is none. Nothing else is checked."""
+    """Which log the file in `path` is, whoever owns it and whichever version wrote it; raise LogCorrupt for no log.
+
+    Nothing else is checked.
+    """
     with _read(path) as (_, identity):
         return identity.log_id
 
@@ -51,11 +54,14 @@ class LogVerification:
     @classmethod
     @contextmanager
     def opened(cls, path: Path) -> Iterator[LogVerification]:
-        """The checks of the log in `path`; raise LogLocked when a process owns it, LogCorrupt when it is no log."""
+        """The checks of the log in `path`; raise LogLocked when a process owns it, LogUnsafe when another
+        version wrote it, LogCorrupt when it is no log."""
         path = path.resolve(strict=True)
         with ExitStack() as resources:
             resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
-            yield cls(path, *resources.enter_context(_read(path)))
+            reader, identity = resources.enter_context(_read(path))
+            reader.read(require_current)
+            yield cls(path, reader, identity)
 
     @property
     def log_id(self) -> str:
@@ -121,7 +127,6 @@ def _read(path: Path) -> Iterator[tuple[SqliteReader, LogIdentity]]:
         try:
             reader = SqliteReader(reader_engine(path))
             resources.callback(reader.close)
-            reader.read(require_schema)
             identity = reader.read(stored_identity)
             if identity is None:
                 raise LogCorrupt("the file does not say which log it is")

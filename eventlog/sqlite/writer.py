@@ -20,7 +20,7 @@ from eventlog.chain import LogIdentity, genesis
 from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogGone
 from eventlog.event import StreamId
 from eventlog.log import Append, AppendHook, AppendResult, Outcome
-from eventlog.schema import events, requests, streams
+from eventlog.schema import events, requests, streams, types
 from eventlog.sqlite.errors import DATABASE_ERRORS, translated
 from eventlog.sqlite.file import OpenFiles, has_room, wal_of
 from eventlog.sqlite.sql import (
@@ -55,6 +55,7 @@ STREAMS_KEPT_MAX = 10_000
 T = TypeVar("T")
 
 _LAST_POSITION = "SELECT coalesce(max(position), 0) FROM events"
+_TYPES = "SELECT name, id FROM types"
 _LAST_STREAM = "SELECT coalesce(max(id), 0) FROM streams"
 _CHECKPOINT = "PRAGMA wal_checkpoint(TRUNCATE)"
 _BUSY_TIMEOUT = "PRAGMA busy_timeout = {}"
@@ -112,6 +113,7 @@ class SqliteWriter:
         self._payload_bytes = 0
         self._next_look = 0
         self._tips: dict[StreamId, _Tip] = {}
+        self._types: dict[str, int] = dict(driver.execute(_TYPES).fetchall())
         self._last_stream: int = driver.execute(_LAST_STREAM).fetchone()[0]
         self.head: int = driver.execute(_LAST_POSITION).fetchone()[0]
 
@@ -194,13 +196,15 @@ class SqliteWriter:
         with self._connection.begin():
             tips = self._find(appends)
             states, admitted = judge(appends, tips)
-            self._write(admitted, tips)
+            numbers = self._numbers(admitted)
+            self._write(admitted, tips, numbers)
             if self._hook is not None and admitted.committed:
                 self._call_hook(self._hook, admitted)
             self._files.check()
         # Again, since a file may have gone while the commit was flushed.
         self._files.check()
         self._remember(states, tips)
+        self._types = numbers
         self.head += len(admitted.events)
         self._payload_bytes += sum(len(sealed.event.payload) for sealed in admitted.events)
         return admitted.outcomes
@@ -275,10 +279,20 @@ class SqliteWriter:
                 by_number[number].requests[key] = KnownRequest(digest, first, last, last_version)
         return states
 
-    def _write(self, admitted: Admitted, tips: dict[StreamId, _Tip]) -> None:
+    def _numbers(self, admitted: Admitted) -> dict[str, int]:
+        """Numbers of all types; new ones get those after the last."""
+        new = {sealed.event.type for sealed in admitted.events} - self._types.keys()
+        if not new:
+            return self._types
+        first = max(self._types.values(), default=0) + 1
+        return self._types | {name: first + place for place, name in enumerate(sorted(new))}
+
+    def _write(self, admitted: Admitted, tips: dict[StreamId, _Tip], numbers: dict[str, int]) -> None:
+        self._insert(types, [(number, name) for name, number in numbers.items() if name not in self._types])
         written = {sealed.event.stream for sealed in admitted.events if sealed.event.version == 1}
         self._insert(streams, [(tips[stream].number, stream.namespace, stream.name) for stream in written])
-        self._insert(events, [event_row(sealed, tips[sealed.event.stream].number) for sealed in admitted.events])
+        rows = [event_row(s, tips[s.event.stream].number, numbers[s.event.type]) for s in admitted.events]
+        self._insert(events, rows)
         self._insert(requests, [(tips[stream].number, key, *first) for stream, key, first in admitted.requests])
 
     def _insert(self, table: Table, rows: Sequence[tuple[object, ...]]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from eventlog.errors import EventLogError, LogLocked
+from eventlog.errors import EventLogError, LogLocked, LogUnsafe
 from eventlog.event import StreamId
 from service.cli.failures import CommandFailed
 from service.cli.options import Invocation, settings_options
@@ -70,6 +70,8 @@ def verify(invocation: Invocation, file: Path | None) -> None:
         raise CommandFailed(f"there is no log at {path}", hint="name its file, or set log.path") from error
     except LogLocked as error:
         raise CommandFailed(str(error), hint="stop the sidecar, or verify a backup") from error
+    except LogUnsafe as error:
+        raise CommandFailed(str(error), hint="see docs/operations.md") from error
     except (EventLogError, OSError) as error:
         raise CommandFailed(f"{path} cannot be read: {error}", hint="restore a backup") from error
     if found:

@@ -273,7 +273,7 @@ def another_database(path: Path) -> None:
         (empty, "ok", "will be made"),
         (an_orphan, "FAIL", "is missing, and its write-ahead log is there"),
         (junk, "FAIL", "file is not a database"),
-        (another_database, "FAIL", "is not as it was made"),
+        (another_database, "FAIL", "its tables are not those of a log"),
     ],
 )
 def test_the_doctor_opens_the_log_that_a_sidecar_would(tmp_path, made, verdict, says):

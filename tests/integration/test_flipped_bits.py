@@ -115,8 +115,9 @@ def _forged(path: Path, *, position: int) -> None:
     """Change an event's payload and commit to it anew."""
     with closing(sqlite3.connect(path)) as database:
         namespace, name, *columns, salt, payload = database.execute(
-            "SELECT s.namespace, s.name, e.position, e.version, e.event_id, e.type, e.schema_version, e.time_us, "
+            "SELECT s.namespace, s.name, e.position, e.version, e.event_id, t.name, e.schema_version, e.time_us, "
             "e.trace_context, e.salt, e.payload FROM events AS e JOIN streams AS s ON s.id = e.stream "
+            "JOIN types AS t ON t.id = e.type "
             "WHERE e.position = ?",
             (position,),
         ).fetchone()

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from eventlog.schema import HEAD_REVISION
 from tests.support.flipped_bits import PENDING, Flip
 
 __all__ = ["places_of"]
@@ -59,10 +60,10 @@ class _File:
         """The lowest bit of the byte so far before `what`, of a tree if one is named."""
         return Flip(self._bytes.index(what, self.root(tree) if tree else 0) - distance, 0)
 
-    def in_entry(self, event_id: bytes) -> Flip:
+    def in_entry(self, event_id: bytes, in_its_row: bytes) -> Flip:
         """The sign of the number before `event_id` where that is not in its row."""
         at = self._bytes.index(event_id)
-        if self._bytes[at + len(event_id) :].startswith(b"default"):
+        if self._bytes[at:].startswith(in_its_row):
             at = self._bytes.index(event_id, at + 1)
         return Flip(at - 1, 7)
 
@@ -82,11 +83,14 @@ class _File:
 
 def _places(file: _File, conversation: str) -> dict[str, Flip]:
     of_stream = (
-        "FROM events AS e JOIN streams AS s ON s.id = e.stream WHERE s.name = ? AND e.type = 'MessageAppended' "
-        "ORDER BY e.version LIMIT 1 OFFSET 3"
+        "FROM events AS e JOIN streams AS s ON s.id = e.stream JOIN types AS t ON t.id = e.type "
+        "WHERE s.name = ? AND t.name = 'MessageAppended' ORDER BY e.version LIMIT 1 OFFSET 3"
     )
     event_id: bytes = file.value(f"SELECT e.event_id {of_stream}", conversation)
-    in_its_row = event_id + b"default"
+    number: int = file.value(f"SELECT e.type {of_stream}", conversation)
+    time_us: int = file.value(f"SELECT e.time_us {of_stream}", conversation)
+    # SQLite keeps 0 and 1, as the schema's version is, in a row's header alone.
+    in_its_row = event_id + number.to_bytes(1, "big") + time_us.to_bytes(8, "big")
     request = file.value(
         "SELECT r.key FROM requests AS r JOIN streams AS s ON s.id = r.stream WHERE s.name = ?", conversation
     )
@@ -100,18 +104,20 @@ def _places(file: _File, conversation: str) -> dict[str, Flip]:
         "schema: a column": file.found(b"first_position"),
         "log: its id": file.found(file.value("SELECT log_id FROM log").encode()),
         "log: its secret": file.found(file.value("SELECT key FROM log")),
-        "log: the schema's revision": file.found(b"0001", begin=file.root("eventlog_revision")),
+        "log: the schema's revision": file.found(HEAD_REVISION.encode(), begin=file.root("eventlog_revision")),
         "event: payload": file.found(file.value(f"SELECT e.payload {of_stream}", conversation)),
         "event: commitment": file.found(file.value(f"SELECT e.commitment {of_stream}", conversation)),
         "event: content hash": file.found(file.value(f"SELECT e.content_hash {of_stream}", conversation)),
         "event: id": file.found(in_its_row, bit=0),
         "event: version": file.in_front_of(in_its_row),
-        "event: namespace": Flip(file.found(in_its_row).offset + 6, 0),
+        "event: type": Flip(file.found(in_its_row).offset + 4, 0),
+        "types: a name": file.found(b"MessageAppended", begin=file.root("types")),
+        "types: cells": Flip(file.root("types") + _CELLS, 1),
         "events: cells of the root": Flip(file.root("events") + _CELLS, 1),
         "events: last child of the root": Flip(file.root("events") + _RIGHT_CHILD, 1),
         "index of versions: cells": Flip(file.root("sqlite_autoindex_events_1") + _CELLS, 5),
         "index of ids: cells": Flip(file.root("sqlite_autoindex_events_2") + _CELLS, 0),
-        "index of ids: the stream of an entry": file.in_entry(event_id),
+        "index of ids: the stream of an entry": file.in_entry(event_id, in_its_row),
         "index of ids: last child": Flip(file.root("sqlite_autoindex_events_2") + _RIGHT_CHILD, 0),
         "streams: a name": file.found(text, begin=file.root("streams")),
         "streams: cells": Flip(file.root("streams") + _CELLS, 1),
@@ -134,6 +140,6 @@ def _places(file: _File, conversation: str) -> dict[str, Flip]:
         places |= {
             "free page: next": Flip(free + 3, 1),
             "free page: leaves": Flip(free + 7, 1),
-            "free page: a leaf": Flip(free + 11, 2),
+            "free page: a leaf": Flip(free + 11, 3),
         }
     return places

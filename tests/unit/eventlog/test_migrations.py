@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -11,11 +15,16 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
+from eventlog.chain import verify_stream
+from eventlog.errors import EventIdConflict, LogUnsafe, RequestKeyConflict
+from eventlog.event import NewEvent
+from eventlog.log import RequestKey
 from eventlog.migrations import config, upgrade
 from eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE
 from eventlog.sqlite.engine import migrate, writer_engine
 from eventlog.sqlite.log import SqliteEventLog
-from tests.support.event_logs import Clock
+from eventlog.sqlite.verification import LogVerification
+from tests.support.event_logs import Clock, append
 
 _SQL_OF_TABLES = "SELECT type, name, sql FROM sqlite_schema ORDER BY name"
 
@@ -46,7 +55,7 @@ def test_the_schema_is_the_sum_of_the_migrations(tmp_path):
 
     assert migrated == made
     tables = [name for kind, name, _ in migrated if kind == "table"]
-    assert tables == ["eventlog_revision", "events", "log", "requests", "streams"]
+    assert tables == ["eventlog_revision", "events", "log", "requests", "streams", "types"]
 
 
 def test_the_head_revision_is_the_newest_migration():
@@ -62,16 +71,18 @@ def test_the_tables_are_strict(tmp_path):
     assert all("STRICT" in " ".join(sql) for sql in ours)
 
 
-def test_the_first_migration_has_everything_that_seals_an_event(tmp_path):
-    """Log id, namespace, salt, commitment and chain hash are there from the first file on."""
+def test_the_migrations_keep_everything_that_seals_an_event(tmp_path):
+    """Log id, namespace, salt, commitment and chain hash."""
     engine = writer_engine(tmp_path / "log.db")
     with engine.connect() as connection, connection.begin():
         upgrade(connection)
         columns = {row[1] for row in connection.exec_driver_sql("PRAGMA table_info(events)")}
+        stream_columns = {row[1] for row in connection.exec_driver_sql("PRAGMA table_info(streams)")}
         log_columns = {row[1] for row in connection.exec_driver_sql("PRAGMA table_info(log)")}
     engine.dispose()
 
-    assert {"namespace", "salt", "commitment", "chain", "content_hash", "trace_context"} <= columns
+    assert {"salt", "commitment", "chain", "content_hash", "trace_context"} <= columns
+    assert {"namespace", "name"} <= stream_columns
     assert {"log_id", "key"} <= log_columns
 
 
@@ -103,3 +114,65 @@ def test_a_file_that_is_new_or_at_the_newest_revision_is_opened_without_alembic(
     finished = subprocess.run([sys.executable, "-c", program], check=False)
 
     assert finished.returncode == 0
+
+
+_OF_0001 = Path(__file__).parents[2] / "golden" / "schema-0001.sql"
+_EVENTS_OF_0001 = (
+    "SELECT e.position, s.namespace, s.name, e.version, e.event_id, e.type, e.schema_version, e.time_us, "
+    "e.trace_context, e.payload FROM events AS e JOIN streams AS s ON s.id = e.stream ORDER BY e.position"
+)
+
+
+@pytest.fixture
+def of_0001(tmp_path):
+    """A file as the first schema's version left it."""
+    path = tmp_path / "log.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(_OF_0001.read_text())
+    return path
+
+
+def test_a_file_of_the_first_schema_is_opened_with_every_event_as_it_was(of_0001):
+    """Field by field, with the chain of each stream; and it is written on as if it had always been of this schema."""
+    with closing(sqlite3.connect(of_0001)) as connection:
+        before = connection.execute(_EVENTS_OF_0001).fetchall()
+    assert {row[1] for row in before} == {"default", "tenant-b"}
+
+    log = SqliteEventLog.open(of_0001, clock_us=Clock())
+    found = log.read_all()
+    chains = {stream: verify_stream(log, stream).version for stream in {event.stream for event in found}}
+    heads = {namespace: log.head_of(namespace) for namespace in ("default", "tenant-b", "nobody")}
+    later = log.submit(append(NewEvent(b"of this version.", "MessageAppended", b"p"), to=found[0].stream)).result()
+    log.close()
+
+    assert [(e.position, *e.stream, *e[2:]) for e in found] == before
+    assert chains == Counter(event.stream for event in found)
+    assert heads == {name: max((row[0] for row in before if row[1] == name), default=0) for name in heads}
+    assert later.first_position == len(before) + 1
+    with LogVerification.opened(of_0001) as verification:
+        assert list(verification.structure()) == []
+
+
+def test_a_file_of_the_first_schema_still_knows_what_was_sent(of_0001):
+    """Events by their ids and contents, requests by their keys: repeats are repeats, and other contents are refused."""
+    log = SqliteEventLog.open(of_0001, clock_us=Clock())
+    first = log.read_all(limit=1)[0]
+    again = NewEvent(first.event_id, first.type, first.payload, first.schema_version)
+    other = again._replace(payload=b"other")
+    request = RequestKey("request-1", b"request 1")
+
+    repeated = log.submit(append(again, to=first.stream)).result()
+    refused = log.submit(append(other, to=first.stream)).exception()
+    by_key = log.submit(append(other, to=first.stream, request=request)).result()
+    wrong_key = log.submit(append(again, to=first.stream, request=request._replace(content=b"x"))).exception()
+    log.close()
+
+    assert (repeated.already_appended, repeated.first_position) == (True, 1)
+    assert by_key.already_appended
+    assert (type(refused), type(wrong_key)) == (EventIdConflict, RequestKeyConflict)
+
+
+def test_a_file_that_waits_for_its_migration_is_not_called_damaged(of_0001):
+    """Checks read a file of this version's schema; a start makes it one."""
+    with pytest.raises(LogUnsafe, match="start a sidecar"), LogVerification.opened(of_0001):
+        pass

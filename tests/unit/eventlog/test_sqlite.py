@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -374,7 +375,7 @@ def test_an_append_that_meets_a_foreign_writer_is_unavailable(path):
         ("salt", b"0123456789abcdef"),
         ("commitment", b"0" * 32),
         ("event_id", b"0123456789abcdef"),
-        ("type", "forged"),
+        ("type", 77),
         ("time_us", 1),
         ("schema_version", 9),
         ("trace_context", "forged"),
@@ -459,19 +460,41 @@ def test_an_event_that_damage_hides_from_a_filter_is_refused(log, path):
     log.submit(append(event(1), event(2), event(3))).result()
     matching = EventFilter(types=frozenset({log.read_all()[0].type}))
 
-    _outside(path, "UPDATE events SET type = 'other' WHERE position = 2")
+    _outside(path, "INSERT INTO types VALUES (77, 'other')")
+    _outside(path, "UPDATE events SET type = 77 WHERE position = 2")
 
     with pytest.raises(LogCorrupt):
         log.scan(matching=matching)
 
 
-def test_an_event_is_read_by_its_stream_when_its_own_copy_of_the_namespace_is_damaged(log, path):
-    """Both copies have to say that it is another's."""
-    log.submit(append(event(1), event(2), event(3))).result()
+@pytest.mark.parametrize(
+    ("table", "damage"),
+    [("events", "UPDATE bare SET stream = 2 WHERE position = 1"), ("streams", "UPDATE bare SET namespace = 'other'")],
+)
+def test_damage_moves_no_event_out_of_its_namespace(log, path, table, damage):
+    """Table and index both have to say that it is another's; else it is read, and its seal tells."""
+    log.submit(append(event(1), event(2))).result()
+    log.submit(append(event(3), to=StreamId("other", "b"))).result()
 
-    _outside(path, "UPDATE events SET namespace = 'other' WHERE position = 2")
+    _in_table_alone(path, table, damage)
 
-    assert len(log.scan(matching=EventFilter(namespace=A.namespace)).events) == 3
+    with pytest.raises(LogCorrupt):
+        log.scan(matching=EventFilter(namespace=A.namespace))
+
+
+def _in_table_alone(path: Path, table: str, statement: str) -> None:
+    """Change a table and none of its indexes, as a damaged page does: `statement` names it `bare`."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
+        columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        columns[0] += " INTEGER PRIMARY KEY"
+        bare = f"CREATE TABLE bare ({', '.join(columns)})"
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("INSERT INTO sqlite_schema VALUES ('table', 'bare', 'bare', ?, ?)", (root, bare))
+        connection.execute("PRAGMA writable_schema = RESET")
+        assert connection.execute(statement).rowcount
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("DELETE FROM sqlite_schema WHERE name = 'bare'")
 
 
 def test_the_write_ahead_log_stays_bounded_under_readers(log, path):
