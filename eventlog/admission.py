@@ -31,7 +31,7 @@ from eventlog.log import (
     Outcome,
 )
 
-__all__ = ["Admitted", "KnownEvent", "KnownRequest", "StreamState", "admit", "check_size"]
+__all__ = ["Admitted", "KnownEvent", "KnownRequest", "StreamState", "admit", "check_size", "recall"]
 
 
 DAMAGED_BITS_MAX = 8
@@ -124,6 +124,19 @@ def admit(
     return admitted
 
 
+def recall(append: Append, state: StreamState, identity: LogIdentity) -> dict[bytes, int]:
+    """Versions, by id, of the append's events that the stream knows; raises as admitting it would, for what is known.
+
+    That is EventIdConflict, RequestKeyConflict, or LogCorrupt.
+    """
+    first = _first_request(append, state, identity.key)[1]
+    hashes = _hashes(append.events, identity.key)
+    known = _known(hashes, state)
+    if first is not None and len(known) < len(hashes):
+        raise LogCorrupt("a request is known, and not all of its events")
+    return {event_id: event.version for event_id, event in known.items()}
+
+
 def _admit_one(
     append: Append,
     state: StreamState,
@@ -133,17 +146,14 @@ def _admit_one(
     identity: LogIdentity,
     salts: bytes,
 ) -> AppendResult:
-    request_content = b""
-    if append.request is not None:
-        request_content = request_hash(identity.key, append.request.content)
-        first = state.requests.get(append.request.key)
-        if first is not None:
-            if _is_other(first.content_hash, request_content):
-                raise RequestKeyConflict("the request key is known with other content")
-            return AppendResult(first.first_position, first.last_position, first.last_version, already_appended=True)
+    request_content, first = _first_request(append, state, identity.key)
+    if first is not None:
+        return AppendResult(first.first_position, first.last_position, first.last_version, already_appended=True)
     hashes = _hashes(append.events, identity.key)
     known = _known(hashes, state)
     if known:
+        if len(known) < len(hashes):
+            raise KnownEvents({event_id: event.version for event_id, event in known.items()})
         result = _first_result(known)
     else:
         if not append.expected.accepts(state.version):
@@ -160,6 +170,17 @@ def _admit_one(
     return result
 
 
+def _first_request(append: Append, state: StreamState, key: bytes) -> tuple[bytes, KnownRequest | None]:
+    """The hash of the request's content, and what its key was first used for; raises RequestKeyConflict."""
+    if append.request is None:
+        return b"", None
+    content = request_hash(key, append.request.content)
+    first = state.requests.get(append.request.key)
+    if first is not None and _is_other(first.content_hash, content):
+        raise RequestKeyConflict("the request key is known with other content")
+    return content, first
+
+
 def _hashes(events: Sequence[NewEvent], key: bytes) -> dict[bytes, bytes]:
     """Content hash by event id, in the order of the events."""
     hashes: dict[bytes, bytes] = {}
@@ -172,7 +193,7 @@ def _hashes(events: Sequence[NewEvent], key: bytes) -> dict[bytes, bytes]:
 
 
 def _known(hashes: Mapping[bytes, bytes], state: StreamState) -> dict[bytes, KnownEvent]:
-    """The stream's own events of those ids: all of them or none, else the fitting error is raised."""
+    """The stream's own events of those ids; raises EventIdConflict."""
     if not state.events:
         return {}
     known = {event_id: state.events[event_id] for event_id in hashes if event_id in state.events}
@@ -181,8 +202,6 @@ def _known(hashes: Mapping[bytes, bytes], state: StreamState) -> dict[bytes, Kno
     }
     if changed:
         raise EventIdConflict(tuple(changed), changed)
-    if known and len(known) < len(hashes):
-        raise KnownEvents({event_id: event.version for event_id, event in known.items()})
     return known
 
 

@@ -11,7 +11,7 @@ from eventlog.mailbox import settle
 
 __all__ = ["AsyncAppender"]
 
-OnDisk = Callable[[AppendResult], None]
+OnOutcome = Callable[[Outcome], None]
 
 
 class AsyncAppender:
@@ -21,15 +21,20 @@ class AsyncAppender:
         self._log = log
         self._loop = asyncio.get_running_loop()
 
-    async def append(self, append: Append, *, on_disk: OnDisk | None = None) -> AppendResult:
-        """Queue `append` and wait until it is on disk; raises what the log's `submit` would fail with.
+    async def append(self, append: Append) -> AppendResult:
+        """Queue `append` and wait until it is on disk; raises what the log's `submit` would fail with."""
+        return await self.post(append)
 
-        `on_disk` hears of the result on the loop, before the awaiter and also when that has gone in the meantime. What
-        it raises goes to the loop's exception handler: what is on disk never becomes an error.
+    def post(self, append: Append, *, on_outcome: OnOutcome | None = None) -> asyncio.Future[AppendResult]:
+        """Queue `append`; the future is for one awaiter.
+
+        `on_outcome` hears of the outcome on the loop, in the order of the log, before the awaiter and also when that
+        has gone in the meantime. What it raises goes to the loop's exception handler: what is on disk never becomes an
+        error.
         """
         ended: asyncio.Future[AppendResult] = self._loop.create_future()
-        self._log.post(append, (ended, on_disk), self)
-        return await ended
+        self._log.post(append, (ended, on_outcome), self)
+        return ended
 
     def deliver(self, outcomes: Sequence[tuple[Any, Outcome]]) -> None:
         """Wake the loop once for all of them. A loop that was closed has nobody left to tell."""
@@ -39,12 +44,12 @@ class AsyncAppender:
             return
 
 
-def _resolve(outcomes: Sequence[tuple[tuple[asyncio.Future[AppendResult], OnDisk | None], Outcome]]) -> None:
-    for (ended, on_disk), outcome in outcomes:
-        if on_disk is not None and isinstance(outcome, AppendResult):
+def _resolve(outcomes: Sequence[tuple[tuple[asyncio.Future[AppendResult], OnOutcome | None], Outcome]]) -> None:
+    for (ended, on_outcome), outcome in outcomes:
+        if on_outcome is not None:
             try:
-                on_disk(outcome)
+                on_outcome(outcome)
             except Exception as error:  # noqa: BLE001 - supervision: a listener must not silence its group's others
-                ended.get_loop().call_exception_handler({"message": "on_disk failed", "exception": error})
+                ended.get_loop().call_exception_handler({"message": "on_outcome failed", "exception": error})
         if not ended.done():
             settle(ended, outcome)

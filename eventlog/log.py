@@ -234,6 +234,13 @@ class EventLog(Protocol):
         """
         ...
 
+    def known(self, append: Append) -> dict[bytes, int]:
+        """Versions, by id, of the append's events that are written; nothing is written now.
+
+        Raises EventIdConflict and RequestKeyConflict as `submit` would. The expected version does not matter.
+        """
+        ...
+
     def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
         """Positions, by id, of those of `event_ids` that the stream has, each looked up as a repeat of it would be."""
         ...

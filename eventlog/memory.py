@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from itertools import islice
 from typing import Any
 
-from eventlog.admission import Admitted, StreamState, admit, check_size
+from eventlog.admission import Admitted, StreamState, admit, check_size, recall
 from eventlog.chain import KEY_BYTES, LogIdentity, genesis
 from eventlog.errors import EventTooLarge, LogClosed
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
@@ -147,6 +147,10 @@ class MemoryEventLog:
             end = min(after or head + 1, head + 1)
             return Page(tuple(found), max(1, end - SCAN_EVENTS_MAX), head)
         return Page(tuple(found), max(after, min(after + SCAN_EVENTS_MAX, head)), head)
+
+    def known(self, append: Append) -> dict[bytes, int]:
+        with self._reading():
+            return recall(append, self._known_of(append), self._identity)
 
     def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
         with self._reading():

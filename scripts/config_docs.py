@@ -136,12 +136,19 @@ def _type(annotation: Any) -> str:
 
 
 def _range(metadata: list[Any]) -> str:
-    lows = [low for m in metadata if (low := getattr(m, "ge", None)) is not None]
-    highs = [high for m in metadata if (high := getattr(m, "le", None)) is not None]
-    above = [low for m in metadata if (low := getattr(m, "gt", None)) is not None]
-    if above:
-        return f", above {above[0]:,} up to {min(highs):,}"
-    return f", {max(lows):,} to {min(highs):,}" if lows and highs else ""
+    found = ((name, getattr(m, name, None)) for m in metadata for name in ("ge", "gt", "le", "lt"))
+    bounds = {name: bound for name, bound in found if bound is not None}
+    match bounds:
+        case {"ge": low, "le": high}:
+            return f", {low:,} to {high:,}"
+        case {"gt": low, "le": high}:
+            return f", above {low:,} up to {high:,}"
+        case {"ge": low, "lt": high}:
+            return f", {low:,} up to below {high:,}"
+        case {"gt": low, "lt": high}:
+            return f", above {low:,} and below {high:,}"
+        case _:
+            return ""
 
 
 def _default(field: FieldInfo) -> str:

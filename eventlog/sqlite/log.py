@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.admission import check_size
+from eventlog.admission import check_size, recall
 from eventlog.chain import LogIdentity
 from eventlog.errors import (
     EventLogError,
@@ -204,6 +204,9 @@ class SqliteEventLog:
         backward: bool = False,
     ) -> Page:
         return self._reading().scan(after=after, limit=limit, matching=matching, head=self._head, backward=backward)
+
+    def known(self, append: Append) -> dict[bytes, int]:
+        return recall(append, self._reading().known(append), self._identity)
 
     def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
         return self._reading().known_ids(stream, event_ids)

@@ -13,13 +13,24 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 
+from eventlog.admission import KnownEvent, KnownRequest, StreamState
 from eventlog.chain import LogIdentity, envelope, genesis, link
 from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
-from eventlog.log import PAGE_BYTES_MAX, SCAN_EVENTS_MAX, EventFilter, Page
+from eventlog.log import PAGE_BYTES_MAX, SCAN_EVENTS_MAX, Append, EventFilter, Page
 from eventlog.paging import up_to_bytes
 from eventlog.sqlite.errors import translating
-from eventlog.sqlite.sql import PAYLOAD, Row, recorded, runs, sealed, select_known_events, select_stream, select_window
+from eventlog.sqlite.sql import (
+    PAYLOAD,
+    Row,
+    recorded,
+    runs,
+    sealed,
+    select_known_events,
+    select_known_requests,
+    select_stream,
+    select_window,
+)
 
 __all__ = ["SqliteReader"]
 
@@ -112,20 +123,25 @@ class SqliteReader:
     def read_sealed(self, stream: StreamId, *, after: int, limit: int) -> list[SealedEvent]:
         return self._page(_STREAM_FORWARD, (*stream, after, limit), sealed)[0]
 
-    def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
-        known: dict[bytes, int] = {}
+    def known(self, append: Append) -> StreamState:
+        """The stream with what it knows of the append's event ids and request key."""
+        state = StreamState(0, b"")
         with self._cursor() as cursor:
-            found = cursor.execute(_OWN_ROW, stream).fetchone()
-            if found is None:
-                return known
-            number, *own = found
-            if tuple(own) != stream:
-                raise LogCorrupt("a stream is not in the table that its name was found for")
-            # Looked up as the writer does: a walk along the index passes entries that a look-up is led away from.
-            for size, parameters in runs([(number, event_id) for event_id in event_ids]):
-                rows = cursor.execute(select_known_events(size), parameters)
-                known.update((event_id, position) for at, event_id, position, *_ in rows if at == number)
-        return known
+            number = _number(cursor, append.stream)
+            if number is None:
+                return state
+            # The key first: whatever its request wrote is there when the events are looked up.
+            if append.request is not None:
+                for _, key, *first in cursor.execute(select_known_requests(1), (number, append.request.key)):
+                    state.requests[key] = KnownRequest(*first)
+            state.events = _events_known(cursor, number, {event.event_id: None for event in append.events})
+        return state
+
+    def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
+        with self._cursor() as cursor:
+            number = _number(cursor, stream)
+            known = {} if number is None else _events_known(cursor, number, event_ids)
+        return {event_id: event.position for event_id, event in known.items()}
 
     def stream_version(self, stream: StreamId) -> int:
         with self._cursor() as cursor:
@@ -190,6 +206,27 @@ class SqliteReader:
             closing(pooled.cursor()) as cursor,
         ):
             yield cursor
+
+
+def _number(cursor: Any, stream: StreamId) -> int | None:
+    """The stream's number; None when there is no such stream."""
+    found = cursor.execute(_OWN_ROW, stream).fetchone()
+    if found is None:
+        return None
+    number, *own = found
+    if tuple(own) != stream:
+        raise LogCorrupt("a stream is not in the table that its name was found for")
+    return int(number)
+
+
+def _events_known(cursor: Any, number: int, event_ids: Collection[bytes]) -> dict[bytes, KnownEvent]:
+    """Looked up as the writer does: a walk along the index passes entries that a look-up is led away from."""
+    known: dict[bytes, KnownEvent] = {}
+    for size, parameters in runs([(number, event_id) for event_id in event_ids]):
+        for at, event_id, position, version, digest in cursor.execute(select_known_events(size), parameters):
+            if at == number:
+                known[event_id] = KnownEvent(position, version, digest)
+    return known
 
 
 def _window(after: int, size: int, head: int, backward: bool) -> tuple[int, int]:

@@ -150,8 +150,8 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             return await context_of(self._conversations, key, state, query, policy, grow)
 
     async def GetConversation(self, request: _pb.GetConversationRequest, context: Any) -> _pb.GetConversationResponse:
-        state = await self._conversations.state(_key(request.conversation_id))
-        return _pb.GetConversationResponse(conversation=self._view(state))
+        key = _key(request.conversation_id)
+        return _pb.GetConversationResponse(conversation=await self._view(key, await self._conversations.state(key)))
 
     async def ListConversations(
         self, request: _pb.ListConversationsRequest, context: Any
@@ -190,10 +190,11 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
                 expected_version=request.expected_version if request.HasField("expected_version") else None,
             )
 
-        state, events = await self._conversations.execute(_key(request.conversation_id), command)
+        key = _key(request.conversation_id)
+        state, events = await self._conversations.execute(key, command)
         triggered = any(isinstance(e, SummarizationRequested) for e in events)
         return _pb.UpdateConversationResponse(
-            conversation=self._view(state), summarization=_current_pass(state) if triggered else None
+            conversation=await self._view(key, state), summarization=_current_pass(state) if triggered else None
         )
 
     async def ReportUsage(self, request: _pb.ReportUsageRequest, context: Any) -> _pb.ReportUsageResponse:
@@ -304,8 +305,9 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
                 )
         return state
 
-    def _view(self, state: Conversation) -> conversation_pb2.Conversation:
-        held = held_by(state, self._policies.of(state.settings), self._conversations.now_us())
+    async def _view(self, key: StreamId, state: Conversation) -> conversation_pb2.Conversation:
+        policy, now_us = self._policies.of(state.settings), self._conversations.now_us()
+        held = await aside(self._conversations.window_weight(key), partial(held_by, state, policy, now_us))
         return wire.conversation_view(Overview.of(state), held_by=held)
 
     def _page(

@@ -123,8 +123,9 @@ async def _append(bench: Bench) -> AsyncIterator[Measure]:
 
             async def measure() -> Values:
                 many = await closed_loop(calls.appends(), clients=CLIENTS, seconds=bench.seconds)
+                hot = await closed_loop(calls.appends(to_one=True), clients=CLIENTS, seconds=bench.seconds)
                 one = await closed_loop(calls.appends(), clients=1, seconds=bench.seconds / 2)
-                return _rates("append", many, one)
+                return {**_rates("append", many, one), "append.hot_rate": hot.rate}
 
             yield measure
 

@@ -88,12 +88,14 @@ class SidecarCalls:
             await _serving(channels[0])
             yield cls(channels)
 
-    def appends(self, *, messages: int = 1) -> Callable[[int, int], Awaitable[Any]]:
-        """An append of client and number, each client to a new conversation of its own that never fills."""
+    def appends(self, *, messages: int = 1, to_one: bool = False) -> Callable[[int, int], Awaitable[Any]]:
+        """An append of client and number: each client's to a new conversation of its own, or all to one; none fills."""
         run = f"run{next(_runs)}"
 
         def call(client: int, number: int) -> Awaitable[Any]:
             request = _request(run, client, number, messages)
+            if to_one:
+                request.conversation_id = run
             if number == 0:
                 request.settings.context_length = UNLIMITED_TOKENS
             return self._stubs[client % CHANNELS].AppendMessages(request, timeout=CALL_MAX_S)
@@ -185,7 +187,7 @@ def _request(
         conversation_id=run if client is None else f"{run}-{client}",
         messages=[
             message_pb2.Message(
-                id=f"m{number}.{place}",
+                id=f"m{client}.{number}.{place}",
                 role=message_pb2.ROLE_USER if place % 2 else message_pb2.ROLE_ASSISTANT,
                 content=CONTENT,
             )

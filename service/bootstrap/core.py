@@ -48,6 +48,7 @@ from service.models.retry import RetryPolicy
 from service.summarizer.ask import AskerSettings, Timing
 from service.summarizer.by_extraction import EXTRACTIVE, ExtractiveSummarizer, is_extractive
 from service.summarizer.by_model import ModelSummarizer
+from service.summarizer.draft import RECORD_FORM
 from service.summarizer.reactor import Reactor, ReactorLimits
 from service.summarizer.summarizer import Summarizers
 from service.telemetry.commits import CommitReport
@@ -280,6 +281,7 @@ def _summarizers(settings: Settings, model: SummaryModel | None, counter: TokenC
             summarizer.temperature, summarizer.seed, summarizer.repeat_penalty, retry, summarizer.deadline_s
         ),
         template=template,
+        form=RECORD_FORM,
         window_default=settings.ollama.num_ctx,
         counter=counter,
         timing=Timing(time.monotonic, asyncio.sleep, random.Random()),

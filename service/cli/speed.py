@@ -23,8 +23,8 @@ INPUT_TOKENS_MIN = 1_000
 
 def longest_prompt(settings: Settings, *, source_tokens_max: int) -> int:
     """Tokens of the longest prompt of a pass over at most `source_tokens_max`, within ollama.num_ctx."""
-    source = min(source_tokens_max, settings.policy.max_input_tokens)
-    answer = 2 * (settings.policy.max_summary_tokens or SUMMARY_TOKENS_MAX) + ANSWER_SLACK_TOKENS
+    source: int = min(source_tokens_max, settings.policy.max_input_tokens)
+    answer: int = 2 * (settings.policy.max_summary_tokens or SUMMARY_TOKENS_MAX) + ANSWER_SLACK_TOKENS
     return min(source + FRAME_TOKENS, max(settings.ollama.num_ctx - answer, settings.ollama.num_ctx // 2))
 
 

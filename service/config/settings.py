@@ -13,10 +13,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    create_model,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
-from service.domain.policy import CLIENT_FIELDS, DepthLimit, Fallback, Policy, SummaryRole, ToolOutput, validated
+from service.config.policy_fields import IN_LOWER_CASE, policy_fields
+from service.domain.policy import CLIENT_FIELDS, Policy, validated
+from service.models.ollama.settings import OllamaSettings as Called
 
 __all__ = [
     "PROVIDERS",
@@ -33,7 +44,7 @@ __all__ = [
     "is_local_address",
 ]
 
-_P = Policy()
+_OLLAMA = Called()
 PROVIDERS = ("ollama", "extractive", "scripted")
 """How summaries are made: `extractive` asks no model, `service.bootstrap.providers` makes those of the others."""
 
@@ -89,18 +100,11 @@ def _none_if_empty(value: Any) -> Any:
     return value or None
 
 
-def _lower(value: Any) -> Any:
-    return value.lower() if isinstance(value, str) else value
-
-
 ListenAddress = Annotated[str, AfterValidator(_listen_address)]
 HttpAddress = Annotated[str, AfterValidator(_http_address)]
 ProviderModel = Annotated[str, AfterValidator(_provider_model)]
 Secret = Annotated[SecretStr | None, BeforeValidator(_none_if_empty)]
 Scope = Literal["append", "read", "read-all", "admin"]
-Ratio = Annotated[float, Field(gt=0, le=2)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Count = Annotated[int, Field(ge=0, le=10_000_000)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
@@ -193,104 +197,11 @@ class LogSettings(_Group):
     path: Path = Field(default=Path("abridged.db"), description="The log's file, created 0600. It holds message text.")
 
 
-class PolicySettings(_Group):
-    """When a conversation is summarized, and how (profile CHAIN)."""
+_PolicyFields: Any = create_model("_PolicyFields", __base__=_Group, **policy_fields())
 
-    enabled: bool = Field(default=_P.enabled, description="Off stops new passes at once; appends and reads continue.")
-    trigger_token_ratio: Share = Field(default=_P.trigger_token_ratio, description="Ratio that triggers a pass.")
-    reset_token_ratio: Share = Field(default=_P.reset_token_ratio, description="Ratio that arms the trigger again.")
-    emergency_token_ratio: Ratio = Field(
-        default=_P.emergency_token_ratio, description="Ratio that ignores min_messages, cooldown and hysteresis."
-    )
-    min_messages: Count = Field(
-        default=_P.min_messages, description="Messages of the conversation before its first pass."
-    )
-    preserve_recent: Count = Field(
-        default=_P.preserve_recent,
-        ge=2,
-        description="Newest messages kept, at most; the user's newest, pending calls and the last two always stay.",
-    )
-    tail_token_ratio: Share = Field(
-        default=_P.tail_token_ratio, description="Share of the budget that the kept messages may take."
-    )
-    cooldown_messages: Count = Field(default=_P.cooldown_messages, description="Fewest messages between passes.")
-    rearm_messages: Count = Field(
-        default=_P.rearm_messages, description="Messages that arm the trigger if the ratio stays above the reset."
-    )
-    min_range_tokens: Count = Field(default=_P.min_range_tokens, ge=1, description="Fewest tokens worth a pass.")
-    min_gain: Share = Field(default=_P.min_gain, description="Share that a summary must save to be committed.")
-    max_summary_chain_depth: Count = Field(
-        default=_P.max_summary_chain_depth, ge=1, description="Most records that build on one another."
-    )
-    on_depth_limit: Annotated[DepthLimit, BeforeValidator(_lower)] = Field(
-        default=_P.on_depth_limit, description="At that depth: stop, or begin a new chain, from originals if needed."
-    )
-    rebase_calls_max: Count = Field(
-        default=_P.rebase_calls_max,
-        ge=1,
-        description="Most model calls of a rebase that reads more than one call holds.",
-    )
-    rewrites_max: Count = Field(
-        default=_P.rewrites_max, ge=1, description="Records a text may pass through before originals are read again."
-    )
-    pass_calls_max: Count = Field(
-        default=_P.pass_calls_max, ge=1, description="Most model calls of one pass, including repairs and retries."
-    )
-    force_refresh_after_messages: Count = Field(
-        default=_P.force_refresh_after_messages,
-        description="Start a pass after this many messages at the latest; 0 for never.",
-    )
-    max_summary_tokens: Count = Field(
-        default=_P.max_summary_tokens, description="Largest summary; 0 for an eighth of the budget, at most 1,024."
-    )
-    max_input_tokens: Count = Field(
-        default=_P.max_input_tokens,
-        ge=1_000,
-        description="Largest source of one model call; a larger one is split and merged.",
-    )
-    repair_attempts: Annotated[int, Field(ge=0, le=5)] = Field(
-        default=_P.repair_attempts,
-        description="How often a model gets the reasons why its answer was refused, to repair it.",
-    )
-    min_shared_words: Count = Field(
-        default=_P.min_shared_words,
-        description="Fewest words a draft shares with its source; a short source requires fewer.",
-    )
-    min_grounded_share: Share = Field(
-        default=_P.min_grounded_share,
-        description="Smallest share of a draft's words that occur in its source; 0 for no floor.",
-    )
-    min_coverage: Share = Field(
-        default=_P.min_coverage, description="Smallest share of the source's parts that a draft covers; 0 for no floor."
-    )
-    min_identifier_survival: Share = Field(
-        default=_P.min_identifier_survival,
-        description="Smallest share of the required identifiers that a draft keeps; 0 for no floor.",
-    )
-    min_carried_share: Share = Field(
-        default=_P.min_carried_share,
-        description="Smallest share of earlier decisions and open points kept; 0 for no floor.",
-    )
-    min_remake_share: Share = Field(
-        default=_P.min_remake_share,
-        description="Share of what a fallback record keeps that its remake must keep; 0 for no floor.",
-    )
-    max_repetition: Share = Field(
-        default=_P.max_repetition, description="Largest share of a draft that may repeat itself; 0 for no ceiling."
-    )
-    fallback: Annotated[Fallback, BeforeValidator(_lower)] = Field(
-        default=_P.fallback, description="When the extractive summarizer makes a record that a model could not."
-    )
-    tool_output: Annotated[ToolOutput, BeforeValidator(_lower)] = Field(
-        default=_P.tool_output,
-        description="Tool results in prompts; `capped` truncates them if one call cannot hold the source.",
-    )
-    tool_output_tokens_max: Count = Field(
-        default=_P.tool_output_tokens_max, ge=16, description="Most tokens of a capped tool result."
-    )
-    summary_role: Annotated[SummaryRole, BeforeValidator(_lower)] = Field(
-        default=_P.summary_role, description="Role of the summary in the context."
-    )
+
+class PolicySettings(_PolicyFields):  # type: ignore[misc]  # its fields are made from the domain's
+    """When a conversation is summarized, and how (profile CHAIN)."""
 
 
 class SummarizerSettings(_Group):
@@ -343,21 +254,21 @@ class OllamaSettings(_Group):
     )
     api_key: Secret = Field(default=None, description="Bearer token for hosts that require one.")
     api_key_file: Path | None = Field(default=None, description="File that contains the token.")
-    connect_timeout_s: Seconds = Field(default=5.0, description="Timeout to connect, in seconds.")
+    connect_timeout_s: Seconds = Field(default=_OLLAMA.connect_s, description="Timeout to connect, in seconds.")
     first_byte_timeout_s: Seconds = Field(
-        default=300.0,
+        default=_OLLAMA.first_byte_s,
         description="Timeout to the first byte, in seconds: queue, load and prefill (minutes without a GPU).",
     )
-    stall_timeout_s: Seconds = Field(default=30.0, description="Timeout between two chunks, in seconds.")
+    stall_timeout_s: Seconds = Field(default=_OLLAMA.stall_s, description="Timeout between two chunks, in seconds.")
     num_ctx: int = Field(
-        default=16_384,
+        default=_OLLAMA.num_ctx,
         ge=1_024,
         le=1_048_576,
         description="Context of every call, at most the model's; a constant, because a change reloads the model. At "
         "twice your conversations' context most passes take one call; less uses less memory and more calls.",
     )
-    concurrency: int = Field(default=1, ge=1, le=64, description="Concurrent calls per host.")
-    queue_max: int = Field(default=16, ge=1, le=10_000, description="Most calls that wait for a host.")
+    concurrency: int = Field(default=_OLLAMA.calls_max, ge=1, le=64, description="Concurrent calls per host.")
+    queue_max: int = Field(default=_OLLAMA.queue_max, ge=1, le=10_000, description="Most calls that wait for a host.")
     cache_dir: Path | None = Field(
         default=None,
         description="Folder that caches model descriptions, one per digest; by default `<log.path>.models`.",
@@ -388,7 +299,7 @@ class TokenSettings(_Group):
 class TelemetrySettings(_Group):
     """Logs. Traces and their exporter are set by the standard `OTEL_*` variables."""
 
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = Field(
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], IN_LOWER_CASE] = Field(
         default="info", description="Lowest level that is logged."
     )
     log_format: Literal["auto", "json", "console"] = Field(

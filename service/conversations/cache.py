@@ -14,7 +14,17 @@ from eventlog.event import StreamId
 from service.domain.conversation import Conversation, partitioned
 from service.domain.events import MessageAppended
 
-__all__ = ["BYTES_MAX", "CONVERSATIONS_MAX", "MESSAGES_MAX", "NOTHING_SENT", "ConversationCache", "Sent", "SentMessage"]
+__all__ = [
+    "BYTES_MAX",
+    "CONVERSATIONS_MAX",
+    "MESSAGES_MAX",
+    "NOTHING_SENT",
+    "ConversationCache",
+    "Sent",
+    "SentMessage",
+    "WindowSize",
+    "window_size",
+]
 
 CONVERSATIONS_MAX = 2_048
 MESSAGES_MAX = 100_000
@@ -60,7 +70,7 @@ class Sent(NamedTuple):
 NOTHING_SENT = Sent(1.0, MappingProxyType({}), 0)
 
 
-class _Size(NamedTuple):
+class WindowSize(NamedTuple):
     """Of a window's texts: their bytes in memory, and how many messages, calls, attachments and labels they are in."""
 
     bytes: int = 0
@@ -69,7 +79,7 @@ class _Size(NamedTuple):
 
 class _Kept(NamedTuple):
     state: Conversation
-    size: _Size
+    size: WindowSize
     sent: Sent = NOTHING_SENT
 
 
@@ -98,16 +108,18 @@ class ConversationCache:
         self._kept.move_to_end(key)
         return kept.state
 
-    def put(self, key: StreamId, state: Conversation) -> Conversation:
+    def put(self, key: StreamId, state: Conversation, size: WindowSize | None = None) -> Conversation:
         """Keep the state, unless a newer one is here; answers the one that is kept.
 
-        What was used last always stays, however large it is.
+        What was used last always stays, however large it is. `size` is that of its window, where it was summed already.
         """
         before = self._kept.get(key)
         if before is not None and before.state.event_version > state.event_version:
             return before.state
         stays = before is not None and before.state.completed_passes == state.completed_passes
-        self._replace(key, _Kept(state, _size(state, before), before.sent if before and stays else NOTHING_SENT))
+        self._replace(
+            key, _Kept(state, size or _size(state, before), before.sent if before and stays else NOTHING_SENT)
+        )
         return state
 
     def sent(self, key: StreamId) -> Sent:
@@ -154,29 +166,30 @@ class ConversationCache:
         )
 
 
-def _size(state: Conversation, before: _Kept | None) -> _Size:
+def _size(state: Conversation, before: _Kept | None) -> WindowSize:
     """Between two records a window only grows, so that only what is new is added; a pass takes out what it covers."""
     window = state.window
     if before is None:
-        return _sum(window)
+        return window_size(window)
     gone = before.state.window
     if before.state.completed_passes == state.completed_passes:
-        return _added(before.size, _sum(window[place] for place in range(len(gone), len(window))))
+        return _added(before.size, window_size(window[place] for place in range(len(gone), len(window))))
     if 2 * len(window) < len(gone) or before.state.completed_passes + 1 != state.completed_passes:
-        return _sum(window)
+        return window_size(window)
     inside, left = partitioned(gone, state.records[-1].covered)
-    taken = _sum(inside)
+    taken = window_size(inside)
     return _added(
-        _Size(before.size.bytes - taken.bytes, before.size.parts - taken.parts),
-        _sum(window[place] for place in range(len(left), len(window))),
+        WindowSize(before.size.bytes - taken.bytes, before.size.parts - taken.parts),
+        window_size(window[place] for place in range(len(left), len(window))),
     )
 
 
-def _added(one: _Size, other: _Size) -> _Size:
-    return _Size(one.bytes + other.bytes, one.parts + other.parts)
+def _added(one: WindowSize, other: WindowSize) -> WindowSize:
+    return WindowSize(one.bytes + other.bytes, one.parts + other.parts)
 
 
-def _sum(messages: Iterable[MessageAppended]) -> _Size:
+def window_size(messages: Iterable[MessageAppended]) -> WindowSize:
+    """The size of these messages; linear."""
     total = parts = 0
     sizeof = sys.getsizeof
     for appended in messages:
@@ -190,4 +203,4 @@ def _sum(messages: Iterable[MessageAppended]) -> _Size:
             parts += len(message.attachments)
             total += sum(sizeof(attachment.uri) for attachment in message.attachments)
         parts += len(message.labels)
-    return _Size(total, parts)
+    return WindowSize(total, parts)

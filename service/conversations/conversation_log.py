@@ -14,7 +14,7 @@ from typing import NamedTuple
 from eventlog.async_append import AsyncAppender
 from eventlog.errors import LogCorrupt, LogUnavailable
 from eventlog.event import NewEvent, StreamId
-from eventlog.log import Append, AppendResult, EventLog, ExpectedVersion, RequestKey, exactly
+from eventlog.log import ANY, Append, AppendResult, EventLog, Outcome, RequestKey, exactly
 from service.codec.events import decode, encode, sent_content
 from service.conversations.replay import PAGE_EVENTS, recorded_events, replayed, require_known
 from service.conversations.table import ConversationTable, Projected
@@ -33,10 +33,6 @@ from service.domain.record import MessageRange
 __all__ = ["ConversationLog", "OnChanged", "SentMessages"]
 
 FOLDS_MAX = 5
-
-_NOWHERE = ExpectedVersion("exact", -1)
-"""No stream is ever there: an append that expects it writes nothing, and yet says which of its events are known."""
-
 
 OnChanged = Callable[[StreamId, Conversation, Sequence[Event]], None]
 """Told of a commit, on the event loop, with the state behind it."""
@@ -84,26 +80,52 @@ class ConversationLog:
         Raises EventLogError; then nothing was written.
         """
         projected = Projected(state, events)
-        new = [self._new_event(key, event, sent) for event in events]
-
-        def told(_result: AppendResult) -> None:
-            if projected.after is not None:  # None when all of it was known, and nothing was written
-                on_disk(key, projected.after, events)
-
-        append = Append(key, new, exactly(state.event_version), sent.request, projected)
-        result = await self._appender.append(append, on_disk=told)
+        result = await self.post(key, projected, sent, on_disk=on_disk)
         return projected.after or state, result
 
-    async def known(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> AppendResult:
-        """What of `messages` is on disk, without writing anything: raises what appending them again would raise.
+    def post(
+        self,
+        key: StreamId,
+        projected: Projected,
+        sent: SentMessages,
+        *,
+        on_disk: OnChanged,
+        on_outcome: Callable[[bool], None] = lambda _: None,
+    ) -> asyncio.Future[AppendResult]:
+        """Queue the events of `projected`, as `commit` writes them. `on_outcome` hears whether they were written."""
+        events = projected.events
 
-        WrongExpectedVersion says that none of them is.
+        def heard(outcome: Outcome) -> None:
+            projected.behind = None
+            written = isinstance(outcome, AppendResult) and not outcome.already_appended
+            try:
+                if written and projected.after is not None:
+                    on_disk(key, projected.after, events)
+            finally:
+                on_outcome(written)
+
+        new = [self._new_event(key, event, sent) for event in events]
+        append = Append(key, new, exactly(projected.state.event_version), sent.request, projected)
+        return self._appender.post(append, on_outcome=heard)
+
+    async def known(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> dict[bytes, int]:
+        """Versions, by event id, of those of `messages` that are on disk.
+
+        Raises EventIdConflict or RequestKeyConflict when they, or the request, are known with other content.
         """
-        events = [
+        return await asyncio.to_thread(
+            self._log.known, Append(key, self._repeats(key, messages, sent), ANY, sent.request)
+        )
+
+    async def repeat(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> None:
+        """Append messages again that are on disk all of them: the request's key is known from now on."""
+        await self._appender.append(Append(key, self._repeats(key, messages, sent), ANY, sent.request))
+
+    def _repeats(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> list[NewEvent]:
+        return [
             NewEvent(self.message_event_id(key, m.id), MessageAppended.__name__, b"", content=sent.contents[m.id])
             for m in messages
         ]
-        return await self._appender.append(Append(key, events, expected=_NOWHERE, request=sent.request))
 
     async def require_other(
         self, key: StreamId, messages: Sequence[Message], sent: SentMessages, versions: Mapping[bytes, int]

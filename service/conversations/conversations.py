@@ -1,14 +1,16 @@
 """Conversations as the service uses them: load, decide, commit.
 
-Inside this process the commands of one conversation run one after another; should another writer come between, the
-log's version check decides, and the loser reloads and decides again, a bounded number of times.
+Inside this process the commands of one conversation are decided one after another. Appends are decided behind those
+that are queued and share their commits; everything else, and an append that was not written as it was decided, waits
+until nothing is under way. Should another writer come between, the log's version check decides, and the loser reloads
+and decides again, a bounded number of times.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -22,17 +24,21 @@ from eventlog.errors import (
 )
 from eventlog.event import StreamId
 from eventlog.log import AppendResult, RequestKey
-from service.conversations.cache import ConversationCache, Sent
+from service.conversations.cache import ConversationCache, Sent, window_size
 from service.conversations.conversation_log import ConversationLog, OnChanged, SentMessages
 from service.conversations.counting import Counting
+from service.conversations.pipeline import Pipeline, Queued
 from service.conversations.policies import Policies
-from service.domain.conversation import Conversation
+from service.conversations.table import Projected
+from service.domain.conversation import Conversation, fold
 from service.domain.decide import AppendMessages, ChangeSettings, Command, CountedMessage, decide, require_possible
-from service.domain.errors import ConversationNotFound, MessageIdReused, RequestIdReused, WrongMessageVersion
+from service.domain.errors import ConversationNotFound, DomainError, MessageIdReused, RequestIdReused
 from service.domain.events import Event, MessageAppended, Settings
 from service.domain.message import Message
 from service.domain.profiles.profile import DecisionContext
 from service.domain.profiles.registry import profile_of
+from service.domain.tokens import calibrated_tokens
+from service.turn import aside
 
 __all__ = ["AppendRequest", "Appended", "Conversations", "OnLoaded", "Placed"]
 
@@ -98,13 +104,15 @@ class Conversations:
         self._on_changed = on_changed
         self._on_loaded = on_loaded
         self._cache = cache or ConversationCache()
-        self._locks: WeakValueDictionary[StreamId, asyncio.Lock] = WeakValueDictionary()
+        self._pipelines: WeakValueDictionary[StreamId, Pipeline] = WeakValueDictionary()
 
     async def state(self, key: StreamId) -> Conversation:
         """The conversation now; raises ConversationNotFound."""
         state = self._cache.get(key)
         if state is None:
-            async with self._exclusive(key):
+            pipeline = self._pipeline(key)
+            async with pipeline.turn:
+                await pipeline.settled()
                 state = await self._current(key)
         if not state.is_open:
             raise ConversationNotFound(key.name)
@@ -132,7 +140,10 @@ class Conversations:
         Raises MessageIdReused, RequestIdReused, WrongMessageVersion, InvalidPolicy, or an EventLogError.
         """
         counted = await self.counting.counted(request.messages)
-        return await self._append(key, request, counted, _sent(request))
+        sent = _sent(request)
+        return await self._append_behind(key, request, counted, sent) or await self._append_alone(
+            key, request, counted, sent
+        )
 
     async def execute(
         self, key: StreamId, command: Callable[[Conversation], Command]
@@ -141,12 +152,14 @@ class Conversations:
 
         Raises ConversationNotFound, what the decision raises, or an EventLogError.
         """
-        async with self._exclusive(key):
+        pipeline = self._pipeline(key)
+        async with pipeline.turn:
+            await pipeline.settled()
             for attempts_left in reversed(range(ATTEMPTS_MAX)):
                 state = await self._current(key)
                 if not state.is_open:
                     raise ConversationNotFound(key.name)
-                events = self._decided(state, command(state))
+                events = await self._decided(key, state, command(state))
                 if not events:
                     return state, events
                 try:
@@ -162,80 +175,102 @@ class Conversations:
         """Microseconds since the epoch."""
         return self._clock_us()
 
-    async def _append(
+    async def _append_behind(
+        self, key: StreamId, request: AppendRequest, counted: tuple[CountedMessage, ...], sent: SentMessages
+    ) -> Appended | None:
+        """Append behind whatever is queued, as if everything were new.
+
+        None when that may not be so: what was decided on is a guess, so that neither a refusal nor a repeat is told.
+        """
+        pipeline = self._pipeline(key)
+        async with pipeline.turn:
+            newest = await pipeline.newest()
+            state = newest.state if newest else await self._current(key)
+            try:
+                command = self._append_command(key, state, request, counted)
+                events = await self._decided(key, state, command)
+            except DomainError:
+                return None
+            after = fold(((event, state.updated_us) for event in events), state)
+            queued = Queued(after, Projected(state, events, behind=newest.projected if newest else None))
+            ended = self.log.post(
+                key,
+                queued.projected,
+                sent,
+                on_disk=self._committed,
+                on_outcome=lambda written: pipeline.ended(queued, written=written),
+            )
+            pipeline.began(queued)
+        try:
+            result = await ended
+        except (EventIdConflict, KnownEvents, RequestKeyConflict, WrongExpectedVersion):
+            return None
+        if result.already_appended or queued.projected.after is None:
+            return None
+        return Appended(queued.projected.after, _placed(request, {}, _fresh(events, result)))
+
+    async def _append_alone(
         self, key: StreamId, request: AppendRequest, counted: tuple[CountedMessage, ...], sent: SentMessages
     ) -> Appended:
-        """Try as if everything were new; what the log says it knows is taken out, and the rest tried again."""
-        known: dict[str, int] = {}
-        async with self._exclusive(key):
+        """Append what is not on disk yet to the conversation as it is there, with nothing under way."""
+        pipeline = self._pipeline(key)
+        async with pipeline.turn:
+            await pipeline.settled()
             for attempts_left in reversed(range(ATTEMPTS_MAX)):
-                remaining = tuple(c for c in counted if c.message.id not in known)
                 state = await self._current(key)
+                self._settings(state, request)
+                known = await self._known(key, request, sent)
+                remaining = tuple(c for c in counted if c.message.id not in known)
                 if not remaining:
-                    return await self._known_already(key, request, known)
+                    return await self._known_already(key, request, known, sent)
+                events = await self._decided(key, state, self._append_command(key, state, request, remaining))
                 try:
-                    after, result, fresh = await self._append_new(key, state, request, remaining, sent)
-                except KnownEvents as error:
+                    after, result = await self.log.commit(key, state, events, sent, on_disk=self._committed)
+                except (EventIdConflict, KnownEvents, RequestKeyConflict) as error:
                     if not attempts_left:
                         raise LogUnavailable("others keep writing the same messages") from error
-                    known |= await self.log.numbers_of(key, error.versions)
-                except EventIdConflict as error:
-                    await self.log.require_other(key, request.messages, sent, error.versions)
-                    raise MessageIdReused(self._ids(key, request.messages, error.event_ids)) from error
-                except RequestKeyConflict as error:
-                    await self._require_undamaged(key, request, sent)
-                    raise RequestIdReused from error
                 except WrongExpectedVersion:
                     await self._reload(key, refused=state)
                     if not attempts_left:
                         raise
                 else:
-                    if result.already_appended:
-                        return await self._known_already(key, request, await self._numbers_of_all(key, request, sent))
-                    return Appended(after, _placed(request, known, fresh))
-            raise AssertionError("the last attempt returns or raises")
+                    if not result.already_appended:
+                        return Appended(after, _placed(request, known, _fresh(events, result)))
+            raise LogUnavailable("others keep writing the same messages")
 
-    async def _append_new(
-        self,
-        key: StreamId,
-        state: Conversation,
-        request: AppendRequest,
-        messages: tuple[CountedMessage, ...],
-        sent: SentMessages,
-    ) -> tuple[Conversation, AppendResult, dict[str, Placed]]:
-        settings = state.settings
-        if request.has_settings or not state.is_open:
-            asked = request.open_with()
-            settings = settings if state.is_open else asked
-            if not settings.includes(asked):
-                self._policies.accepted(asked)
-                require_possible(asked)
-        command = AppendMessages(
+    def _append_command(
+        self, key: StreamId, state: Conversation, request: AppendRequest, messages: tuple[CountedMessage, ...]
+    ) -> AppendMessages:
+        settings = self._settings(state, request)
+        return AppendMessages(
             conversation_id=key.name,
             messages=self.counting.credited(messages, settings.model),
             open_with=settings,
             expected_version=request.expected_version,
         )
-        try:
-            events = self._decided(state, command)
-        except WrongMessageVersion:
-            return state, await self._repeat(key, request, sent), {}
-        after, result = await self.log.commit(key, state, events, sent, on_disk=self._committed)
-        fresh = {
-            event.message.id: Placed(event.message.id, event.number, recorded.position)
-            for event, recorded in zip(events, result.events, strict=False)
-            if isinstance(event, MessageAppended)
-        }
-        return after, result, fresh
 
-    async def _repeat(self, key: StreamId, request: AppendRequest, sent: SentMessages) -> AppendResult:
-        """A retry after success is no conflict: what is known is looked for before the version is complained of."""
+    def _settings(self, state: Conversation, request: AppendRequest) -> Settings:
+        """The conversation's settings, or those of a new one; raises InvalidPolicy for impossible ones sent."""
+        if state.is_open and not request.has_settings:
+            return state.settings
+        asked = request.open_with()
+        settings = state.settings if state.is_open else asked
+        if not settings.includes(asked):
+            self._policies.accepted(asked)
+            require_possible(asked)
+        return settings
+
+    async def _known(self, key: StreamId, request: AppendRequest, sent: SentMessages) -> dict[str, int]:
+        """Numbers, by id, of the request's messages that are on disk; raises MessageIdReused or RequestIdReused."""
         try:
-            return await self.log.known(key, request.messages, sent)
-        except (KnownEvents, WrongExpectedVersion) as error:
-            state = await self._current(key)
-            expected = request.expected_version or 0
-            raise WrongMessageVersion(expected=expected, actual=state.message_version) from error
+            versions = await self.log.known(key, request.messages, sent)
+        except EventIdConflict as error:
+            await self.log.require_other(key, request.messages, sent, error.versions)
+            raise MessageIdReused(self._ids(key, request.messages, error.event_ids)) from error
+        except RequestKeyConflict as error:
+            await self._require_undamaged(key, request, sent)
+            raise RequestIdReused from error
+        return await self.log.numbers_of(key, versions) if versions else {}
 
     async def _require_undamaged(self, key: StreamId, request: AppendRequest, sent: SentMessages) -> None:
         """Raise LogCorrupt when it is not the request that differs, but all that was stored of its messages."""
@@ -243,18 +278,13 @@ class Conversations:
             await self.log.known(key, request.messages, SentMessages(sent.contents))
         except EventIdConflict as error:
             await self.log.require_other(key, request.messages, sent, error.versions)
-        except (KnownEvents, WrongExpectedVersion):
-            return
 
-    async def _numbers_of_all(self, key: StreamId, request: AppendRequest, sent: SentMessages) -> dict[str, int]:
-        try:
-            result = await self.log.known(key, request.messages, SentMessages(sent.contents))
-        except (KnownEvents, WrongExpectedVersion) as error:
-            raise LogCorrupt("a request is known, and not every message of it") from error
-        return await self.log.numbers_of(key, result.known)
-
-    async def _known_already(self, key: StreamId, request: AppendRequest, known: dict[str, int]) -> Appended:
+    async def _known_already(
+        self, key: StreamId, request: AppendRequest, known: dict[str, int], sent: SentMessages
+    ) -> Appended:
         """The answer to a repeat; the state is read anew, for the first call may have come to its end only now."""
+        if sent.request is not None:
+            await self.log.repeat(key, request.messages, sent)
         state = await self._current(key)
         if state.message_version < max(known.values()):
             self._cache.drop(key)
@@ -266,7 +296,7 @@ class Conversations:
         self._cache.put(key, after)
         self._on_changed(key, after, events)
 
-    def _decided(self, state: Conversation, command: Command) -> list[Event]:
+    async def _decided(self, key: StreamId, state: Conversation, command: Command) -> list[Event]:
         """The events of a command, under the profile and the policy of the settings that it leaves behind."""
         settings, policy = state.settings, None
         if isinstance(command, AppendMessages) and not state.is_open:
@@ -278,7 +308,8 @@ class Conversations:
                 policy = self._policies.accepted(settings)
         policy = policy or self._policies.of(state.settings)
         context = DecisionContext(profile_of(settings), policy, self._clock_us(), self._new_id())
-        return decide(state, command, context)
+        weight = self._cache.weight_of(key) if _may_look_at_window(state, command, context) else 0
+        return await aside(weight, lambda: decide(state, command, context))
 
     def _ids(self, key: StreamId, messages: Sequence[Message], event_ids: Sequence[bytes]) -> tuple[str, ...]:
         return tuple(m.id for m in messages if self.log.message_event_id(key, m.id) in event_ids)
@@ -289,7 +320,8 @@ class Conversations:
             state = await self.log.fold(key)
             if state.is_open:
                 # Meanwhile a commit whose caller has gone may have put a newer one.
-                state = self._cache.put(key, state)
+                size = await aside(len(state.window), partial(window_size, state.window))
+                state = self._cache.put(key, state, size)
                 self._on_loaded(key, state)
         return state
 
@@ -302,11 +334,24 @@ class Conversations:
         if (await self._current(key)).event_version == refused.event_version:
             raise LogCorrupt("a stream ends elsewhere for its reader than for its writer")
 
-    def _exclusive(self, key: StreamId) -> asyncio.Lock:
-        lock = self._locks.get(key)
-        if lock is None:
-            lock = self._locks[key] = asyncio.Lock()
-        return lock
+    def _pipeline(self, key: StreamId) -> Pipeline:
+        pipeline = self._pipelines.get(key)
+        if pipeline is None:
+            pipeline = self._pipelines[key] = Pipeline()
+        return pipeline
+
+
+def _may_look_at_window(state: Conversation, command: Command, context: DecisionContext) -> bool:
+    """Whether deciding may take work for the whole window: rules look at none that stays below its trigger."""
+    if not isinstance(command, AppendMessages):
+        return True
+    if not state.is_open:
+        return False
+    tokens = calibrated_tokens(
+        sum(m.cost.tokens for m in command.messages), max(1.0, state.settings.calibration_factor)
+    )
+    trigger_ratio = context.profile.trigger_ratio(state, context.policy)
+    return state.ratio + tokens / state.budget >= trigger_ratio or context.policy.force_refresh_after_messages > 0
 
 
 def _asks_for_another_policy(new: Settings, old: Settings) -> bool:
@@ -321,6 +366,14 @@ def _sent(request: AppendRequest) -> SentMessages:
         digest.update(len(content).to_bytes(8, "big"))
         digest.update(content)
     return SentMessages(request.contents, RequestKey(request.request_id, digest.digest()))
+
+
+def _fresh(events: Sequence[Event], result: AppendResult) -> dict[str, Placed]:
+    return {
+        event.message.id: Placed(event.message.id, event.number, recorded.position)
+        for event, recorded in zip(events, result.events, strict=True)
+        if isinstance(event, MessageAppended)
+    }
 
 
 def _placed(request: AppendRequest, known: dict[str, int], fresh: dict[str, Placed]) -> tuple[Placed, ...]:

@@ -91,12 +91,21 @@ class Standing:
 class Projected:
     """Rides with an append through the commit: the fold of its events with the times that the log gave them.
 
-    `state` is the state before; `after` the state behind the append's events, set when they are being committed.
+    `state` is the state before, or a guess at it when `behind` is the append that leads there and is queued before this
+    one; `after` is the state behind the append's events, set when they are being committed.
     """
 
     state: Conversation
     events: Sequence[Event]
     after: Conversation | None = None
+    behind: Projected | None = None
+
+    def before(self) -> Conversation:
+        """The state before, as it was committed."""
+        if self.behind is None:
+            return self.state
+        assert self.behind.after is not None, "an append is committed after the one that it was decided behind"
+        return self.behind.after
 
 
 class ConversationTable(Protocol):
@@ -159,7 +168,8 @@ def projected_rows(committed: Sequence[Committed], encoded: EncodedSettings, hel
         projected = commit.projected
         if not isinstance(projected, Projected):
             raise TypeError("an append without its projection")
-        state = projected.state
+        state = projected.before()
+        assert commit.events[0].version == state.event_version + 1, "events are folded behind those before them"
         for event, recorded in zip(projected.events, commit.events, strict=True):
             state = evolve(state, event, recorded.time_us)
         projected.after = state

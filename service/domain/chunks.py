@@ -41,12 +41,10 @@ def output_tokens_max(summary_tokens: int) -> int:
     return 2 * summary_tokens + OUTPUT_SLACK_TOKENS
 
 
-def answer_tokens_max(summary_tokens: int, *, window_tokens: int | None, prompt_tokens: int) -> int:
+def answer_tokens_max(summary_tokens: int, *, window_tokens: int, prompt_tokens: int) -> int:
     """What a model may write after this prompt: all it needs where the window has the room, never less than planned."""
     planned = output_tokens_max(summary_tokens)
     generous = ANSWER_GENEROSITY * planned
-    if window_tokens is None:
-        return generous
     return max(planned, min(generous, window_tokens - math.ceil(prompt_tokens / SOURCE_SHARE)))
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from service.domain.errors import InvalidPolicy
 
 __all__ = [
     "CLIENT_FIELDS",
+    "RANGES",
     "RECORD_TOKENS_MIN",
     "SUMMARY_TOKENS_MAX",
     "SUMMARY_TOKENS_MIN",
@@ -20,6 +22,7 @@ __all__ = [
     "Fallback",
     "Policy",
     "ProfileName",
+    "Range",
     "SummaryRole",
     "ToolOutput",
     "largest_summary",
@@ -78,41 +81,74 @@ class SummaryRole(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Range:
+    """What a field may be: from `low` to `high`; `above` and `below` leave out the bound itself."""
+
+    low: float
+    high: float
+    above: bool = False
+    below: bool = False
+
+    def includes(self, value: float) -> bool:
+        """Whether the value lies in it; not a number lies nowhere."""
+        over_low = value > self.low if self.above else value >= self.low
+        return over_low and (value < self.high if self.below else value <= self.high)
+
+    def __str__(self) -> str:
+        return f"{'(' if self.above else '['}{self.low}, {self.high}{')' if self.below else ']'}"
+
+
+def _in(low: float, high: float, default: Any, *, above: bool = False, below: bool = False) -> Any:
+    return field(default=default, metadata={_RANGE: Range(low, high, above, below)})
+
+
+_RANGE = "range"
+_MESSAGES_MAX = 10_000
+_TOKENS_MAX = 100_000
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
-    """Every field has the default of profile CHAIN; ratios are of the budget, counts are messages."""
+    """Every field with its default in profile CHAIN and, for a number, its range; settings and contract follow them.
+
+    Ratios are of the budget, counts are messages. What fields mean for one another is for `validated` to say.
+    """
 
     enabled: bool = True
-    trigger_token_ratio: float = 0.80
-    reset_token_ratio: float = 0.70
-    emergency_token_ratio: float = 1.0
-    min_messages: int = 12
-    preserve_recent: int = 6
-    tail_token_ratio: float = 0.35
-    cooldown_messages: int = 4
-    rearm_messages: int = 12
-    min_range_tokens: int = 256
-    min_gain: float = 0.20
-    max_summary_chain_depth: int = 3
+    trigger_token_ratio: float = _in(0, 1, 0.80, above=True)
+    reset_token_ratio: float = _in(0, 1, 0.70, above=True)
+    emergency_token_ratio: float = _in(0, 2, 1.0, above=True)
+    min_messages: int = _in(0, _MESSAGES_MAX, 12)
+    preserve_recent: int = _in(2, _MESSAGES_MAX, 6)
+    tail_token_ratio: float = _in(0, 1, 0.35, above=True, below=True)
+    cooldown_messages: int = _in(0, _MESSAGES_MAX, 4)
+    rearm_messages: int = _in(0, _MESSAGES_MAX, 12)
+    min_range_tokens: int = _in(1, 1_000_000, 256)
+    min_gain: float = _in(0, 1, 0.20, below=True)
+    max_summary_chain_depth: int = _in(1, 100, 3)
     on_depth_limit: DepthLimit = DepthLimit.REBASE
-    rebase_calls_max: int = 8
-    rewrites_max: int = 16
-    pass_calls_max: int = 64
-    force_refresh_after_messages: int = 0
-    max_summary_tokens: int = 0
-    max_input_tokens: int = 8_000
-    repair_attempts: int = 1
-    min_shared_words: int = 4
-    min_grounded_share: float = 0.4
-    min_coverage: float = 0.25
-    min_identifier_survival: float = 0.0
-    min_carried_share: float = 0.3
-    min_remake_share: float = 1.0
-    max_repetition: float = 0.5
+    rebase_calls_max: int = _in(1, 256, 8)
+    rewrites_max: int = _in(1, 1_000, 16)
+    pass_calls_max: int = _in(1, 10_000, 64)
+    force_refresh_after_messages: int = _in(0, 1_000_000, 0)
+    max_summary_tokens: int = _in(0, _TOKENS_MAX, 0)
+    max_input_tokens: int = _in(1_000, 10_000_000, 8_000)
+    repair_attempts: int = _in(0, 5, 1)
+    min_shared_words: int = _in(0, 1_000, 4)
+    min_grounded_share: float = _in(0, 1, 0.4)
+    min_coverage: float = _in(0, 1, 0.25)
+    min_identifier_survival: float = _in(0, 1, 0.0)
+    min_carried_share: float = _in(0, 1, 0.3)
+    min_remake_share: float = _in(0, 1, 1.0)
+    max_repetition: float = _in(0, 1, 0.5)
     fallback: Fallback = Fallback.EMERGENCY
     tool_output: ToolOutput = ToolOutput.CAPPED
-    tool_output_tokens_max: int = 256
+    tool_output_tokens_max: int = _in(16, _TOKENS_MAX, 256)
     summary_role: SummaryRole = SummaryRole.SYSTEM
 
+
+RANGES: Mapping[str, Range] = MappingProxyType({f.name: f.metadata[_RANGE] for f in fields(Policy) if f.metadata})
+"""The range of each field that is a number."""
 
 CLIENT_FIELDS = frozenset(
     {
@@ -164,43 +200,27 @@ def overridden(policy: Policy, overrides: Mapping[str, Any], *, allowed: frozens
 def validated(policy: Policy) -> Policy:
     """The same policy, or InvalidPolicy naming the first field that cannot work whatever the data."""
     p = policy
-    _require(0 < p.trigger_token_ratio <= 1, "trigger_token_ratio", "must lie in (0, 1]")
-    _require(p.reset_token_ratio > 0, "reset_token_ratio", "must be positive")
+    for name, allowed in RANGES.items():
+        _require(allowed.includes(getattr(p, name)), name, f"must lie in {allowed}")
     _require(p.reset_token_ratio < p.trigger_token_ratio, "reset_token_ratio", "must be below trigger_token_ratio")
     _require(
         p.emergency_token_ratio >= p.trigger_token_ratio,
         "emergency_token_ratio",
         "must not be below trigger_token_ratio",
     )
-    _require(p.preserve_recent >= 2, "preserve_recent", "must be at least 2")
-    _require(0 < p.tail_token_ratio < 1, "tail_token_ratio", "must lie in (0, 1)")
     _require(
         p.tail_token_ratio + _SUMMARY_SHARE <= p.reset_token_ratio,
         "tail_token_ratio",
         "tail and summary (an eighth) together must not be above reset_token_ratio: a pass could never reach it",
     )
-    _require(p.max_summary_tokens >= 0, "max_summary_tokens", "must not be negative")
     _require(
         p.max_summary_tokens == 0 or p.max_summary_tokens >= SUMMARY_TOKENS_MIN,
         "max_summary_tokens",
         f"must be 0 (an eighth of the budget) or at least {SUMMARY_TOKENS_MIN}",
     )
-    _require(0 <= p.min_gain < 1, "min_gain", "must lie in [0, 1)")
-    _require(p.min_range_tokens >= 1, "min_range_tokens", "must be at least 1")
-    _require(p.max_summary_chain_depth >= 1, "max_summary_chain_depth", "must be at least 1")
-    _require(p.rebase_calls_max >= 1, "rebase_calls_max", "must be at least 1")
-    _require(p.rewrites_max >= 1, "rewrites_max", "must be at least 1")
     _require(
         p.pass_calls_max >= p.rebase_calls_max, "pass_calls_max", "must not be below rebase_calls_max: none could run"
     )
-    _require(p.max_input_tokens >= 1_000, "max_input_tokens", "must be at least 1000")
-    _require(p.tool_output_tokens_max >= 16, "tool_output_tokens_max", "must be at least 16")
-    for name in _FLOORS:
-        _require(0 <= getattr(p, name) <= 1, name, "must lie in [0, 1]")
-    _require(p.min_shared_words >= 0, "min_shared_words", "must not be negative")
-    for name in ("min_messages", "cooldown_messages", "rearm_messages", "force_refresh_after_messages"):
-        _require(getattr(p, name) >= 0, name, "must not be negative")
-    _require(p.repair_attempts >= 0, "repair_attempts", "must not be negative")
     return policy
 
 
@@ -238,6 +258,6 @@ def _doublings(failures: int) -> int:
     return min(failures - 1, 16)
 
 
-def _require(holds: bool, field: str, reason: str) -> None:
+def _require(holds: bool, name: str, reason: str) -> None:
     if not holds:
-        raise InvalidPolicy(field, reason)
+        raise InvalidPolicy(name, reason)

@@ -18,7 +18,7 @@ from service.domain.tokens import TokenCounter
 from service.models.model import AnswerLooped, Completion, CompletionRequest, ModelError, SummaryModel
 from service.models.retry import RetryDetails, RetryPolicy, complete_with_retry
 from service.summarizer.check import CheckedDraft, Room, Source, check_draft, fit_draft
-from service.summarizer.draft import Draft, InvalidDraft, parsed, schema_for, without_cut_ends
+from service.summarizer.draft import Draft, DraftForm, InvalidDraft
 from service.summarizer.summarizer import Observer, PassFailed
 
 __all__ = ["Answer", "Asker", "AskerSettings", "Timing"]
@@ -55,7 +55,8 @@ class Answer:
 class Asker:
     """Asks one model for the drafts of one pass. `attempts` counts the calls that were made so far.
 
-    `window_tokens` is what the model can hold of prompt and answer, `cost` what a draft takes in the window, in tokens.
+    `form` is what its answers must look like. `window_tokens` is what the model can hold of prompt and answer, `cost`
+    what a draft takes in the window, in tokens.
     The pass has one deadline and one bound on calls.
     """
 
@@ -69,6 +70,7 @@ class Asker:
         observer: Observer,
         conversation_id: str,
         policy: Policy,
+        form: DraftForm,
         cost: Callable[[Draft], int],
         window_tokens: int,
     ) -> None:
@@ -79,6 +81,7 @@ class Asker:
         self._observer = observer
         self._conversation_id = conversation_id
         self._policy = policy
+        self._form = form
         self._cost = cost
         self._window_tokens = window_tokens
         self._left_s = settings.deadline_s
@@ -141,7 +144,7 @@ class Asker:
         request = CompletionRequest(
             system=prompt.system,
             user=user,
-            schema=schema_for(summary_tokens),
+            schema=self._form.schema(summary_tokens),
             prompt_tokens=prompt_tokens,
             output_tokens_max=answer_tokens_max(
                 summary_tokens, window_tokens=self._window_tokens, prompt_tokens=prompt_tokens
@@ -212,7 +215,7 @@ class Asker:
         """The draft, fitted and checked. One that stays too long is no bad answer: whether it saves enough is decided
         where it would be committed.
         """
-        draft = without_cut_ends(parsed(output), room.content_tokens)
+        draft = self._form.read(output, room.content_tokens)
         fitting = fit_draft(draft, tokens_max=room.limit_tokens, cost=self._cost)
         if fitting is None and not at_any_length:
             raise InvalidDraft((f"summary: too long, the whole object may take {room.content_tokens} tokens",))

@@ -20,6 +20,7 @@ from service.domain.tokens import TokenCounter
 from service.models.model import ModelError, SummaryModel
 from service.summarizer.ask import Answer, Asker, AskerSettings, Timing
 from service.summarizer.check import Room, Source
+from service.summarizer.draft import DraftForm
 from service.summarizer.questions import CHUNK_TOKENS_MIN, Limits, Questions
 from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
 
@@ -27,7 +28,7 @@ __all__ = ["ModelSummarizer"]
 
 
 class ModelSummarizer:
-    """Summarizes by asking `model`, within what it says that it can hold.
+    """Summarizes by asking `model`, within what it says that it can hold, for drafts of this `form`.
 
     `window_default` is what a model holds that cannot be asked, in tokens.
     """
@@ -38,6 +39,7 @@ class ModelSummarizer:
         *,
         settings: AskerSettings,
         template: PromptTemplate,
+        form: DraftForm,
         window_default: int,
         counter: TokenCounter,
         timing: Timing,
@@ -45,6 +47,7 @@ class ModelSummarizer:
         self._model = model
         self._settings = settings
         self._template = template
+        self._form = form
         self._window_tokens = window_default
         self._window_default = window_default
         self._counter = counter
@@ -75,6 +78,7 @@ class ModelSummarizer:
             observer=observer,
             conversation_id=work.conversation_id,
             policy=work.plan.policy,
+            form=self._form,
             cost=cost,
             window_tokens=window_tokens,
         )

@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from eventlog.chain import LogIdentity, Verified, verify_stream
-from eventlog.errors import WrongExpectedVersion
+from eventlog.errors import EventIdConflict, RequestKeyConflict, WrongExpectedVersion
 from eventlog.event import NewEvent, StreamId
-from eventlog.log import PAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, SCAN_EVENTS_MAX, EventFilter, Page, exactly
+from eventlog.log import PAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, SCAN_EVENTS_MAX, EventFilter, Page, RequestKey, exactly
 from tests.support.event_logs import BACKENDS, OTHER, A, B, Trial, append, event, event_id, trial
 from tests.support.patience import PATIENCE_S
 
@@ -328,3 +328,35 @@ def test_a_log_never_shows_its_secret():
 
     assert "the-id" in shown
     assert "secret" not in shown
+
+
+def test_what_is_known_is_read_without_writing(at: Trial):
+    """By id, with the versions that the events have; of another stream nothing is."""
+    at.append(event(1), event(2))
+    at.append(event(9), to=B)
+
+    assert at.log.known(append(event(2), event(3), event(9))) == {event_id(2): 2}
+    assert at.log.known(append(event(3), to=StreamId("default", "none"))) == {}
+    assert at.log.known(append(event(1), expected=exactly(-1))) == {event_id(1): 1}
+    assert at.log.head() == 3
+
+
+def test_more_events_than_a_statement_takes_are_known(at: Trial):
+    """A batch of the largest size is repeated like any other."""
+    batch = [event(number) for number in range(1, 601)]
+    at.append(*batch)
+
+    assert at.log.known(append(*batch)) == {event_id(number): number for number in range(1, 601)}
+
+
+def test_what_is_known_with_other_content_is_told_as_an_append_is(at: Trial):
+    """An id, or a request key; a key with its own content says nothing."""
+    at.append(event(1), request=RequestKey("r", b"first"))
+
+    with pytest.raises(EventIdConflict) as conflict:
+        at.log.known(append(event(1, b"other")))
+    assert conflict.value.versions == {event_id(1): 1}
+    with pytest.raises(RequestKeyConflict):
+        at.log.known(append(event(2), request=RequestKey("r", b"second")))
+    assert at.log.known(append(event(1), request=RequestKey("r", b"first"))) == {event_id(1): 1}
+    assert at.log.known(append(event(2), request=RequestKey("s", b"first"))) == {}

@@ -40,6 +40,7 @@ from service.models.scripted import quoted_in
 from service.summarizer.ask import AskerSettings, Timing
 from service.summarizer.by_extraction import ExtractiveSummarizer
 from service.summarizer.by_model import ModelSummarizer
+from service.summarizer.draft import RECORD_FORM
 from service.summarizer.reactor import Reactor, ReactorLimits
 from service.summarizer.summarizer import Summarizers
 from service.telemetry.progress import ProgressBoard
@@ -172,6 +173,7 @@ class _Player:
             self._model,
             settings=AskerSettings(0.0, 1, 1.0, RetryPolicy(delay_base_s=0.001), 600.0),
             template=CHAIN_TEMPLATE,
+            form=RECORD_FORM,
             window_default=MODEL_WINDOW,
             counter=counter,
             timing=Timing(clock_s, asyncio.sleep, random.Random(1)),

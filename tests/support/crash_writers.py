@@ -21,6 +21,9 @@ CONTEXT_LENGTH = 1_500
 
 BATCH_MAX = 3
 
+SHARED = 0.7
+"""Share of the appends that go to the conversation of all."""
+
 _TEXT = (
     "Release r{n} of billing_api moves host db_{n} to the new rack because step migrate_{n} failed twice with error "
     "E{n} in the night, and the owner of ticket OPS_{n} agreed to wait for the next window, which nobody has planned."
@@ -29,7 +32,9 @@ _TEXT = (
 
 @dataclass
 class Writers:
-    """Tasks that append to a conversation of their own and, in turn, to one that all share.
+    """Tasks that append to a conversation of their own or, mostly, to one that all share.
+
+    There their appends are queued behind one another, and a kill meets many of them.
 
     `generation` goes into the conversations' names: a new one keeps them short enough to be folded at every restart.
     """
@@ -68,7 +73,7 @@ class Writers:
         rng = random.Random(self.seed * 1_000 + place)
         written = 0
         while not self._stopping:
-            name = "shared" if rng.random() < 0.3 else writer
+            name = "shared" if rng.random() < SHARED else writer
             count = rng.randint(1, BATCH_MAX)
             request = self._request(writer, f"{name}-{self.generation}", written, count)
             written += count

@@ -18,6 +18,7 @@ from service.models.retry import RetryPolicy
 from service.summarizer.ask import AskerSettings, Timing
 from service.summarizer.by_extraction import ExtractiveSummarizer
 from service.summarizer.by_model import ModelSummarizer
+from service.summarizer.draft import RECORD_FORM, DraftForm
 from service.summarizer.summarizer import PassWork
 from service.tokenizers.estimated import EstimatingCounter
 
@@ -53,12 +54,15 @@ class Heard:
         self.done.append((done, total))
 
 
-def by_model(model: SummaryModel, *, window: int = 8_192, counter: TokenCounter | None = None) -> ModelSummarizer:
+def by_model(
+    model: SummaryModel, *, window: int = 8_192, counter: TokenCounter | None = None, form: DraftForm = RECORD_FORM
+) -> ModelSummarizer:
     """The summarizer that asks `model`, once again where it does not answer."""
     return ModelSummarizer(
         model,
         settings=AskerSettings(0.0, 1, 1.0, RetryPolicy(delay_base_s=0.001), 60.0),
         template=CHAIN_TEMPLATE,
+        form=form,
         window_default=window,
         counter=counter or EstimatingCounter(),
         timing=Timing(time.monotonic, asyncio.sleep, random.Random(1)),

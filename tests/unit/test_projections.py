@@ -11,10 +11,11 @@ from sqlalchemy import Connection, create_engine, event, text
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import Committed
 from eventlog.schema import METADATA
+from service.conversations.overview import Overview
 from service.conversations.sql_table import SqlConversationTable
 from service.conversations.table import ListQuery, MemoryConversationTable, Projected
 from service.domain.conversation import Conversation
-from service.domain.events import ConversationOpened, Settings
+from service.domain.events import ConversationOpened, Settings, SettingsChanged
 
 
 class _Namespace(str):  # noqa: SLOT000 - it carries the table
@@ -47,6 +48,25 @@ def test_a_commit_during_a_page_does_not_disturb_it():
 
     assert sorted(row.id for row in page) == ["a", "b"]
     assert len(table.page(ListQuery("default", 10))) == 3
+
+
+def test_a_row_has_the_settings_of_its_last_event():
+    """They are encoded once for as long as they stand, and anew when they change, also to what they were."""
+    table = MemoryConversationTable()
+    stream = StreamId("default", "c")
+    state = Conversation()
+    titles = ["", "first", "second", "first"]
+    for version, title in enumerate(titles, 1):
+        settings = Settings(title=title)
+        event = ConversationOpened("c", settings) if version == 1 else SettingsChanged(settings)
+        recorded = RecordedEvent(version, stream, version, b"", type(event).__name__, 1, version, "", b"")
+        projected = Projected(state, [event])
+        table.project(None, [Committed(stream, (recorded,), projected)])
+        assert projected.after is not None
+        state = projected.after
+        (row,) = table.page(ListQuery("default", 10))
+        assert row.overview == Overview.of(state)
+        assert row.overview.settings.title == title
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ class OllamaSettings:
     probe_s: float = 5.0
     load_s: float = 900.0
     calls_max: int = 1
-    queue_max: int = 32
+    queue_max: int = 16
     num_ctx: int = 16_384
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
     bearer_token: str = field(default="", repr=False)

@@ -8,7 +8,7 @@ import pytest
 
 from eventlog.async_append import AsyncAppender
 from eventlog.errors import WrongExpectedVersion
-from eventlog.log import NO_STREAM
+from eventlog.log import NO_STREAM, AppendResult
 from eventlog.memory import MemoryEventLog
 from eventlog.sqlite.log import SqliteEventLog
 from tests.support.event_logs import A, Clock, append, event
@@ -64,11 +64,11 @@ async def test_a_cancelled_awaiter_does_not_cancel_the_commit(log):
 async def test_a_commit_is_heard_of_before_its_awaiter_and_after_its_awaiter_has_gone(log):
     """Whoever keeps a state in step with the log misses no commit, whatever becomes of the caller."""
     appender = AsyncAppender(log)
-    heard: list[int] = []
+    heard: list[object] = []
 
     async def told_first(number: int) -> bool:
-        result = await appender.append(append(event(number)), on_disk=lambda r: heard.append(r.first_position))
-        return result.first_position in heard
+        result = await appender.post(append(event(number)), on_outcome=heard.append)
+        return result in heard
 
     tasks = [asyncio.create_task(told_first(number)) for number in range(20)]
     await asyncio.sleep(0)
@@ -78,7 +78,19 @@ async def test_a_commit_is_heard_of_before_its_awaiter_and_after_its_awaiter_has
 
     assert ended[1::2] == [True] * 10
     await appender.append(append(event(99)))
-    assert heard == list(range(1, 21))
+    assert [r.first_position for r in heard if isinstance(r, AppendResult)] == list(range(1, 21))
+
+
+async def test_a_refusal_is_heard_of_when_its_awaiter_has_gone(log):
+    """Whoever built on an append that was not written must know."""
+    appender = AsyncAppender(log)
+    heard: list[object] = []
+    await appender.append(append(event(1)))
+
+    appender.post(append(event(2), expected=NO_STREAM), on_outcome=heard.append).cancel()
+    await appender.append(append(event(3)))
+
+    assert [type(outcome) for outcome in heard] == [WrongExpectedVersion]
 
 
 async def test_what_a_listener_raises_changes_no_outcome(log):
@@ -92,7 +104,7 @@ async def test_what_a_listener_raises_changes_no_outcome(log):
 
     appender = AsyncAppender(log)
     results = await asyncio.wait_for(
-        asyncio.gather(*(appender.append(append(event(n)), on_disk=None if n % 2 else broken) for n in range(20))),
+        asyncio.gather(*(appender.post(append(event(n)), on_outcome=None if n % 2 else broken) for n in range(20))),
         PATIENCE_S,
     )
 

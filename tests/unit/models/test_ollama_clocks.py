@@ -77,13 +77,11 @@ async def left_while_reading(model, server, clock, *, after_s: float) -> None:
 
 
 def test_the_clocks_are_those_of_hosts_without_a_gpu():
-    """The settings' defaults and the provider's own are the same."""
+    """A prompt of some thousand tokens takes minutes to read."""
     provider, settings = OllamaSettings(), Settings()
 
     assert (provider.first_byte_s, provider.stall_s) == (300.0, 30.0)
     assert settings.summarizer.deadline_s == 600.0
-    assert settings.ollama.first_byte_timeout_s == provider.first_byte_s
-    assert settings.ollama.stall_timeout_s == provider.stall_s
 
 
 async def test_waiting_in_line_costs_nothing_of_the_deadline():

@@ -1,0 +1,82 @@
+"""The policy's settings, made from the domain's table of fields: names, types, ranges and defaults are there, help is
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from enum import Enum
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import BeforeValidator, Field
+
+from service.domain.policy import RANGES, Policy, Range
+
+__all__ = ["IN_LOWER_CASE", "policy_fields"]
+
+_HELP: Mapping[str, str] = {
+    "enabled": "Off stops new passes at once; appends and reads continue.",
+    "trigger_token_ratio": "Ratio that triggers a pass.",
+    "reset_token_ratio": "Ratio that arms the trigger again.",
+    "emergency_token_ratio": "Ratio that ignores min_messages, cooldown and hysteresis.",
+    "min_messages": "Messages of the conversation before its first pass.",
+    "preserve_recent": "Newest messages kept, at most; the user's newest, pending calls and the last two always stay.",
+    "tail_token_ratio": "Share of the budget that the kept messages may take.",
+    "cooldown_messages": "Fewest messages between passes.",
+    "rearm_messages": "Messages that arm the trigger if the ratio stays above the reset.",
+    "min_range_tokens": "Fewest tokens worth a pass.",
+    "min_gain": "Share that a summary must save to be committed.",
+    "max_summary_chain_depth": "Most records that build on one another.",
+    "on_depth_limit": "At that depth: stop, or begin a new chain, from originals if needed.",
+    "rebase_calls_max": "Most model calls of a rebase that reads more than one call holds.",
+    "rewrites_max": "Records a text may pass through before originals are read again.",
+    "pass_calls_max": "Most model calls of one pass, including repairs and retries.",
+    "force_refresh_after_messages": "Start a pass after this many messages at the latest; 0 for never.",
+    "max_summary_tokens": "Largest summary; 0 for an eighth of the budget, at most 1,024.",
+    "max_input_tokens": "Largest source of one model call; a larger one is split and merged.",
+    "repair_attempts": "How often a model gets the reasons why its answer was refused, to repair it.",
+    "min_shared_words": "Fewest words a draft shares with its source; a short source requires fewer.",
+    "min_grounded_share": "Smallest share of a draft's words that occur in its source; 0 for no floor.",
+    "min_coverage": "Smallest share of the source's parts that a draft covers; 0 for no floor.",
+    "min_identifier_survival": "Smallest share of the required identifiers that a draft keeps; 0 for no floor.",
+    "min_carried_share": "Smallest share of earlier decisions and open points kept; 0 for no floor.",
+    "min_remake_share": "Share of what a fallback record keeps that its remake must keep; 0 for no floor.",
+    "max_repetition": "Largest share of a draft that may repeat itself; 0 for no ceiling.",
+    "fallback": "When the extractive summarizer makes a record that a model could not.",
+    "tool_output": "Tool results in prompts; `capped` truncates them if one call cannot hold the source.",
+    "tool_output_tokens_max": "Most tokens of a capped tool result.",
+    "summary_role": "Role of the summary in the context.",
+}
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+IN_LOWER_CASE = BeforeValidator(_lower)
+"""Takes a name of an enumeration in any case."""
+
+
+def policy_fields() -> dict[str, Any]:
+    """The type and pydantic field of each field of the policy, in its order, as `create_model` takes them."""
+    types = get_type_hints(Policy)
+    return {
+        f.name: (_type(f.name, types[f.name]), Field(default=f.default, description=_HELP[f.name]))
+        for f in fields(Policy)
+    }
+
+
+def _type(name: str, kind: type) -> Any:
+    if name in RANGES:
+        return Annotated[kind, _bounds(RANGES[name])]
+    return Annotated[kind, IN_LOWER_CASE] if issubclass(kind, Enum) else kind
+
+
+def _bounds(allowed: Range) -> Any:
+    return Field(
+        gt=allowed.low if allowed.above else None,
+        ge=None if allowed.above else allowed.low,
+        lt=allowed.high if allowed.below else None,
+        le=None if allowed.below else allowed.high,
+    )

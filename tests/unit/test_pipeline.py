@@ -1,0 +1,353 @@
+"""Appends to one conversation that are queued behind one another, over a log that holds them back or lets them fail."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from random import Random
+from typing import Any
+
+import pytest
+
+from eventlog.errors import LogFailed, LogFull, LogUnavailable
+from eventlog.event import StreamId
+from service.codec.events import decode
+from service.codec.values import canonical, message_to_proto
+from service.conversations.conversation_log import ConversationLog
+from service.conversations.conversations import Appended, AppendRequest, Conversations
+from service.conversations.counting import Counting
+from service.conversations.policies import Policies
+from service.conversations.table import MemoryConversationTable
+from service.domain.decide import ChangeSettings
+from service.domain.errors import ConversationNotFound, MessageIdReused, RequestIdReused, WrongMessageVersion
+from service.domain.events import MessageAppended, Settings
+from service.domain.message import Message, Role
+from service.domain.policy import CLIENT_FIELDS, Policy
+from service.tokenizers.estimated import EstimatingCounter
+from tests.support.held_log import HeldLog
+
+KEY = StreamId("default", "c1")
+TURNS = 20
+"""Of the loop: more than an append takes from its call to the log, and from its outcome to its caller."""
+
+
+class Pipelined:
+    """Conversations over a held log, and the appends that were begun."""
+
+    def __init__(self) -> None:
+        table = MemoryConversationTable()
+        ids, clock = count(1), count(1)
+        self.log = HeldLog(hook=table.project)
+        self.conversation_log = ConversationLog(self.log, table=table, new_id=lambda: f"e{next(ids)}", traceparent=str)
+        self.conversations = Conversations(
+            self.conversation_log,
+            policies=Policies(lambda model: Policy(), client_fields=CLIENT_FIELDS),
+            counting=Counting(EstimatingCounter()),
+            clock_us=clock.__next__,
+            new_id=lambda: f"p{next(ids)}",
+            on_changed=lambda key, state, events: None,
+            on_loaded=lambda key, state: None,
+        )
+
+    async def begun(self, *numbers: int, text: str = "hello", **fields: Any) -> asyncio.Task[Appended]:
+        """An append that is on its way, as far as it comes."""
+        messages = tuple(Message(f"m{n}", Role.USER, text) for n in numbers)
+        contents = {message.id: canonical(message_to_proto(message)) for message in messages}
+        request = AppendRequest(messages, contents, Settings, **fields)
+        task = asyncio.create_task(self.conversations.append(KEY, request))
+        await turns()
+        return task
+
+    async def opened(self) -> None:
+        """The conversation has message 0, and the log holds back from now on."""
+        await (await self.begun(0))
+        self.log.posted.clear()
+        self.log.is_holding = True
+
+    def written(self) -> list[tuple[int, str]]:
+        """Number and id of every message in the log."""
+        events = [decode(e.type, e.schema_version, e.payload) for e in self.log.read_stream(KEY)]
+        return [(e.number, e.message.id) for e in events if isinstance(e, MessageAppended)]
+
+
+async def turns() -> None:
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
+async def threads() -> None:
+    """As much as a look-up in a thread takes, and turns."""
+    await asyncio.to_thread(int)
+    await turns()
+
+
+async def until_held(pipelined: Pipelined, number: int) -> None:
+    while pipelined.log.held < number:
+        await threads()
+
+
+async def test_appends_to_one_conversation_wait_for_the_disk_together():
+    """So they share a commit; each has the number that it was given behind the others."""
+    p = Pipelined()
+    await p.opened()
+    appends = [await p.begun(number) for number in range(1, 6)]
+    assert p.log.held == 5
+
+    p.log.let_all_go()
+    appended = await asyncio.gather(*appends)
+
+    assert [a.messages[0].number for a in appended] == [2, 3, 4, 5, 6]
+    assert [a.state.message_version for a in appended] == [2, 3, 4, 5, 6]
+
+
+async def test_a_state_behind_queued_appends_is_the_one_that_the_log_folds_to():
+    """With the log's times, not with those at which it was decided: what was decided on is a guess at it."""
+    p = Pipelined()
+    p.log.is_holding = True
+    appends = [await p.begun(number) for number in range(1, 4)]
+
+    p.log.let_all_go()
+    appended = await asyncio.gather(*appends)
+
+    assert appended[-1].state == await p.conversation_log.fold(KEY)
+    assert [append.projected.behind for append in p.log.posted] == [None] * 3, "a chain does not keep all before it"
+
+
+async def test_what_is_read_is_on_disk():
+    """A guess is for deciding alone."""
+    p = Pipelined()
+    await p.opened()
+    append = await p.begun(1)
+    assert (await p.conversations.state(KEY)).message_version == 1
+
+    p.log.let_all_go()
+    await append
+    assert (await p.conversations.state(KEY)).message_version == 2
+
+
+@pytest.mark.parametrize("error", [LogUnavailable("busy"), LogFull("full"), RuntimeError("a hook")])
+async def test_an_append_that_fails_fails_alone_and_those_behind_it_are_tried_again(error):
+    """Its caller is told; the others were decided on what never was, and are decided anew, in their order."""
+    p = Pipelined()
+    await p.opened()
+    appends = [await p.begun(number) for number in range(1, 6)]
+
+    p.log.let_go()
+    p.log.let_go(failing=error)
+    p.log.let_all_go()
+    outcomes = await asyncio.gather(*appends, return_exceptions=True)
+
+    assert outcomes[1] is error
+    answered = [o.messages[0].number for o in outcomes if isinstance(o, Appended)]
+    assert answered == [2, 3, 4, 5]
+    assert p.written() == [(1, "m0"), (2, "m1"), (3, "m3"), (4, "m4"), (5, "m5")]
+    assert (await p.conversations.state(KEY)) == await p.conversation_log.fold(KEY)
+
+
+async def test_nothing_is_decided_behind_a_chain_that_has_failed():
+    """Whoever comes between the failure and the last outcome waits, and is written at the first attempt."""
+    p = Pipelined()
+    await p.opened()
+    appends = [await p.begun(number) for number in range(1, 4)]
+    p.log.let_go()
+    p.log.let_go(failing=LogUnavailable("busy"))
+    await turns()
+
+    late = await p.begun(4)
+    p.log.let_all_go()
+    await asyncio.gather(*appends, late, return_exceptions=True)
+
+    attempts = [append for append in p.log.posted if append.projected.events[0].message.id == "m4"]
+    assert len(attempts) == 1
+    assert sorted(message_id for _, message_id in p.written()) == ["m0", "m1", "m3", "m4"]
+
+
+async def test_a_chain_goes_on_when_the_one_before_has_been_tried_again():
+    """Being tried alone is for those that were decided on a guess that failed, not for ever."""
+    p = Pipelined()
+    await p.opened()
+    appends = [await p.begun(number) for number in range(1, 4)]
+    p.log.let_go(failing=LogUnavailable("busy"))
+    p.log.let_all_go()
+    await asyncio.gather(*appends, return_exceptions=True)
+    p.log.is_holding = True
+
+    more = [await p.begun(number) for number in range(4, 8)]
+
+    assert p.log.held == 4
+    p.log.let_all_go()
+    assert [a.messages[0].number for a in await asyncio.gather(*more)] == [4, 5, 6, 7]
+
+
+async def test_a_repeat_behind_its_first_time_is_answered_from_it():
+    """Also one that was begun before the first was on disk."""
+    p = Pipelined()
+    await p.opened()
+    appends = [await p.begun(1), await p.begun(1), await p.begun(1, 2), await p.begun(3)]
+
+    p.log.let_all_go()
+    placed = [a.messages for a in await asyncio.gather(*appends)]
+
+    assert [(m.id, m.already_appended) for m in placed[1]] == [("m1", True)]
+    assert [(m.id, m.already_appended) for m in placed[2]] == [("m1", True), ("m2", False)]
+    assert {m.number for messages in placed for m in messages if m.id == "m1"} == {2}
+    assert sorted(p.written()) == p.written()
+    assert {message_id for _, message_id in p.written()} == {"m0", "m1", "m2", "m3"}
+
+
+async def test_another_text_under_an_id_on_its_way_is_refused():
+    """As it would be a moment later; what was queued behind it is written all the same."""
+    p = Pipelined()
+    await p.opened()
+    appends = [
+        await p.begun(1),
+        await p.begun(1, text="something else"),
+        await p.begun(2, request_id="r"),
+        await p.begun(3, request_id="r"),
+        await p.begun(4),
+    ]
+
+    p.log.let_all_go()
+    outcomes = await asyncio.gather(*appends, return_exceptions=True)
+
+    assert [type(o) for o in outcomes] == [Appended, MessageIdReused, Appended, RequestIdReused, Appended]
+    assert {message_id for _, message_id in p.written()} == {"m0", "m1", "m2", "m4"}
+
+
+async def test_an_expected_version_may_count_on_what_is_on_its_way():
+    """And is told of as wrong when that did not come."""
+    p = Pipelined()
+    await p.opened()
+    appends = [await p.begun(1), await p.begun(2, expected_version=2)]
+    assert p.log.held == 2
+    p.log.let_go()
+    p.log.let_go()
+    await asyncio.gather(*appends)
+
+    appends = [await p.begun(3), await p.begun(4, expected_version=4)]
+    p.log.let_go(failing=LogUnavailable("busy"))
+    p.log.let_all_go()
+    outcomes = await asyncio.gather(*appends, return_exceptions=True)
+
+    assert [type(o) for o in outcomes] == [LogUnavailable, WrongMessageVersion]
+    assert str(outcomes[1]) == str(WrongMessageVersion(expected=4, actual=3))
+
+
+@pytest.mark.parametrize(("failing", "outcome"), [(None, WrongMessageVersion), (LogUnavailable("busy"), Appended)])
+async def test_nobody_is_refused_because_of_a_guess(failing, outcome):
+    """Whether the version is wrong is known when what is on its way is on disk."""
+    p = Pipelined()
+    await p.opened()
+    first, second = await p.begun(1), await p.begun(2, expected_version=1)
+    await threads()
+    assert not second.done()
+
+    p.log.let_go(failing=failing)
+    p.log.is_holding = False
+    await asyncio.gather(first, second, return_exceptions=True)
+
+    assert type(second.exception() or second.result()) is outcome
+
+
+async def test_a_repeat_with_a_stale_expected_version_makes_its_request_known():
+    """It is answered from its first time; another text under the same request id is refused from then on."""
+    p = Pipelined()
+    await (await p.begun(1))
+    repeated = await (await p.begun(1, expected_version=0, request_id="r"))
+
+    assert repeated.messages[0].already_appended
+    with pytest.raises(RequestIdReused):
+        await (await p.begun(2, request_id="r"))
+
+
+async def test_a_caller_that_goes_leaves_its_append_and_those_behind_it():
+    """A commit is not cancelled; a failure that nobody hears of is known to those that were decided behind it."""
+    p = Pipelined()
+    await p.opened()
+    appends = [await p.begun(number) for number in range(1, 5)]
+    appends[0].cancel()
+    appends[1].cancel()
+    await turns()
+
+    p.log.let_go()
+    p.log.let_go(failing=LogUnavailable("busy"))
+    await turns()
+    late = await p.begun(5)
+    p.log.let_all_go()
+    outcomes = await asyncio.gather(*appends, late, return_exceptions=True)
+
+    assert [type(o) for o in outcomes] == [asyncio.CancelledError, asyncio.CancelledError, Appended, Appended, Appended]
+    assert {message_id for _, message_id in p.written()} == {"m0", "m1", "m3", "m4", "m5"}
+    assert (await p.conversations.state(KEY)).message_version == 5
+
+
+async def test_a_log_that_has_failed_is_told_to_every_caller():
+    """Nobody waits for a chain that will never be written, and nobody is answered."""
+    p = Pipelined()
+    await p.opened()
+    appends = [await p.begun(number) for number in range(1, 5)]
+
+    for _ in appends:
+        p.log.let_go(failing=LogFailed("an I/O error"))
+    outcomes = await asyncio.gather(*appends, return_exceptions=True)
+
+    assert [type(o) for o in outcomes] == [LogFailed] * 4
+    assert p.written() == [(1, "m0")]
+
+
+async def test_a_conversation_that_was_never_written_is_none():
+    """Its first append fails, and with it the guess that there is one."""
+    p = Pipelined()
+    p.log.is_holding = True
+    append = await p.begun(1)
+    p.log.let_go(failing=LogUnavailable("busy"))
+    with pytest.raises(LogUnavailable):
+        await append
+
+    with pytest.raises(ConversationNotFound):
+        await p.conversations.state(KEY)
+
+
+async def test_other_commands_are_decided_on_what_is_on_disk():
+    """They wait for the appends before them; appends that come later wait for them."""
+    p = Pipelined()
+    await p.opened()
+    append = await p.begun(1)
+
+    changed = asyncio.create_task(
+        p.conversations.execute(KEY, lambda state: ChangeSettings(Settings(title=f"at {state.message_version}")))
+    )
+    await turns()
+    later = await p.begun(2)
+    assert p.log.held == 1
+
+    p.log.let_go()
+    await until_held(p, 1)
+    p.log.let_all_go()
+    await asyncio.gather(append, changed, later)
+    assert (await p.conversations.state(KEY)).settings.title == "at 2"
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_whatever_fails_what_was_answered_is_written_once_at_its_place(seed):
+    """Appends, repeats and failures in any order; what failed may be sent again."""
+    rng, p = Random(seed), Pipelined()
+    await p.opened()
+    tasks: dict[asyncio.Task[Appended], int] = {}
+    for number in range(1, 40):
+        tasks[await p.begun(number)] = number
+        if rng.random() < 0.2:
+            tasks[await p.begun(rng.randint(1, number))] = 0
+        while p.log.held and rng.random() < 0.5:
+            p.log.let_go(failing=LogUnavailable("busy") if rng.random() < 0.2 else None)
+            await turns()
+    p.log.let_all_go()
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+
+    written = p.written()
+    answered = {(m.number, m.id) for o in outcomes if isinstance(o, Appended) for m in o.messages}
+    assert [number for number, _ in written] == list(range(1, len(written) + 1))
+    assert len({message_id for _, message_id in written}) == len(written)
+    assert answered == set(written[1:])
+    assert {type(o) for o in outcomes} <= {Appended, LogUnavailable}
+    assert (await p.conversations.state(KEY)) == await p.conversation_log.fold(KEY)
