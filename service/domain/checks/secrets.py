@@ -48,6 +48,16 @@ _NAMED_RE: Final = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 
+_NAME_RE: Final = re.compile(
+    "|".join(
+        "".join(f"[{letter.upper()}{letter}]" for letter in word)
+        for word in ("pass", "pwd", "key", "secret", "token", "credential", "bearer", "basic")
+    )
+)
+_BEFORE_NAME_MAX: Final = 8
+"""`_NAMED_RE` matches begin at one of these words or so many characters before it (`signing_key`, `refresh_token`). To
+try it there alone takes a hundredth of the time that it takes to try it at every character of a text without names."""
+
 _USERINFO_RE: Final = re.compile(r"(?P<left>://[^\s/:@]{1,60}:)(?P<userinfo>[^\s/@]{3,200})(?=@)")
 
 _LONG_RUN_RE: Final = re.compile(r"(?<![\w+/=.-])[\w+/-]{40,500}={0,2}(?![\w+/=.])", re.ASCII)
@@ -66,10 +76,27 @@ def mask_secrets(text: str) -> str:
     if _BLOCK_BEGIN_RE.search(text):
         text = _without_key_blocks(text)
     text = _ISSUED_RE.sub(MASK, text)
-    text = _NAMED_RE.sub(_masked_value, text)
+    text = _without_named(text)
     if "@" in text:
         text = _USERINFO_RE.sub(lambda match: match["left"] + MASK, text)
     return _LONG_RUN_RE.sub(lambda match: MASK if _is_random_run(match[0]) else match[0], text)
+
+
+def _without_named(text: str) -> str:
+    """What `_NAMED_RE.sub` returns: the leftmost matches, each masked."""
+    kept: list[str] = []
+    tried = copied = 0
+    for name in _NAME_RE.finditer(text):
+        tried = max(tried, name.start() - _BEFORE_NAME_MAX)
+        while tried <= name.start():
+            match = _NAMED_RE.match(text, tried)
+            if match is None:
+                tried += 1
+                continue
+            kept += text[copied : match.start()], _masked_value(match)
+            tried = copied = match.end()
+    kept.append(text[copied:])
+    return "".join(kept)
 
 
 def _masked_value(match: re.Match[str]) -> str:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.domain.checks import secrets
 from service.domain.checks.secrets import MASK, contains_secret, mask_secrets
 from tests.support.growth import grows_linearly
 
@@ -80,3 +81,42 @@ def test_masking_twice_changes_nothing_more(text: str) -> None:
 def test_a_hostile_text_is_masked_in_linear_time(motif: str) -> None:
     """No text makes a pattern explode."""
     assert grows_linearly(mask_secrets, lambda size: motif * (size // len(motif)), size=200_000)
+
+
+_PIECES = (
+    "pass",
+    "PassWord",
+    "pwd",
+    "=",
+    ":",
+    " is ",
+    "token",
+    "refresh_",
+    "access-",
+    "id",
+    "client ",
+    "secret",
+    "_key",
+)
+_OTHERS = (
+    "api",
+    "signing_",
+    "bearer ",
+    "Basic  ",
+    "credentials",
+    "hunter2!!",
+    "Ab1" * 8,
+    "\n",
+    " ",
+    "'",
+    "\u017fecret",
+    "K",
+)
+
+
+@given(st.lists(st.sampled_from(_PIECES + _OTHERS), max_size=14).map("".join))
+def test_what_a_text_names_is_masked_as_if_every_character_were_tried(text: str) -> None:
+    """Named values are looked for near their names alone, which is what a text without names costs little by."""
+    everywhere = secrets._NAMED_RE.sub(secrets._masked_value, text)
+
+    assert secrets._without_named(text) == everywhere
