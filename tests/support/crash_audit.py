@@ -120,6 +120,12 @@ class Audit:
                 self._complain(f"{key}: is not what was sent")
         self._check_order(ledger)
 
+    def has_pending(self) -> bool:
+        """Whether a pass that was requested has not ended."""
+        pending = {of_pass.pass_id for of_pass in self._passes() if of_pass.step == PassStep.REQUESTED}
+        ends = {of_pass.pass_id for of_pass in self._passes() if of_pass.step in (PassStep.COMPLETED, PassStep.ENDED)}
+        return bool(pending - ends)
+
     def check_passes(self) -> None:
         """Whether every requested pass ended exactly once; to be asked when none is pending."""
         by_pass: dict[str, list[PassFact]] = defaultdict(list)

@@ -84,37 +84,12 @@ def test_a_hostile_text_is_masked_in_linear_time(motif: str) -> None:
 
 
 _PIECES = (
-    "pass",
-    "PassWord",
-    "pwd",
-    "=",
-    ":",
-    " is ",
-    "token",
-    "refresh_",
-    "access-",
-    "id",
-    "client ",
-    "secret",
-    "_key",
-)
-_OTHERS = (
-    "api",
-    "signing_",
-    "bearer ",
-    "Basic  ",
-    "credentials",
-    "hunter2!!",
-    "Ab1" * 8,
-    "\n",
-    " ",
-    "'",
-    "\u017fecret",
-    "K",
+    *("pass", "PassWord", "pwd", "=", ":", " is ", "token", "refresh_", "access-", "id", "client ", "secret", "_key"),
+    *("api", "signing_", "bearer ", "Basic  ", "credentials", "hunter2!!", "Ab1" * 8, "\n", " ", "'", "\u017fecret"),
 )
 
 
-@given(st.lists(st.sampled_from(_PIECES + _OTHERS), max_size=14).map("".join))
+@given(st.lists(st.sampled_from(_PIECES), max_size=14).map("".join))
 def test_what_a_text_names_is_masked_as_if_every_character_were_tried(text: str) -> None:
     """Named values are looked for near their names alone, which is what a text without names costs little by."""
     everywhere = secrets._NAMED_RE.sub(secrets._masked_value, text)
