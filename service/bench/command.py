@@ -20,7 +20,7 @@ from service.version import VERSION
 
 __all__ = ["bench"]
 
-NAMES = ("disk", "sqlite", "echo", "append", "batch", "context", "catchup", "fold", "start", "hang")
+NAMES = ("disk", "sqlite", "echo", "append", "batch", "context", "long", "size", "catchup", "fold", "start", "hang")
 """Those of service.bench.rounds, which is loaded only to measure; a test compares them."""
 
 HEADINGS = ("figure", "what", "median", "spread", "ratio", "target", "")
@@ -37,7 +37,7 @@ DISTURBED_LOAD = 0.5
 def bench(*, seconds: float, json_path: Path | None, only: Sequence[str]) -> None:
     """Measure a sidecar of its own in a temporary folder, in rounds, beside bare gRPC and bare SQLite.
 
-    Everything runs on this machine and ends with the command; a whole run takes three minutes.
+    Everything runs on this machine and ends with the command; a whole run takes six minutes.
     """
     # What measures loads gRPC and the log, which nobody needs for --help.
     from service.bench.rounds import ROUNDS, Bench, measured

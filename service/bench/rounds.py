@@ -5,6 +5,7 @@ machine falls on all of them alike.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
@@ -21,10 +22,14 @@ from service.bootstrap import settle_memory
 
 __all__ = ["NAMES", "ROUNDS", "Bench", "measured"]
 
-ROUNDS = 5
+ROUNDS = 7
 CLIENTS = 64
 BATCH_CLIENTS = 8
 CONTEXT_EVENTS = 10_000
+RECENT_BATCHES = 2
+LONG_EVENTS = 50_000
+SIZE_CHARS = 400
+SIZE_BATCHES = 50
 CATCHUP_EVENTS = 30_000
 HANG_CLIENTS = 4
 SLICE_S = 0.25
@@ -149,11 +154,15 @@ async def _context(bench: Bench) -> AsyncIterator[Measure]:
         async with SidecarCalls.connected(child.address) as calls:
             await calls.grown("compacted", events=CONTEXT_EVENTS, compacted=True)
             await calls.grown("whole", events=CONTEXT_EVENTS, compacted=False)
+            await calls.filled("recent", batches=RECENT_BATCHES, content=CONTENT)
 
             async def measure() -> Values:
+                recent = await closed_loop(calls.contexts("recent"), clients=1, seconds=bench.seconds)
                 compacted = await closed_loop(calls.contexts("compacted"), clients=1, seconds=bench.seconds)
                 whole = await closed_loop(calls.contexts("whole"), clients=1, seconds=bench.seconds)
                 return {
+                    "context.recent_p50": recent.p50_ms,
+                    "context.recent_p99": recent.p99_ms,
                     "context.p50": compacted.p50_ms,
                     "context.p99": compacted.p99_ms,
                     "context.whole_p50": whole.p50_ms,
@@ -161,6 +170,39 @@ async def _context(bench: Bench) -> AsyncIterator[Measure]:
                 }
 
             yield measure
+
+
+@asynccontextmanager
+async def _long(bench: Bench) -> AsyncIterator[Measure]:
+    """One client appends to a conversation of LONG_EVENTS events and to new ones, in turns."""
+    with sidecar_child(bench.folder, "long", _EXTRACTIVE) as child:
+        async with SidecarCalls.connected(child.address) as calls:
+            await calls.grown("old", events=LONG_EVENTS, compacted=False)
+
+            async def measure() -> Values:
+                latencies = await _in_turns(
+                    {"new": calls.appends(), "old": calls.appends(to="old")}, bench.seconds, clients=1
+                )
+                return {f"long.{name}_p50": percentile(found, 0.5) * 1e3 for name, found in latencies.items()}
+
+            yield measure
+
+
+@asynccontextmanager
+async def _size(bench: Bench) -> AsyncIterator[Measure]:
+    """What a log takes on disk after its sidecar has stopped, for each message of SIZE_CHARS characters."""
+    content = (CONTENT * 2)[:SIZE_CHARS]
+    numbers = itertools.count()
+
+    async def measure() -> Values:
+        name = f"size{next(numbers)}"
+        with sidecar_child(bench.folder, name, _EXTRACTIVE) as child:
+            async with SidecarCalls.connected(child.address) as calls:
+                await calls.filled("chat", batches=SIZE_BATCHES, content=content)
+        size = bench.path(f"{name}.db").stat().st_size
+        return {"size.message": size / (SIZE_BATCHES * BATCH_ROWS)}
+
+    yield measure
 
 
 @asynccontextmanager
@@ -237,12 +279,14 @@ async def _hang(bench: Bench) -> AsyncIterator[Measure]:
         yield measure
 
 
-async def _in_turns(calls: Mapping[str, Call], seconds: float) -> dict[str, list[float]]:
+async def _in_turns(
+    calls: Mapping[str, Call], seconds: float, *, clients: int = HANG_CLIENTS
+) -> dict[str, list[float]]:
     """Latencies of each, taken in short turns, so that what disturbs the machine disturbs all alike."""
     latencies: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(max(1, round(seconds / SLICE_S))):
         for name, call in calls.items():
-            load = await closed_loop(_numbered(call, turn), clients=HANG_CLIENTS, seconds=SLICE_S)
+            load = await closed_loop(_numbered(call, turn), clients=clients, seconds=SLICE_S)
             latencies[name].extend(load.latencies_s)
     return latencies
 
@@ -269,6 +313,8 @@ _MEASUREMENTS = {
     "append": _append,
     "batch": _batch,
     "context": _context,
+    "long": _long,
+    "size": _size,
     "catchup": _catchup,
     "fold": _fold,
     "start": _start,

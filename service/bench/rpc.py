@@ -88,15 +88,16 @@ class SidecarCalls:
             await _serving(channels[0])
             yield cls(channels)
 
-    def appends(self, *, messages: int = 1, to_one: bool = False) -> Callable[[int, int], Awaitable[Any]]:
-        """An append of client and number: each client's to a new conversation of its own, or all to one; none fills."""
+    def appends(self, *, messages: int = 1, to_one: bool = False, to: str = "") -> Callable[[int, int], Awaitable[Any]]:
+        """An append of client and number: each client's to a new conversation of its own, or all to one, which is new
+        too unless it is named; none fills."""
         run = f"run{next(_runs)}"
 
         def call(client: int, number: int) -> Awaitable[Any]:
             request = _request(run, client, number, messages)
-            if to_one:
-                request.conversation_id = run
-            if number == 0:
+            if to_one or to:
+                request.conversation_id = to or run
+            if number == 0 and not to:
                 request.settings.context_length = UNLIMITED_TOKENS
             return self._stubs[client % CHANNELS].AppendMessages(request, timeout=CALL_MAX_S)
 
@@ -106,6 +107,13 @@ class SidecarCalls:
         """A GetContext of a conversation."""
         request = conversation_service_pb2.GetContextRequest(conversation_id=conversation)
         return lambda client, _: self._stubs[client % CHANNELS].GetContext(request, timeout=CALL_MAX_S)
+
+    async def filled(self, conversation: str, *, batches: int, content: str) -> None:
+        """Append so many batches of BATCH_MESSAGES messages with this content."""
+        for number in range(batches):
+            request = _request(conversation, None, number, BATCH_MESSAGES, content)
+            request.settings.context_length = UNLIMITED_TOKENS
+            await self._stubs[0].AppendMessages(request, timeout=CALL_MAX_S)
 
     async def grown(self, conversation: str, *, events: int, compacted: bool) -> None:
         """Make a conversation of so many events; compacted, the passes keep up with it as they would in its life."""
@@ -181,7 +189,7 @@ async def _channels(address: str) -> AsyncIterator[list[grpc.aio.Channel]]:
 
 
 def _request(
-    run: str, client: int | None, number: int, messages: int
+    run: str, client: int | None, number: int, messages: int, content: str = CONTENT
 ) -> conversation_service_pb2.AppendMessagesRequest:
     return conversation_service_pb2.AppendMessagesRequest(
         conversation_id=run if client is None else f"{run}-{client}",
@@ -189,7 +197,7 @@ def _request(
             message_pb2.Message(
                 id=f"m{client}.{number}.{place}",
                 role=message_pb2.ROLE_USER if place % 2 else message_pb2.ROLE_ASSISTANT,
-                content=CONTENT,
+                content=content,
             )
             for place in range(messages)
         ],
