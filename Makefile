@@ -4,7 +4,7 @@
 PYTHON ?=
 export PYTHON
 
-.PHONY: help install run test check format test-llm test-crash test-hostile test-outages bench coverage protos config-docs lock clean
+.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-histories bench coverage protos config-docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ test-hostile: ## the long attacks: floods, power cuts, flipped bits, a greedy te
 
 test-outages: ## ten thousand random chats in outages, against the rules alone
 	@OUTAGE_CHATS=10000 scripts/test -q -n 2 tests/unit/domain/test_outages.py
+
+test-histories: ## ten thousand random histories that are revoked, rewound and redacted
+	@HISTORIES=10000 scripts/test -q -n 2 tests/unit/domain/test_going_back.py
 
 bench: install ## measure, beside bare gRPC and bare SQLite
 	@.venv/bin/abridged bench

@@ -6,6 +6,7 @@ that ever happened, by sets and without the fold's functions.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from random import Random
 
@@ -39,8 +40,7 @@ from tests.support.going_back import (
 )
 from tests.support.simulation import SimulatedChat
 
-HISTORIES = 400
-MANY_HISTORIES = 10_000
+HISTORIES = int(os.environ.get("HISTORIES", "400"))
 CHUNKS = 8
 GOING_BACK_SHARE = 0.25
 
@@ -222,14 +222,6 @@ def test_a_fold_is_the_live_state_after_any_way_back(chunk):
     checked_all(range(chunk, HISTORIES, CHUNKS))
 
 
-@pytest.mark.hostile
-@pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_a_fold_is_the_live_state_after_many_ways_back(chunk):
-    """The same for ten thousand histories."""
-    checked_all(range(HISTORIES + chunk, HISTORIES + MANY_HISTORIES, CHUNKS))
-
-
 def test_the_histories_go_back_in_every_way_and_bring_messages_back():
     """They would prove nothing if no message ever returned, or if none that did was redacted or removed before."""
     kinds: set[type] = set()
@@ -297,4 +289,4 @@ def _none(_history: History, _messages: Iterable[MessageAppended]) -> list[Messa
 def test_a_wrong_restore_is_found(wrong):
     """What was redacted comes back as it was, a message is missing, comes twice, or none comes back."""
     with pytest.raises(AssertionError):
-        checked_all(range(HISTORIES), wrong)
+        checked_all(range(min(HISTORIES, 400)), wrong)
