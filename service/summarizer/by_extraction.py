@@ -7,6 +7,7 @@ floors: it is the way out of a full window, and asked again it says the same.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Final
 
 from service.domain.events import ErrorClass
@@ -58,10 +59,15 @@ class ExtractiveSummarizer:
                 summary = await asyncio.to_thread(self._summary, work)
         except TimeoutError as late:
             cause = "the extract was not ready before the deadline"
-            raise PassFailed(ErrorClass.TRANSPORT, retryable=True, cause=cause) from late
+            failure = PassFailed(ErrorClass.TRANSPORT, retryable=True, cause=cause)
+            failure.tried = (self.name,)
+            raise failure from late
+        except PassFailed as failure:
+            failure.tried = (self.name,)
+            raise
         observer.output(len(summary.draft.model_dump_json()))
         observer.calls(1, 1)
-        return summary
+        return replace(summary, tried=(self.name,))
 
     async def has_time(self) -> bool:
         """Never: where extraction is wanted, its records stand in for nothing."""

@@ -182,7 +182,7 @@ class PassRunner:
         try:
             summary = await self._summarizers.extraction.summarize(work, report)
         except PassFailed as failed:
-            failed.attempts, failed.tried = attempts, (*tried, self._summarizers.extraction.name)
+            failed.attempts, failed.tried = attempts, (*tried, *failed.tried)
             failed.asked = after is not None and after.asked
             raise
         summary = replace(summary, attempts=attempts)
@@ -191,7 +191,7 @@ class PassRunner:
             fallback=not self._summarizers.wants_extraction,
             failure=failure,
             interrupted=failure is not None and failure.error_class is ErrorClass.CANCELLED,
-            tried=(*tried, summary.model),
+            tried=(*tried, *summary.tried),
         )
 
     def _made(self, work: PassWork, summary: Summary, began_s: float) -> PassResult:

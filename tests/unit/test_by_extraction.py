@@ -47,7 +47,7 @@ async def test_no_model_is_heard_of():
     made = await by_extraction().summarize(work_on(PLANNING), heard)
 
     assert (heard.attempts, heard.answers) == ([], [])
-    assert (made.attempts, made.tried) == (0, ())
+    assert (made.attempts, made.tried) == (0, ("extractive:default",))
 
 
 async def test_an_extract_has_no_floors():
