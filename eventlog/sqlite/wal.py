@@ -18,6 +18,8 @@ __all__ = ["fitting_frames", "require_whole"]
 
 _HEADER_BYTES = 32
 _FRAME_BYTES = 24
+_SECTOR_BYTES = 512
+"""What a disk writes whole or not at all."""
 _MAGIC = 0x377F0682
 _MASK = 0xFFFFFFFF
 _DAMAGED = "the write-ahead log is damaged: what was acknowledged would be lost"
@@ -34,12 +36,23 @@ class _Wal(NamedTuple):
 
     def frame(self, number: int) -> tuple[bytes, bytes]:
         """Header and page of the frame with this number, from 0."""
-        self.file.seek(_HEADER_BYTES + number * (_FRAME_BYTES + self.page_bytes))
+        self.file.seek(self._begin(number))
         return self.file.read(_FRAME_BYTES), self.file.read(self.page_bytes)
+
+    def _begin(self, number: int) -> int:
+        return _HEADER_BYTES + number * (_FRAME_BYTES + self.page_bytes)
 
     def is_ours(self, header: bytes) -> bool:
         """Whether a frame was written since the file was begun anew, also when one bit of that is damaged."""
         return _bits_between(header[8:16], self.salts) <= 1
+
+    def ends_transaction(self, number: int, header: bytes) -> bool:
+        """Whether a frame of ours is the last of its transaction; False also where its write may be torn between the
+        size of the database that says so and the salts that make it ours.
+        """
+        begin = self._begin(number)
+        is_one_write = (begin + 4) // _SECTOR_BYTES == (begin + 15) // _SECTOR_BYTES
+        return is_one_write and header[4:8] != bytes(4)
 
     def summed(self, seed: _Sum, header: bytes, page: bytes) -> _Sum:
         """The checksum of a frame behind one whose checksum is `seed`."""
@@ -107,7 +120,7 @@ def _require_no_later_transaction(wal: _Wal, recovered: int) -> None:
         if wal.is_ours(header):
             if ended:
                 raise LogCorrupt(_DAMAGED)
-            ended = header[4:8] != bytes(4)
+            ended = wal.ends_transaction(number, header)
 
 
 def _require_no_single_bit(wal: _Wal, recovered: int) -> None:

@@ -128,3 +128,28 @@ def test_a_header_that_was_never_flushed_begins_nothing(opened, header):
         wal[:HEADER_BYTES] = header
 
     assert opened(lose) == 0
+
+
+def test_a_header_that_is_torn_between_its_size_and_its_salts_ends_no_transaction(tmp_path):
+    """The old sector says that a transaction ends there, the new one that the frame is of the last, unflushed one."""
+    frame = 41
+    begin = HEADER_BYTES + frame * FRAME_BYTES
+    wal = tmp_path / "log.db-wal"
+    log = SqliteEventLog.open(tmp_path / "log.db", clock_us=Clock())
+    while wal.stat().st_size < begin - 12 * FRAME_BYTES:
+        log.submit(append(event(log.head() + 1, bytes(6_000)))).result()
+    flushed = log.head()
+    log.submit(append(event(flushed + 1, bytes(120_000)))).result()
+    torn = bytearray(wal.read_bytes())
+    shutil.copyfile(tmp_path / "log.db", tmp_path / "torn.db")
+    log.close()
+    assert begin % SECTOR_BYTES + 8 == SECTOR_BYTES
+    assert begin + FRAME_BYTES < len(torn)
+
+    torn[begin : begin + 8] = (7).to_bytes(4, "big") * 2
+    (tmp_path / "torn.db-wal").write_bytes(torn)
+
+    opened = SqliteEventLog.open(tmp_path / "torn.db", clock_us=Clock())
+    found = opened.head()
+    opened.close()
+    assert found == flushed
