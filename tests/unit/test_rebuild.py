@@ -165,12 +165,41 @@ def test_a_conversation_that_cannot_be_read_is_left_out_and_tried_again(path: Pa
         assert Rebuild(log, table, log.write)(report) == (2, 4, 1)
         assert left_out == ["c000001"]
         assert table.row(StreamId("default", "c000000")) is not None
-        assert table.row(StreamId("default", "c000001")) is None
+        with pytest.raises(LogCorrupt, match="could not be read"):
+            table.row(StreamId("default", "c000001"))
         with pytest.raises(LogCorrupt, match="3 conversations are in the log and 2"):
             table.page(ListQuery("default", 10))
 
     with opened(path) as (_, table):
         assert not table.is_complete
+
+
+def test_a_conversation_whose_name_the_index_has_lost_opens_no_second_stream(path: Path):
+    """Streams are those of their table; one that cannot be found by its name is refused as long as that lasts."""
+    grown(path, 3)
+    changed(path, OLDER)
+    ((root,),) = asked(path, "SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_streams_1'")
+    damaged = bytearray(path.read_bytes())
+    place = damaged.index(b"c000001", (root - 1) * 4_096)
+    damaged[place] ^= 1
+    path.write_bytes(damaged)
+
+    with opened(path) as (log, table):
+        assert Rebuild(log, table, log.write)().left_out
+        with pytest.raises(LogCorrupt, match="could not be read"):
+            table.row(StreamId("default", "c000001"))
+
+
+def test_a_damaged_position_does_not_keep_an_operator_from_making_the_table_again(path: Path):
+    """A row whose seal does not hold knows of no missing events."""
+    grown(path, 3)
+    before = rows_of(path)
+    changed(path, f"UPDATE conversations SET position = {1 << 40} WHERE id = 'c000001'")
+
+    with opened(path, anew=True) as (log, table):
+        Rebuild(log, table, log.write)()
+
+    assert rows_of(path) == before
 
 
 @pytest.mark.parametrize(
