@@ -55,9 +55,10 @@ class _Request:
         self.has_to_go = False
 
     def refuse(self) -> None:
-        """End its task's waiting with TooManyRequests."""
-        self.has_to_go = True
-        self.task.cancel()
+        """End its task's waiting with TooManyRequests; once, for a second cancellation would look like its caller's."""
+        if not self.has_to_go:
+            self.has_to_go = True
+            self.task.cancel()
 
 
 class Lane:
@@ -157,8 +158,7 @@ class Lane:
                 self._is_timed = True
                 loop.call_at(request.came_s + self._request_s, self._refuse_late)
                 return
-            if not request.has_to_go:
-                request.refuse()
+            request.refuse()
 
 
 class Intake:

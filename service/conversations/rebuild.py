@@ -70,14 +70,15 @@ class Rebuild:
         and writing raise; then the table stays incomplete.
         """
         head = self._log.head()
-        conversations = left_out = 0
+        conversations = 0
+        left_out: set[StreamId] = set()
         batch: list[Row] = []
         for stream in self._streams():
             conversations += 1
             try:
                 row = self._row(stream)
             except (LogCorrupt, UnknownEvent) as error:
-                left_out += 1
+                left_out.add(stream)
                 report.left_out(stream, error)
                 continue
             batch.append(row)
@@ -91,14 +92,14 @@ class Rebuild:
             raise LogCorrupt(
                 f"of {head} events {self._done} are found in {conversations} streams; `abridged log verify` says more"
             )
-        self._write(lambda transaction: self._table.complete(transaction, lasting=not left_out))
-        return Rebuilt(conversations - left_out, self._done, left_out)
+        self._write(lambda transaction: self._table.complete(transaction, left_out=left_out))
+        return Rebuilt(conversations - len(left_out), self._done, len(left_out))
 
     def _streams(self) -> Iterator[StreamId]:
-        last = StreamId("", "")
+        last = 0
         while page := self._table.streams(last):
-            yield from page
-            last = page[-1]
+            yield from page.values()
+            last = max(page)
 
     def _row(self, stream: StreamId) -> Row:
         found = replayed(self._log, stream)

@@ -6,7 +6,7 @@ and the positions of both tell of each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from enum import StrEnum
 from functools import cache
 from itertools import pairwise
@@ -153,6 +153,7 @@ class SqlConversationTable:
         self._encoded = EncodedSettings()
         self._anew = anew
         self._read: Read | None = None
+        self._left_out: frozenset[StreamId] = frozenset()
         self.is_complete = True
 
     def prepare(self, connection: Connection) -> None:
@@ -181,10 +182,12 @@ class SqlConversationTable:
         """Read by this from now on: the log's own short snapshots."""
         self._read = read
 
-    def streams(self, after: StreamId) -> list[StreamId]:
-        """The next STREAMS_PAGE streams of the log by namespace and name, which are all to have rows."""
-        found = self._snapshot(lambda execute: execute(_NEXT_STREAMS, (*after, STREAMS_PAGE)).fetchall())
-        return [StreamId(*names) for names in found]
+    def streams(self, after: int) -> dict[int, StreamId]:
+        """The next STREAMS_PAGE streams of the log by number, which are all to have rows: those of their table, also
+        where the index of names has lost them.
+        """
+        found = self._snapshot(lambda execute: execute(_NEXT_STREAMS, (after, STREAMS_PAGE)).fetchall())
+        return {number: StreamId(namespace, name) for number, namespace, name in found}
 
     def stream_count(self) -> int:
         """How many streams the log has, counted in their table and by no index."""
@@ -199,9 +202,12 @@ class SqlConversationTable:
         """The conversation's row as a commit would write it; `position` is that of its last event."""
         return row_of(stream, state, position, settings_to_bytes(state.settings), self._held(state))
 
-    def complete(self, connection: Connection, *, lasting: bool) -> None:
-        """The rows are all there; when that is not `lasting`, the next start makes them again."""
-        connection.exec_driver_sql(_COMPLETED, (int(lasting), _CONVERSATIONS.name))
+    def complete(self, connection: Connection, *, left_out: Set[StreamId]) -> None:
+        """The rows are all there but those of streams that could not be read: these are refused, and the next start
+        makes the table again.
+        """
+        connection.exec_driver_sql(_COMPLETED, (int(not left_out), _CONVERSATIONS.name))
+        self._left_out = frozenset(left_out)
         self.is_complete = True
 
     def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
@@ -216,6 +222,8 @@ class SqlConversationTable:
 
     def row(self, key: StreamId) -> Row | None:
         """See ConversationTable."""
+        if key in self._left_out:
+            raise LogCorrupt("the conversation could not be read when the read table was made")
         found = self._through(lambda execute: execute(_ROW, key).fetchone())
         return None if found is None else checked(found)
 
@@ -310,10 +318,11 @@ _OVER_BUDGET = "SELECT count(*) FROM conversations WHERE ratio > 1"
 _HELD = "SELECT held_by, count(*) FROM conversations WHERE held_by <> '' GROUP BY held_by"
 _ANY_STREAM = "SELECT 1 FROM streams LIMIT 1"
 _STREAM_COUNT = "SELECT count(*) FROM streams NOT INDEXED"
-_NEXT_STREAMS = "SELECT namespace, name FROM streams WHERE (namespace, name) > (?, ?) ORDER BY namespace, name LIMIT ?"
+_NEXT_STREAMS = "SELECT id, namespace, name FROM streams NOT INDEXED WHERE id > ? ORDER BY id LIMIT ?"
 _STORED = "SELECT version, complete, log_id = (SELECT log_id FROM log) AS is_this_logs FROM projections WHERE name = ?"
 _OPENED = "INSERT OR REPLACE INTO projections (name, version, log_id, complete) SELECT ?, ?, log_id, ? FROM log"
 _COMPLETED = "UPDATE projections SET complete = ? WHERE name = ?"
+_BEYOND = "SELECT * FROM conversations WHERE NOT (typeof(position) = 'integer' AND position <= ?)"
 _HEADS = "SELECT (SELECT max(position) FROM conversations), (SELECT max(position) FROM events)"
 
 
@@ -337,12 +346,27 @@ def _require_all(execute: _Execute, namespace: str) -> None:
 
 
 def _require_same_head(connection: Connection, columns: Collection[str]) -> None:
-    """Raise LogCorrupt when events are missing that the read table knows of: positions would be given out again."""
+    """Raise LogCorrupt when events are missing that the read table knows of: positions would be given out again.
+
+    Rows whose seal does not hold know of nothing.
+    """
     if "position" not in columns:
         return
     listed, written = connection.exec_driver_sql(_HEADS).one()
     if listed is not None and not (isinstance(listed, int) and listed <= (written or 0)):
+        if tuple(columns) == Row._fields:
+            beyond = connection.exec_driver_sql(_BEYOND, (written or 0,)).all()
+            if not any(_is_sealed(tuple(row)) for row in beyond):
+                return
         raise LogCorrupt(f"events up to position {listed} were written, and {written or 0} is the last one there")
+
+
+def _is_sealed(row: tuple[Any, ...]) -> bool:
+    try:
+        checked(row)
+    except LogCorrupt:
+        return False
+    return True
 
 
 def _columns(connection: Connection, table: Table) -> list[str]:

@@ -216,15 +216,19 @@ class Reactor:
         """Try the whole pass again later; its claims bound how often that comes to a model."""
         _log.warning("pass.postponed", conversation_id=key.name, error_type=type(error).__name__)
         if not self._stopping:
+            self._forget_postponed(key)
             self._postponed[key] = asyncio.get_running_loop().call_later(self._pauses.max_s, self._resume, key)
 
     def _resume(self, key: StreamId) -> None:
-        del self._postponed[key]
+        self._forget_postponed(key)
         self._queue.put(key)
 
-    def _enqueue(self, key: StreamId, since_us: int, plan: PassPlan | None = None) -> None:
+    def _forget_postponed(self, key: StreamId) -> None:
         if (handle := self._postponed.pop(key, None)) is not None:
             handle.cancel()
+
+    def _enqueue(self, key: StreamId, since_us: int, plan: PassPlan | None = None) -> None:
+        self._forget_postponed(key)
         self._told_pending(key, since_us)
         (self._extractions if plan is not None and plan.extractive else self._queue).put(key)
 
