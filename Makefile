@@ -7,7 +7,7 @@ export PYTHON
 .PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-histories bench coverage protos config-docs lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: ## create .venv and install what the product needs, from the hash-pinned lock
 	@scripts/install runtime
@@ -38,7 +38,7 @@ test-hostile: ## the long attacks: floods, power cuts, flipped bits, a greedy te
 test-outages: ## ten thousand random chats in outages, against the rules alone
 	@OUTAGE_CHATS=10000 scripts/test -q -n 2 tests/unit/domain/test_outages.py
 
-test-histories: ## ten thousand random histories that are revoked, rewound and redacted
+test-histories: ## ten thousand random histories that are revoked, rewound and redacted (decided, not built yet: ADR 16)
 	@HISTORIES=10000 scripts/test -q -n 2 tests/unit/domain/test_going_back.py
 
 bench: install ## measure, beside bare gRPC and bare SQLite

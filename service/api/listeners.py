@@ -56,20 +56,20 @@ def guarded(address: str, resources: ExitStack | AsyncExitStack) -> None:
         return
     path = Path(address.removeprefix(_UNIX))
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
-        raise AddressUnusable(f"cannot listen at {address}: the path is longer than {SOCKET_PATH_BYTES_MAX} bytes")
+        raise AddressUnusable(f"cannot listen on {address}: the path is longer than {SOCKET_PATH_BYTES_MAX} bytes")
     try:
         lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise AddressUnusable(f"cannot listen at {address}: {error.strerror}") from error
+        raise AddressUnusable(f"cannot listen on {address}: {error.strerror}") from error
     resources.callback(os.close, lock)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise AddressTaken(f"another process listens at {address}") from error
+        raise AddressTaken(f"cannot listen on {address}: the address is in use") from error
     try:
         _remove_socket(path, address)
     except OSError as error:
-        raise AddressUnusable(f"cannot listen at {address}: {error.strerror}") from error
+        raise AddressUnusable(f"cannot listen on {address}: {error.strerror}") from error
     resources.callback(path.unlink, missing_ok=True)
 
 
@@ -79,7 +79,7 @@ def bind(server: Any, address: str) -> str:
         port = server.add_insecure_port(address)
     except RuntimeError as error:
         # It was free a moment ago.
-        raise AddressTaken(f"cannot listen at {address}: another process does") from error
+        raise AddressTaken(f"cannot listen on {address}: the address is in use") from error
     if address.startswith(_UNIX):
         os.chmod(address.removeprefix(_UNIX), SOCKET_MODE)
         return address
@@ -93,7 +93,7 @@ def _remove_socket(path: Path, address: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(found.st_mode):
-        raise AddressTaken(f"cannot listen at {address}: what has that name is no socket")
+        raise AddressTaken(f"cannot listen on {address}: what has that name is no socket")
     path.unlink(missing_ok=True)
 
 
@@ -106,18 +106,18 @@ def try_port(address: str, *, setting: str = "server.listen") -> None:
             host.strip("[]") or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except socket.gaierror as error:
-        raise AddressUnusable(f"cannot listen at {address}: {error.strerror}", setting=setting) from error
+        raise AddressUnusable(f"cannot listen on {address}: {error.strerror}", setting=setting) from error
     refused: list[OSError] = []
     for family, kind, protocol, _name, place in found:
         try:
             _bind_once(family, kind, protocol, place)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                message = f"cannot listen at {address}: another process does"
+                message = f"cannot listen on {address}: the address is in use"
                 raise AddressTaken(message, setting=setting) from error
             refused.append(error)
     if len(refused) == len(found):
-        message = f"cannot listen at {address}: {refused[0].strerror}"
+        message = f"cannot listen on {address}: {refused[0].strerror}"
         raise AddressUnusable(message, setting=setting) from refused[0]
 
 

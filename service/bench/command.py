@@ -30,7 +30,11 @@ DISTURBED_LOAD = 0.5
 
 @click.command(short_help="Measure, beside bare gRPC and bare SQLite.")
 @click.option(
-    "--seconds", type=click.FloatRange(0.2, 60), default=2.0, show_default=True, help="Of each measurement in a round."
+    "--seconds",
+    type=click.FloatRange(0.2, 60),
+    default=2.0,
+    show_default=True,
+    help="Seconds per measurement in each round.",
 )
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write every round there.")
 @click.option("--only", "only", type=click.Choice(NAMES), multiple=True, help="One measurement; repeatable.")

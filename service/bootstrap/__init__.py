@@ -30,7 +30,10 @@ from service.models.ollama.inventory import inventory_of, missing_remedy
 __all__ = ["Running", "logging_as_set", "run", "serve", "settle_memory", "volume_free_bytes"]
 
 GC_ALLOCATIONS = 10_000
-WITHOUT_MODEL = "appends go on, passes wait for it; `abridged doctor` says how to mend it"
+WITHOUT_MODEL = (
+    "appends go on, passes fail until it responds: start Ollama, or set summarizer.models=extractive:default; "
+    "`abridged doctor` says how to fix it"
+)
 
 _log = structlog.get_logger()
 
@@ -120,7 +123,7 @@ async def _started(sidecar: Sidecar, stop: asyncio.Event) -> Running | None:
 
 
 async def _look_for(model: SummaryModel, settings: Settings) -> None:
-    """Say once when the model is away: else whoever started a sidecar without one learns it from the first pass."""
+    """Say once when the model is unavailable: else whoever started a sidecar learns it from the first pass."""
     reason = await model_check(model)()
     if reason:
         missing = reason == ModelMissing.error_class
@@ -141,7 +144,7 @@ async def _remedy(settings: Settings) -> str:
         timeout_s=group.connect_timeout_s,
         clock=time.monotonic,
     )
-    return f"appends go on, passes wait for it: {missing_remedy(models[0], found.others)}"
+    return f"appends go on, passes fail until it is there: {missing_remedy(models[0], found.others)}"
 
 
 async def _until_signalled(settings: Settings, environ: Mapping[str, str]) -> None:

@@ -38,7 +38,7 @@ __all__ = ["doctor"]
 
 TIMEOUT_S = 3.0
 OK, SKIP, WARN, FAIL = "ok", "skip", "warn", "FAIL"
-ANOTHERS_LOG = "log: that of the sidecar at client.address may not be log.path of these settings"
+ANOTHERS_LOG = "log: --address may be another sidecar, with another log"
 UNANSWERED = "it loads, or works for others, or is too slow: see `ollama ps` and the host's own log, then try again"
 GONE = "the file was moved or replaced, or the sidecar was started with another log.path: see docs/operations.md"
 WITHOUT_MODEL = "set summarizer.models=extractive:default, which needs none"
@@ -52,9 +52,7 @@ class _Finding:
 
 
 @click.command(short_help="Check the sidecar, Ollama and the log.")
-@click.option(
-    "--live", is_flag=True, help="Only whether the sidecar of these settings lives, for container health checks."
-)
+@click.option("--live", is_flag=True, help="Only check that the sidecar is alive, for container health checks.")
 @click.option(
     "--speed/--no-speed", default=True, help="Ask each model a small question; a slow one takes minutes to answer it."
 )
@@ -67,7 +65,7 @@ def doctor(invocation: Invocation, *, live: bool, speed: bool) -> None:
     names another; then /readyz and the log of these settings are left out, since they may not be that sidecar's. The
     hosts of Ollama are always those of these settings. Each model that is there is asked a small question: it tells how
     fast the model is, and so whether the settings give a pass enough time. Exit code 1 when sidecar, settings or log
-    are broken; a model that is away only delays passes.
+    are broken; not for an unavailable model.
     """
     found = configuration(invocation)
     settings, client = found.settings, _asked(found)
@@ -185,13 +183,14 @@ async def _ollama(settings: Settings, models: Sequence[str], *, asks: bool) -> l
 
 def _host_findings(inventory: HostInventory, num_ctx: int) -> Iterator[_Finding]:
     if inventory.problem:
-        hint = f"passes wait for it: start it with `ollama serve`, say where it is with OLLAMA_HOST, or {WITHOUT_MODEL}"
-        yield _Finding(WARN, f"Ollama {inventory.problem}", hint)
+        remedy = f"start it with `ollama serve`, set OLLAMA_HOST to its address, or {WITHOUT_MODEL}"
+        yield _Finding(WARN, f"Ollama {inventory.problem}", f"passes fail until it responds: {remedy}")
         return
     yield _Finding(OK, f"Ollama {inventory.host}: version {inventory.version or 'not said'}")
     for model in inventory.models:
         if model.problem:
-            hint = f"passes wait for it: {missing_remedy(model.name, inventory.others)}" if model.is_missing else ""
+            remedy = missing_remedy(model.name, inventory.others)
+            hint = f"passes fail until it is there: {remedy}" if model.is_missing else ""
             yield _Finding(WARN, f"model {model.name}: {model.problem}", hint)
         elif model.context_length is not None and model.context_length < num_ctx:
             what = f"model {model.name}: context length {model.context_length:,}, below ollama.num_ctx {num_ctx:,}"

@@ -1,6 +1,6 @@
 """What the settings name and a sidecar needs at start: checked before anything is opened, and reported all at once.
 
-Nothing is checked over a network: an unreachable model only delays passes.
+Nothing is checked over a network: an unreachable model affects only passes.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def explained() -> Iterator[None]:
         raise CommandFailed(f"{error.__class__.__name__}: {error}", hint="see docs/operations.md") from error
     except AddressTaken as error:
         raise CommandFailed(
-            str(error), hint=f"set {error.setting} to another address, or stop who listens there"
+            str(error), hint=f"stop the process that uses it, or set {error.setting} to another address"
         ) from error
     except AddressUnusable as error:
         raise CommandFailed(str(error), hint=f"set {error.setting} to an address that can be used") from error

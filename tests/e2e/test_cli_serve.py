@@ -77,8 +77,8 @@ def test_an_address_that_is_taken_is_refused_with_advice(tmp_path):
 
     assert second.code == 1
     assert second.err.splitlines()[-2:] == [
-        f"abridged: cannot listen at {sidecar.address}: another process does",
-        "  set server.listen to another address, or stop who listens there",
+        f"abridged: cannot listen on {sidecar.address}: the address is in use",
+        "  stop the process that uses it, or set server.listen to another address",
     ]
     assert "add_port" not in second.err
     assert "Traceback" not in second.err
@@ -89,8 +89,8 @@ def test_an_address_that_is_taken_is_refused_with_advice(tmp_path):
     [
         ("server.listen=unix:/nowhere/at/all.sock", "unix:/nowhere/at/all.sock: No such file", "server.listen"),
         (f"server.listen=unix:/tmp/{'a' * 120}.sock", "the path is longer", "server.listen"),
-        ("server.listen=nobody.invalid:7420", "cannot listen at nobody.invalid:7420", "server.listen"),
-        ("server.listen=203.0.113.7:7420", "cannot listen at 203.0.113.7:7420: Cannot assign", "server.listen"),
+        ("server.listen=nobody.invalid:7420", "cannot listen on nobody.invalid:7420", "server.listen"),
+        ("server.listen=203.0.113.7:7420", "cannot listen on 203.0.113.7:7420: Cannot assign", "server.listen"),
         ("server.http_listen=203.0.113.7:7421", "203.0.113.7", "server.http_listen"),
     ],
 )
@@ -315,7 +315,7 @@ def test_the_doctor_says_how_to_mend_what_is_broken(tmp_path):
 
 
 def test_a_model_that_is_away_is_a_warning(tmp_path):
-    """Passes wait for it and nothing else does: exit code 0, with a remedy for each of the two ways of being away."""
+    """Passes fail and nothing else does: exit code 0, with a remedy for each of the two ways of being away."""
     asked = "summarizer.models=ollama:never-pulled:7b"
     with fake_ollama() as url, served(tmp_path, asked) as sidecar:
         options = ("--address", sidecar.address, "--set", f"log.path={sidecar.folder / 'served.db'}")
@@ -417,7 +417,7 @@ def test_the_doctor_does_not_judge_a_log_that_may_be_anothers(tmp_path):
 
     for ran in (by_option, by_setting):
         assert ran.code == 0, ran.out
-        assert "skip  log: that of the sidecar at client.address" in ran.out
+        assert "skip  log: --address may be another sidecar, with another log" in ran.out
         assert "missing" not in ran.out
 
 

@@ -114,7 +114,7 @@ def test_the_defaults_on_the_page_are_the_defaults():
     assert "from 1.00" in README
     assert f"at most {shown['policy.preserve_recent']}, at most 35 %" in README
     assert shown["policy.tail_token_ratio"] == "0.35"
-    assert f"waits for {shown['policy.rearm_messages']} more messages" in README
+    assert f"after {shown['policy.rearm_messages']} messages " in README
     assert shown["policy.max_summary_chain_depth"] == "3"
     assert "After three of them" in README
 
