@@ -16,6 +16,7 @@ EventLogError
 ├── LogFailed              an I/O error left the file in doubt; the process must stop, a new one recovers
 ├── LogGone                the log's file is not in its place; nothing is acknowledged into the one that is open
 └── LogCorrupt             a row or a file is not what was written; never served, never retried
+    └── LogForeign         the file is no log: another program's database, or none
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ __all__ = [
     "LogClosed",
     "LogCorrupt",
     "LogFailed",
+    "LogForeign",
     "LogForked",
     "LogFull",
     "LogGone",
@@ -127,3 +129,7 @@ class LogGone(EventLogError):
 
 class LogCorrupt(EventLogError):
     """What was read is not what was written."""
+
+
+class LogForeign(LogCorrupt):
+    """The file is not a log: another program's database, no database at all, or empty where a log must be."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,8 +13,9 @@ from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from eventlog.chain import KEY_BYTES, LogIdentity
-from eventlog.errors import LogCorrupt, LogNewer, LogUnsafe
+from eventlog.errors import LogCorrupt, LogForeign, LogNewer, LogUnsafe
 from eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE, REVISIONS, log
+from eventlog.sqlite.file import wal_of
 from eventlog.sqlite.writer import BUSY_WAIT_MS, CHECKPOINT_PAGES
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "migrate",
     "reader_engine",
     "recovered_frames",
+    "refuse_foreign",
     "require_current",
     "stored_identity",
     "writer_engine",
@@ -56,6 +58,7 @@ _READER_SETTINGS: dict[str, int | str] = _SETTINGS | {
 
 
 _ANY_READ = "SELECT count(*) FROM sqlite_schema"
+_NAMES = "SELECT name FROM sqlite_schema"
 _STORED_REVISION = f"SELECT version_num FROM {REVISION_TABLE}"  # noqa: S608 - of constants
 
 
@@ -70,12 +73,13 @@ def writer_engine(path: Path) -> Engine:
     return engine
 
 
-def reader_engine(path: Path) -> Engine:
+def reader_engine(path: Path, *, makes_files: bool = True) -> Engine:
     """An engine of a few connections that can only read, and so never checkpoint either.
 
-    All are opened here, the write-ahead log with the file: later another file may lie in its place.
+    All are opened here, the write-ahead log with the file: later another file may lie in its place. Without
+    `makes_files` they make none beside a file that has no write-ahead log: nothing may write to it meanwhile.
     """
-    address = f"file:{quote(str(path))}?mode=ro"
+    address = _unwritten(path) if not makes_files else f"file:{quote(str(path))}?mode=ro"
 
     def connect() -> sqlite3.Connection:
         connection = _connected(address, _READER_SETTINGS, uri=True)
@@ -105,11 +109,33 @@ def recovered_frames(connection: Connection) -> int:
     return max(0, int(frames))
 
 
-def migrate(connection: Connection) -> None:
-    """Bring the file to the newest schema; what is there already costs one look at its revision.
+def refuse_foreign(path: Path) -> None:
+    """Raise LogForeign when the file in `path` is not SQLite's, or has tables and is no log.
 
-    An empty file is made at once: loading the migrations takes a third of the processor time of a start.
+    It is looked at before anything is made or changed for it, its lock file and its mode included. A file that is
+    missing, empty or damaged passes: opening it says more.
     """
+    if not path.is_file():
+        return
+    try:
+        with closing(sqlite3.connect(_unwritten(path), uri=True)) as connection:
+            names = [name for (name,) in connection.execute(_NAMES)]
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+            raise LogForeign(f"{path} is not an abridged log (not an SQLite file)") from error
+    except UnicodeDecodeError:  # the driver's, of what SQLite says of a damaged schema
+        pass
+    else:
+        _require_own(names, path)
+
+
+def migrate(connection: Connection, path: Path) -> None:
+    """Bring the file in `path` to the newest schema; what is there already costs one look at its revision.
+
+    An empty file is made at once: loading the migrations takes a third of the processor time of a start. Raises
+    LogForeign for another program's database.
+    """
+    _require_own([name for (name,) in connection.exec_driver_sql(_NAMES)], path)
     tables = inspect(connection).get_table_names()
     if not tables:
         METADATA.create_all(connection)
@@ -176,6 +202,16 @@ def identity_of(
     identity = LogIdentity(uuid.UUID(bytes=random_bytes(16), version=4).hex, random_bytes(KEY_BYTES))
     connection.execute(insert(log).values(log_id=identity.log_id, key=identity.key, created_us=clock_us()))
     return identity
+
+
+def _require_own(names: Collection[str], path: Path) -> None:
+    if names and REVISION_TABLE not in names:
+        raise LogForeign(f"{path} is an SQLite database of something else, not an abridged log (no {REVISION_TABLE})")
+
+
+def _unwritten(path: Path) -> str:
+    """The address under which SQLite reads a file and makes none beside it, unless its write-ahead log must be read."""
+    return f"file:{quote(str(path))}?mode=ro" + ("" if wal_of(path).exists() else "&immutable=1")
 
 
 def _connected(address: str, settings: dict[str, int | str], *, uri: bool) -> sqlite3.Connection:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogUnavailable
 
-__all__ = ["DATABASE_ERRORS", "translated", "translating"]
+__all__ = ["DATABASE_ERRORS", "original", "translated", "translating"]
 
 DATABASE_ERRORS = (sqlite3.Error, DBAPIError)
 """What the driver raises, by itself and as SQLAlchemy passes it on."""
@@ -39,6 +39,11 @@ _BY_CODE: dict[int, type[EventLogError]] = {
 }
 
 
+def original(error: sqlite3.Error | DBAPIError) -> BaseException | None:
+    """The driver's own error: SQLAlchemy's text adds the statement and a link."""
+    return error.orig if isinstance(error, DBAPIError) else error
+
+
 def translated(
     error: sqlite3.Error | DBAPIError, *, has_room: Callable[[], bool] = lambda: True
 ) -> EventLogError | None:
@@ -46,13 +51,13 @@ def translated(
 
     `has_room` is asked when a write has failed: without room that is no defect, and leaves nothing in doubt.
     """
-    original = error.orig if isinstance(error, DBAPIError) else error
-    code = getattr(original, "sqlite_errorcode", None)  # errors that the driver itself raises carry no code
-    if code is None and isinstance(original, sqlite3.OperationalError) and str(original).startswith(_NO_TEXT):
+    cause = original(error)
+    code = getattr(cause, "sqlite_errorcode", None)  # errors that the driver itself raises carry no code
+    if code is None and isinstance(cause, sqlite3.OperationalError) and str(cause).startswith(_NO_TEXT):
         return LogCorrupt("a stored text is none")  # the driver's message has the text
-    if code is None or not isinstance(original, sqlite3.Error):
+    if code is None or not isinstance(cause, sqlite3.Error):
         return None
-    name = f"{original.sqlite_errorname}: {original}"
+    name = f"{cause.sqlite_errorname}: {cause}"
     if code in _NO_SPACE or (code == sqlite3.SQLITE_IOERR_WRITE and not has_room()):
         return LogFull(name)
     kind = _BY_CODE.get(code & _PRIMARY)

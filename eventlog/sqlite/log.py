@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 
 from eventlog.admission import check_size, recall
 from eventlog.chain import LogIdentity
@@ -46,8 +45,15 @@ from eventlog.log import (
     Page,
 )
 from eventlog.mailbox import submit
-from eventlog.sqlite.engine import identity_of, migrate, reader_engine, recovered_frames, writer_engine
-from eventlog.sqlite.errors import DATABASE_ERRORS, translating
+from eventlog.sqlite.engine import (
+    identity_of,
+    migrate,
+    reader_engine,
+    recovered_frames,
+    refuse_foreign,
+    writer_engine,
+)
+from eventlog.sqlite.errors import DATABASE_ERRORS, original, translating
 from eventlog.sqlite.file import (
     MOUNTINFO,
     NO_ROOM,
@@ -128,12 +134,13 @@ class SqliteEventLog:
         in the writer's thread, of an error after which every append is refused: the process should stop and start
         again, except for LogGone, which a start would not mend.
 
-        Raises LogLocked, LogUnsafe, LogCorrupt, LogGone, LogFull or LogUnavailable.
+        Raises LogLocked, LogUnsafe, LogCorrupt, LogForeign, LogGone, LogFull or LogUnavailable.
         """
         path = path.resolve()
         with ExitStack() as resources, _opening(path):
             if not allow_network_file_system and MOUNTINFO.exists():
                 refuse_network_file_system(path, MOUNTINFO.read_text(errors="surrogateescape"))
+            refuse_foreign(path)
             resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
             create_private(path)
             flush_recovered(path)
@@ -142,7 +149,7 @@ class SqliteEventLog:
             connection = resources.enter_context(writer.connect())
             require_whole(wal_of(path), recovered=recovered_frames(connection))
             with connection.begin():
-                migrate(connection)
+                migrate(connection, path)
                 identity = identity_of(connection, clock_us=clock_us, random_bytes=random_bytes)
                 if prepare is not None:
                     prepare(connection)
@@ -300,7 +307,7 @@ def _opening(path: Path) -> Iterator[None]:
         with translating():
             yield
     except DATABASE_ERRORS as error:
-        raise LogCorrupt(f"cannot read {path}: {error.orig if isinstance(error, DBAPIError) else error}") from error
+        raise LogCorrupt(f"cannot read {path}: {original(error)}") from error
     except OSError as error:
         kind = LogFull if error.errno in NO_ROOM else LogUnavailable
         raise kind(f"cannot open {path}: {error.strerror}") from error

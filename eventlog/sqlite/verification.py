@@ -1,7 +1,8 @@
 """A whole log checked against itself, for an operator: every damaged stream by its first damage, instead of the first
 refusal of all.
 
-The file is read and never written. Its lock is held meanwhile, so that no process owns it.
+The file is read and never written, and no file is made beside it but its lock, which is held meanwhile so that no
+process owns the log. Only a write-ahead log without its index gets that back.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Any
 from sqlalchemy import Connection
 
 from eventlog.chain import LogIdentity, Verified, content_hash, genesis, verify_chain
-from eventlog.errors import LogCorrupt
+from eventlog.errors import LogCorrupt, LogForeign
 from eventlog.event import SealedEvent, StreamId
 from eventlog.log import PAGE_EVENTS_MAX
-from eventlog.sqlite.engine import reader_engine, require_current, stored_identity
-from eventlog.sqlite.errors import DATABASE_ERRORS
+from eventlog.sqlite.engine import reader_engine, refuse_foreign, require_current, stored_identity
+from eventlog.sqlite.errors import DATABASE_ERRORS, original
 from eventlog.sqlite.file import FileLock, wal_of
 from eventlog.sqlite.reader import SqliteReader
 from eventlog.sqlite.wal import fitting_frames, require_whole
@@ -39,6 +40,8 @@ def log_id_of(path: Path) -> str:
 
     Nothing else is checked.
     """
+    path = path.resolve()
+    refuse_foreign(path)
     with _read(path) as (_, identity):
         return identity.log_id
 
@@ -55,8 +58,11 @@ class LogVerification:
     @contextmanager
     def opened(cls, path: Path) -> Iterator[LogVerification]:
         """The checks of the log in `path`; raise LogLocked when a process owns it, LogUnsafe when another
-        version wrote it, LogCorrupt when it is no log."""
+        version wrote it, LogForeign when it is no log, LogCorrupt when that cannot be told."""
         path = path.resolve(strict=True)
+        refuse_foreign(path)
+        if not path.stat().st_size and not wal_of(path).exists():
+            raise LogForeign(f"{path} is not an abridged log (it is empty)")
         with ExitStack() as resources:
             resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
             reader, identity = resources.enter_context(_read(path))
@@ -125,11 +131,11 @@ class LogVerification:
 def _read(path: Path) -> Iterator[tuple[SqliteReader, LogIdentity]]:
     with ExitStack() as resources:
         try:
-            reader = SqliteReader(reader_engine(path))
+            reader = SqliteReader(reader_engine(path, makes_files=False))
             resources.callback(reader.close)
             identity = reader.read(stored_identity)
             if identity is None:
                 raise LogCorrupt("the file does not say which log it is")
             yield reader, identity
         except DATABASE_ERRORS as error:
-            raise LogCorrupt(f"its tables are not those of a log: {error}") from error
+            raise LogCorrupt(f"its tables are not those of a log: {original(error)}") from error

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from eventlog.errors import EventLogError, LogUnsafe
+from eventlog.errors import EventLogError, LogForeign, LogUnsafe
 from eventlog.sqlite.file import MOUNTINFO, refuse_network_file_system, refuse_orphan, wal_reset_warning
 from eventlog.sqlite.verification import log_id_of
 from service.bootstrap.providers import ollama_settings
@@ -237,6 +237,8 @@ def _file(path: Path, serving: str) -> _Finding:
     try:
         refuse_orphan(path)
         found = log_id_of(path) if path.exists() and path.stat().st_size else ""
+    except LogForeign as error:
+        return _Finding(FAIL, f"log: {error}", "check log.path")
     except EventLogError as error:
         return _Finding(FAIL, f"log {path}: {error}", "put the log's own file there, or a backup: docs/operations.md")
     if found != serving and serving:

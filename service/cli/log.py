@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from eventlog.errors import EventLogError, LogLocked, LogUnsafe
+from eventlog.errors import EventLogError, LogForeign, LogLocked, LogUnsafe
 from eventlog.event import StreamId
-from service.cli.failures import CommandFailed
+from service.cli.failures import CommandFailed, Misconfigured
 from service.cli.options import Invocation, settings_options
 from service.cli.sidecar import configuration
 from service.cli.terminal import say
@@ -18,6 +18,7 @@ from service.config.sources import environment
 __all__ = ["log"]
 
 PROGRESS_EVENTS = 20_000
+CHECK_PATH = "check the name of the file, or log.path"
 
 
 _file = click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -33,11 +34,14 @@ def log() -> None:
 @settings_options
 @click.pass_obj
 def verify(invocation: Invocation, file: Path | None) -> None:
-    """Say everything that is damaged in FILE, or in the log of these settings; exit code 1 when something is.
+    """Say everything that is damaged in FILE, or in the log of these settings.
 
     Checked are the file's structure and indexes, positions and versions without gaps, every event against its
     commitment, every stream's hash chain, and the read table against the fold of the events, unless another version of
     the program made it. The file is not written.
+
+    Exit code 1 says that something is damaged, or that the file is no log or cannot be checked; 2 that it does not
+    exist.
     """
     path = file or configuration(invocation).settings.log.path
     # What reads a log is loaded by this command alone.
@@ -45,7 +49,7 @@ def verify(invocation: Invocation, file: Path | None) -> None:
     from service.conversations.sql_table import Fault, SqlConversationTable, table_fault
     from service.conversations.verification import damages
 
-    found = 0
+    found = in_events = 0
     try:
         with LogVerification.opened(path) as verification:
             table = SqlConversationTable()
@@ -58,16 +62,19 @@ def verify(invocation: Invocation, file: Path | None) -> None:
                 say(f"damaged  log: the read table {fault}")
             events = verification.event_count()
             progress = _Progress()
-            for where, what in damages(
+            for damage in damages(
                 verification, table if fault is None else None, walked=lambda done: progress(done, events)
             ):
                 found += 1
-                say(f"damaged  {where or 'log'}: {what}")
+                in_events += not damage.of_table
+                say(f"damaged  {damage.where or 'log'}: {damage.what}")
             summary = (
                 f"{events:,} events in {len(verification.streams()):,} conversations, log {verification.log_id[:8]}"
             )
     except FileNotFoundError as error:
-        raise CommandFailed(f"there is no log at {path}", hint="name its file, or set log.path") from error
+        raise Misconfigured(f"there is no log at {path}", hint="name its file, or set log.path") from error
+    except LogForeign as error:
+        raise CommandFailed(str(error), hint=CHECK_PATH) from error
     except LogLocked as error:
         raise CommandFailed(str(error), hint="stop the sidecar, or verify a backup") from error
     except LogUnsafe as error:
@@ -77,7 +84,9 @@ def verify(invocation: Invocation, file: Path | None) -> None:
     if found:
         raise CommandFailed(
             f"{path} is damaged: {found} {'finding' if found == 1 else 'findings'}",
-            hint="restore a backup, see docs/operations.md",
+            hint="restore a backup, see docs/operations.md"
+            if in_events
+            else "stop the sidecar and run `abridged log rebuild`",
         )
     say(f"ok: {summary}")
 
@@ -110,7 +119,9 @@ def rebuild(invocation: Invocation, file: Path | None) -> None:
     try:
         done = asyncio.run(rebuilt_anew(of_file, environment(), RebuildReport(_Progress(), left_out)))
     except LogLocked as error:
-        raise CommandFailed(str(error), hint="stop the sidecar: it makes the table again when it starts") from error
+        raise CommandFailed(str(error), hint="stop the sidecar, then run this again") from error
+    except LogForeign as error:
+        raise CommandFailed(str(error), hint=CHECK_PATH) from error
     except (EventLogError, OSError) as error:
         raise CommandFailed(f"{path}: {error}", hint="`abridged log verify` says what is damaged") from error
     finally:

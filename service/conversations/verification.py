@@ -7,6 +7,7 @@ row's seal says that it is as it was written.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from eventlog.errors import LogCorrupt
 from eventlog.event import SealedEvent, StreamId
@@ -20,8 +21,16 @@ from service.domain.events import MessageAppended
 
 __all__ = ["Damage", "damages"]
 
-Damage = tuple[str, str]
-"""Where, and what: a conversation as `namespace/id`, or empty for the log itself."""
+
+class Damage(NamedTuple):
+    """Where, and what: `where` is a conversation as `namespace/id`, or empty for the log itself.
+
+    What is `of_table` alone, a rebuild of the read table mends; a row that knows of later events is not.
+    """
+
+    where: str
+    what: str
+    of_table: bool = False
 
 
 def damages(
@@ -34,14 +43,14 @@ def damages(
     """
     try:
         for what in log.structure():
-            yield "", what
+            yield Damage("", what)
     except LogCorrupt as error:
-        yield "", str(error)
+        yield Damage("", str(error))
     streams = log.streams()
     done = 0
     for stream, count in sorted(streams.items(), key=str):
-        for what in _of_conversation(log, table, stream, count):
-            yield f"{stream.namespace}/{stream.name}", what
+        for what, of_table in _of_conversation(log, table, stream, count):
+            yield Damage(f"{stream.namespace}/{stream.name}", what, of_table)
         done += count
         walked(done)
     if table is None:
@@ -50,40 +59,45 @@ def damages(
         try:
             table.page(ListQuery(namespace, limit=1))
         except LogCorrupt as error:
-            yield "", f"the read table of namespace {namespace}: {error}"
+            yield Damage("", f"the read table of namespace {namespace}: {error}", of_table=True)
 
 
 def _of_conversation(
     log: LogVerification, table: ConversationTable | None, stream: StreamId, count: int
-) -> Iterator[str]:
+) -> Iterator[tuple[str, bool]]:
+    """What is damaged of it, and whether that is in the read table alone."""
     state = initial_state()
     ids: dict[bytes, int] = {}
     try:
         for sealed in log.events(stream):
             ids[sealed.event.event_id] = sealed.event.position
             if not log.has_content(sealed, _content(sealed)):
-                yield f"position {sealed.event.position}: a repeat would not be known for one"
+                yield f"position {sealed.event.position}: a repeat would not be known for one", False
             state = _evolved(state, sealed)
     except (LogCorrupt, UnknownEvent) as error:
-        yield str(error)
+        yield str(error), False
         return
     if len(ids) != count:
-        yield f"{count} events are stored, and {len(ids)} can be read"
+        yield f"{count} events are stored, and {len(ids)} can be read", False
         return
     try:
         if log.reader.known_ids(stream, ids) != ids:
-            yield "the index of event ids is not what was written"
-        if table is None:
-            return
+            yield "the index of event ids is not what was written", False
+    except LogCorrupt as error:
+        yield str(error), False
+        return
+    if table is None:
+        return
+    try:
         row = table.row(stream)
     except LogCorrupt as error:
-        yield str(error)
+        yield str(error), True
         return
     expected = row_of(stream, state, max(ids.values(), default=0), settings_to_bytes(state.settings), None)
     if row is None:
-        yield "there is no row of it in the read table"
+        yield "there is no row of it in the read table", True
     elif _compared(row) != _compared(expected):
-        yield "its row in the read table is not the fold of its events"
+        yield "its row in the read table is not the fold of its events", row.event_version <= expected.event_version
 
 
 def _content(sealed: SealedEvent) -> bytes:

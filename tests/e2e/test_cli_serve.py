@@ -272,8 +272,8 @@ def another_database(path: Path) -> None:
         (left_alone, "ok", "will be made"),
         (empty, "ok", "will be made"),
         (an_orphan, "FAIL", "is missing, and its write-ahead log is there"),
-        (junk, "FAIL", "file is not a database"),
-        (another_database, "FAIL", "its tables are not those of a log"),
+        (junk, "FAIL", "is not an abridged log (not an SQLite file)"),
+        (another_database, "FAIL", "is an SQLite database of something else"),
     ],
 )
 def test_the_doctor_opens_the_log_that_a_sidecar_would(tmp_path, made, verdict, says):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,28 @@ def test_a_rebuild_by_hand_says_what_it_had_to_leave_out(tmp_path):
     assert "1 of 3 conversations cannot be read" in made.stderr
 
 
+@pytest.mark.parametrize("command", [("serve", "--set", "summarizer.models=extractive:"), ("log", "rebuild")])
+def test_another_programs_file_is_named_as_such_and_left_as_it_was(tmp_path, command):
+    """Neither a table, nor a mode, nor a file beside it; one line and its advice, without the database's text."""
+    (tmp_path / "junk.db").write_bytes(b"name,amount\n" * 100)
+    with closing(sqlite3.connect(tmp_path / "app.db")) as app:
+        app.execute("CREATE TABLE users (name)")
+    for path in tmp_path.iterdir():
+        path.chmod(0o644)
+    before = _files(tmp_path)
+
+    for name, what in (
+        ("junk.db", "junk.db is not an abridged log (not an SQLite file)\n"),
+        ("app.db", "app.db is an SQLite database of something else, not an abridged log (no eventlog_revision)\n"),
+    ):
+        ran = _run(*command, "--set", f"log.path={tmp_path / name}")
+        assert ran.exit_code == 1
+        first, rest = ran.stderr.split(what)
+        assert (first, "log.path" in rest, rest.count("\n")) == (f"abridged: {tmp_path}/", True, 1)
+
+    assert _files(tmp_path) == before
+
+
 def test_a_rebuild_by_hand_makes_no_log(tmp_path):
     """A name that is mistyped is told, and no empty file is left under it."""
     made = _run("log", "rebuild", "--set", f"log.path={tmp_path / 'typo.db'}")
@@ -114,7 +138,11 @@ async def test_the_table_of_a_running_sidecar_is_left_alone(tmp_path):
         made = await asyncio.to_thread(_run, "log", "rebuild", str(tmp_path / "abridged.db"))
 
     assert made.exit_code == 1
-    assert "stop the sidecar" in made.stderr
+    assert "stop the sidecar, then run this again" in made.stderr
+
+
+def _files(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {path.name: (path.stat().st_mode, path.read_bytes()) for path in folder.iterdir()}
 
 
 def _run(*arguments: str) -> Result:

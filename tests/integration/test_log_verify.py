@@ -36,14 +36,16 @@ def whole(tmp_path_factory):
 
 
 def test_a_whole_log_is_in_order_and_is_not_written(whole):
-    """One line, and the file as it was."""
+    """One line, and the file as it was, with nothing but its lock beside it."""
     before = whole.read_bytes()
+    files = {path.name for path in whole.parent.iterdir()}
 
     ran = _verified(whole)
 
     assert (ran.exit_code, ran.stdout[:4]) == (0, "ok: ")
     assert "in 5 conversations" in ran.stdout
     assert whole.read_bytes() == before
+    assert {path.name for path in whole.parent.iterdir()} == files | {f"{FILE}.lock"}
 
 
 def test_damage_is_found_in_whichever_place_a_bit_is_flipped(tmp_path, whole):
@@ -69,6 +71,7 @@ def test_a_damaged_event_is_named_with_its_conversation(tmp_path, whole):
     (line,) = ran.stdout.splitlines()
     assert line.startswith(f"damaged  default/{DAMAGED}: position ")
     assert "1 finding" in ran.stderr
+    assert "restore a backup" in ran.stderr
 
 
 def test_a_row_that_is_not_the_fold_of_its_events_is_found(tmp_path, whole):
@@ -86,6 +89,21 @@ def test_a_row_that_is_not_the_fold_of_its_events_is_found(tmp_path, whole):
 
     assert ran.exit_code == 1
     assert f"default/{DAMAGED}: its row in the read table is not the fold of its events" in ran.stdout
+    assert "stop the sidecar and run `abridged log rebuild`" in ran.stderr
+    assert "backup" not in ran.stderr
+
+
+def test_a_row_that_knows_of_events_that_are_gone_is_no_matter_of_the_table(tmp_path, whole):
+    """A rebuild would refuse it."""
+    flipped(whole, tmp_path / "log", None)
+    with closing(sqlite3.connect(tmp_path / "log" / FILE)) as database:
+        database.execute("DELETE FROM events WHERE position = (SELECT max(position) FROM events)")
+        database.commit()
+
+    ran = _verified(tmp_path / "log" / FILE)
+
+    assert ran.exit_code == 1
+    assert "restore a backup" in ran.stderr
 
 
 def test_a_damaged_write_ahead_log_of_a_killed_process_is_found(tmp_path):
@@ -110,15 +128,47 @@ async def test_the_log_of_a_running_sidecar_is_left_alone(tmp_path):
     assert "is locked" in ran.stderr
 
 
-@pytest.mark.parametrize("content", [b"", b"no log", b"SQLite format 3\0" + bytes(5_000)])
-def test_a_file_that_is_no_log_is_said_to_be_none(tmp_path, content):
-    """Not a traceback."""
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"", "it is empty"),
+        (b"no log", "not an SQLite file"),
+        (b"SQLite format 3\0" + bytes(5_000), "not an SQLite file"),
+    ],
+)
+def test_a_file_that_is_no_log_is_said_to_be_none(tmp_path, content, what):
+    """Not a traceback, nor the database's text; nothing is made beside it."""
     (tmp_path / FILE).write_bytes(content)
 
     ran = _verified(tmp_path / FILE)
 
     assert ran.exit_code == 1
-    assert "cannot be read" in ran.stderr
+    said_of_it = f"abridged: {tmp_path / FILE} is not an abridged log ({what})\n"
+    assert ran.stderr == f"{said_of_it}  check the name of the file, or log.path\n"
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+def test_another_programs_database_is_no_log(tmp_path):
+    """It is neither in order nor damaged."""
+    with closing(sqlite3.connect(tmp_path / FILE)) as app:
+        app.execute("CREATE TABLE log (line)")
+
+    ran = _verified(tmp_path / FILE)
+
+    assert ran.exit_code == 1
+    assert "is an SQLite database of something else" in ran.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+def test_a_log_that_does_not_exist_is_told_apart_from_a_damaged_one(tmp_path):
+    """Exit code 2, whether its name comes from the settings or as an argument; no lock is made for it."""
+    missing = str(tmp_path / FILE)
+
+    ran = CliRunner().invoke(main, ["log", "verify", "--set", f"log.path={missing}"])
+
+    assert (ran.exit_code, _verified(Path(missing)).exit_code) == (2, 2)
+    assert "there is no log at" in ran.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def _verified(path: Path) -> Result:

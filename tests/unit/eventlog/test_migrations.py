@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def _normal(sql: str | None) -> list[str]:
 def test_the_schema_is_the_sum_of_the_migrations(tmp_path):
     """A file made by the migrations is the file that is made at once, constraint by constraint, revision included."""
     migrated = _tables(writer_engine(tmp_path / "migrated.db"), upgrade)
-    made = _tables(writer_engine(tmp_path / "made.db"), migrate)
+    made = _tables(writer_engine(tmp_path / "made.db"), partial(migrate, path=tmp_path / "made.db"))
 
     assert migrated == made
     tables = [name for kind, name, _ in migrated if kind == "table"]
@@ -65,7 +66,7 @@ def test_the_head_revision_is_the_newest_migration():
 
 def test_the_tables_are_strict(tmp_path):
     """A column holds what it says and nothing else."""
-    rows = _tables(writer_engine(tmp_path / "log.db"), migrate)
+    rows = _tables(writer_engine(tmp_path / "log.db"), partial(migrate, path=tmp_path / "log.db"))
 
     ours = [sql for kind, name, sql in rows if kind == "table" and name != REVISION_TABLE]
     assert all("STRICT" in " ".join(sql) for sql in ours)

@@ -19,6 +19,7 @@ from eventlog.errors import (
     LogClosed,
     LogCorrupt,
     LogFailed,
+    LogForeign,
     LogForked,
     LogFull,
     LogGone,
@@ -28,7 +29,7 @@ from eventlog.errors import (
 )
 from eventlog.event import StreamId
 from eventlog.log import EventFilter
-from eventlog.sqlite.engine import READERS_MAX, reader_engine, writer_engine
+from eventlog.sqlite.engine import READERS_MAX, migrate, reader_engine, writer_engine
 from eventlog.sqlite.log import SqliteEventLog
 from eventlog.sqlite.sql import select_stream, select_window
 from eventlog.sqlite.writer import STREAMS_KEPT_MAX, WAL_BYTES_MAX
@@ -54,6 +55,11 @@ def _setting(connection, name: str):
 
 def _mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
+
+
+def _tables(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [name for (name,) in connection.execute("SELECT name FROM sqlite_schema")]
 
 
 def _outside(path: Path, statement: str, *parameters) -> None:
@@ -176,6 +182,43 @@ def test_a_failed_open_releases_the_lock(path):
     for _ in range(2):
         with pytest.raises(LogCorrupt):
             SqliteEventLog.open(path, clock_us=Clock())
+
+
+@pytest.mark.parametrize("journal_mode", ["delete", "wal"])
+@pytest.mark.parametrize("open_elsewhere", [True, False])
+def test_another_programs_database_is_not_taken_over(path, journal_mode, open_elsewhere):
+    """Whether it is in use or not: no table, no mode, no lock file, and its write-ahead log as it was."""
+    with closing(sqlite3.connect(path)) as app:
+        app.execute(f"PRAGMA journal_mode = {journal_mode}")
+        app.execute("CREATE TABLE users (name)")
+        if not open_elsewhere:
+            app.close()
+        path.chmod(0o644)
+        before = {
+            file.name: (_mode(file), file.read_bytes()) for file in path.parent.iterdir() if "-shm" not in file.name
+        }
+
+        with pytest.raises(LogForeign, match="database of something else"):
+            SqliteEventLog.open(path, clock_us=Clock())
+
+        assert before == {
+            file.name: (_mode(file), file.read_bytes()) for file in path.parent.iterdir() if "-shm" not in file.name
+        }
+        assert open_elsewhere or not path.with_name(f"{path.name}-shm").exists()
+    assert _tables(path) == ["users"]
+
+
+def test_a_database_that_gets_its_tables_behind_the_look_is_not_taken_over(path):
+    """The transaction that would make the log's tables looks again."""
+    with closing(sqlite3.connect(path)) as app:
+        app.execute("CREATE TABLE users (name)")
+    engine = writer_engine(path)
+
+    with pytest.raises(LogForeign), engine.begin() as connection:
+        migrate(connection, path)
+
+    engine.dispose()
+    assert _tables(path) == ["users"]
 
 
 def test_a_missing_folder_is_said_to_be_unavailable(tmp_path):
