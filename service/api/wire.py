@@ -70,6 +70,7 @@ IDLE_WITHOUT_DEADLINE_S = 600.0
 DEADLINE_MARGIN_S = 0.05
 """What is left of a deadline when a wait ends, so that the answer still arrives."""
 
+NANOS_PER_S = 1_000_000_000
 ADDRESS_CHARS_MAX = 2_048
 """Characters of an attachment's URI that names a place and holds no data; a prompt quotes it whole."""
 
@@ -116,6 +117,8 @@ def messages_of(
             raise InvalidRequest(((f"messages[{place}].id", f"is that of messages[{places[proto.id]}] too"),))
         _require_fitting_role(proto, place)
         _require_short_addresses(proto, place)
+        if not 0 <= proto.create_time.nanos < NANOS_PER_S:
+            raise InvalidRequest(((f"messages[{place}].create_time.nanos", "must be from 0 to 999,999,999"),))
         contents[proto.id] = canonical(proto)
         result.append(message_from_proto(proto))
     return tuple(result), contents

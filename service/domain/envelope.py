@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from service.domain import nested_json
+
 __all__ = ["unwrap_envelope"]
 
 _KEYS: Final = frozenset({"payload", "sig"})
@@ -39,6 +41,6 @@ def _may_be_envelope(content: str) -> bool:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text)
+        return nested_json.parsed(text)
     except (ValueError, RecursionError):
         return None

@@ -15,6 +15,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any, NamedTuple, NoReturn
 
+from service.domain import nested_json
 from service.domain.attachments import OmittedAttachment, Part, anthropic_part, ollama_part, openai_part, parts_of
 from service.domain.message import Message, Role
 from service.domain.render import quoted_calls, quoted_result
@@ -209,10 +210,10 @@ def _anthropic_blocks(m: Message, attached: list[Any]) -> list[dict[str, Any]]:
 def _arguments(text: str) -> Any:
     """Arguments as the object that they are; text that is no JSON object is handed on under one key."""
     try:
-        parsed = json.loads(text, parse_constant=_refused, parse_float=_finite)
+        arguments = nested_json.parsed(text, parse_constant=_refused, parse_float=_finite)
     except (ValueError, RecursionError):
-        parsed = None
-    return parsed if isinstance(parsed, dict) else {"arguments": text}
+        arguments = None
+    return arguments if isinstance(arguments, dict) else {"arguments": text}
 
 
 def _refused(constant: str) -> NoReturn:

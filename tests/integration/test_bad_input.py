@@ -631,6 +631,16 @@ async def test_events_of_a_conversation_that_is_not_there_are_not_found(tmp_path
         await s.event_log.ReadEvents(log.ReadEventsRequest(conversation_id="nobody"))
 
 
+@pytest.mark.parametrize("nanos", [-1, 1_000_000_000])
+async def test_a_timestamp_with_impossible_nanoseconds_is_refused(tmp_path, nanos):
+    """No client could write such an event as JSON."""
+    message = said(1)
+    message.create_time.nanos = nanos
+
+    async with sidecar(tmp_path) as s, refused("INVALID_ARGUMENT", "INVALID_FIELD"):
+        await s.chat().append(message)
+
+
 async def test_a_timestamp_beyond_the_calendar_is_refused(tmp_path):
     """Nobody could read it again."""
     message = said(1)

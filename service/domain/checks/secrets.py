@@ -26,7 +26,6 @@ _ISSUED: Final = (
     r"|ya29\.[\w-]{20,500}"
     r"|hf_[A-Za-z0-9]{20,100}|npm_[A-Za-z0-9]{30,100}|pypi-[\w-]{50,250}"
     r"|SG\.[\w-]{16,64}\.[\w-]{16,64}"
-    r"|eyJ[\w-]{8,2000}\.[\w-]{8,4000}(?:\.[\w-]{0,2000})?"  # JSON web tokens
 )
 
 _PHRASE_NAMES: Final = r"pass(?:word|wd|phrase|code)|pwd"
@@ -35,6 +34,13 @@ _KEY_NAMES: Final = (
     r"|(?:client[_ -]?)?secret|(?:access|refresh|auth|bearer|id)?[_ -]?token|credentials?"
 )
 
+_WEB_TOKEN_RE: Final = re.compile(r"eyJ[\w-]{8,2000}\.[\w-]{8,4000}(?:\.[\w-]{0,2000})?", re.ASCII)
+_WEB_TOKEN_HEAD_MAX: Final = 2_003
+_BEFORE_DOT_RE: Final = re.compile(r"(?<![\w-])[\w-]{11,}+(?=\.)", re.ASCII)
+"""A JSON web token begins in such a run. Tried at each `eyJ` of a long text, its expression would read 2,000 characters
+every time."""
+
+_LETTER_OR_DIGIT_RE: Final = re.compile(r"[A-Za-z0-9]")
 _ISSUED_RE: Final = re.compile(rf"(?<![A-Za-z0-9])(?:{_ISSUED})", re.ASCII)
 
 _NAMED_RE: Final = re.compile(
@@ -75,11 +81,27 @@ def mask_secrets(text: str) -> str:
     """`text` with each credential replaced by MASK; names such as `password=` stay."""
     if _BLOCK_BEGIN_RE.search(text):
         text = _without_key_blocks(text)
-    text = _ISSUED_RE.sub(MASK, text)
+    text = _without_web_tokens(_ISSUED_RE.sub(MASK, text))
     text = _without_named(text)
     if "@" in text:
         text = _USERINFO_RE.sub(lambda match: match["left"] + MASK, text)
     return _LONG_RUN_RE.sub(lambda match: MASK if _is_random_run(match[0]) else match[0], text)
+
+
+def _without_web_tokens(text: str) -> str:
+    kept: list[str] = []
+    position = 0
+    for run in _BEFORE_DOT_RE.finditer(text):
+        begin = max(run.start(), position, run.end() - _WEB_TOKEN_HEAD_MAX)
+        while (begin := text.find("eyJ", begin, run.end())) >= 0:
+            token = _WEB_TOKEN_RE.match(text, begin)
+            if token is not None and not (begin and _LETTER_OR_DIGIT_RE.match(text[begin - 1])):
+                kept += text[position:begin], MASK
+                position = token.end()
+                break
+            begin += 1
+    kept.append(text[position:])
+    return "".join(kept)
 
 
 def _without_named(text: str) -> str:

@@ -174,7 +174,18 @@ def test_a_call_id_that_is_used_again_is_another_id_for_anthropic():
     assert [b.get("id", b.get("tool_use_id")) for b in blocks] == ["a", "a", "a-2", "a-2"]
 
 
-@pytest.mark.parametrize("arguments", ["not json", "[1]", "", '{"n": NaN}', '{"n": -1e999}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "not json",
+        "[1]",
+        "",
+        '{"n": NaN}',
+        '{"n": -1e999}',
+        "[" * 100_000,
+        *('{"a":' * n + "1" + "}" * n for n in (201, 967)),
+    ],
+)
 def test_arguments_that_are_no_object_are_handed_on_under_one_key(arguments):
     """Nothing of them is lost, and the request stays JSON."""
     message = Message("m", Role.ASSISTANT, tool_calls=(ToolCall("a", "search", arguments),))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,7 +78,8 @@ def test_masking_twice_changes_nothing_more(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "motif", ["a", "password ", "passwd:=", "eyJ", "eyJaaaaaaaa.", "sk-", "aA1", "://a:", "token: ", "bearer  ", "\n"]
+    "motif",
+    ["a", "password ", "passwd:=", "eyJ", "-eyJ", "eyJaaaaaaaa.", "sk-", "aA1", "://a:", "token: ", "bearer  ", "\n"],
 )
 def test_a_hostile_text_is_masked_in_linear_time(motif: str) -> None:
     """No text makes a pattern explode."""
@@ -95,3 +98,14 @@ def test_what_a_text_names_is_masked_as_if_every_character_were_tried(text: str)
     everywhere = secrets._NAMED_RE.sub(secrets._masked_value, text)
 
     assert secrets._without_named(text) == everywhere
+
+
+_TOKEN_PIECES = ("eyJ", "eyJhbGciOi", "-", "_", ".", "a", "abcdefghijkl", "\u00e9", " ", "9", "eyJ12345678.abcdefgh")
+
+
+@given(st.lists(st.sampled_from(_TOKEN_PIECES), max_size=14).map("".join))
+def test_web_tokens_are_masked_as_if_every_character_were_tried(text: str) -> None:
+    """They are looked for before dots alone."""
+    everywhere = re.sub(rf"(?<![A-Za-z0-9]){secrets._WEB_TOKEN_RE.pattern}", MASK, text, flags=re.ASCII)
+
+    assert secrets._without_web_tokens(text) == everywhere

@@ -1,0 +1,28 @@
+"""JSON of others, parsed only as deep as it can be written again in any thread.
+
+How deep the standard library parses and writes depends on how much of the stack is left, so that the same text would be
+one thing on the event loop and another in a thread. A bound of our own makes it a property of the text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+__all__ = ["DEPTH_MAX", "parsed"]
+
+DEPTH_MAX: Final = 200
+"""Brackets that are open at a time, those in texts counted too. People and programs nest a few."""
+
+_BRACKET_RE: Final = re.compile(r"[][{}]")
+
+
+def parsed(text: str, **options: Any) -> Any:
+    """The value of a JSON text, with the options of `json.loads`. Raises ValueError when it is none, or too deep."""
+    depth = 0
+    for bracket in _BRACKET_RE.finditer(text):
+        depth += 1 if bracket[0] in "[{" else -1
+        if depth > DEPTH_MAX:
+            raise ValueError("too deep")
+    return json.loads(text, **options)
