@@ -34,13 +34,12 @@ _KEY_NAMES: Final = (
     r"|(?:client[_ -]?)?secret|(?:access|refresh|auth|bearer|id)?[_ -]?token|credentials?"
 )
 
-_WEB_TOKEN_RE: Final = re.compile(r"eyJ[\w-]{8,2000}\.[\w-]{8,4000}(?:\.[\w-]{0,2000})?", re.ASCII)
+_WEB_TOKEN_RE: Final = re.compile(r"(?<![A-Za-z0-9])eyJ[\w-]{8,2000}\.[\w-]{8,4000}(?:\.[\w-]{0,2000})?", re.ASCII)
 _WEB_TOKEN_HEAD_MAX: Final = 2_003
 _BEFORE_DOT_RE: Final = re.compile(r"(?<![\w-])[\w-]{11,}+(?=\.)", re.ASCII)
 """A JSON web token begins in such a run. Tried at each `eyJ` of a long text, its expression would read 2,000 characters
 every time."""
 
-_LETTER_OR_DIGIT_RE: Final = re.compile(r"[A-Za-z0-9]")
 _ISSUED_RE: Final = re.compile(rf"(?<![A-Za-z0-9])(?:{_ISSUED})", re.ASCII)
 
 _NAMED_RE: Final = re.compile(
@@ -95,7 +94,7 @@ def _without_web_tokens(text: str) -> str:
         begin = max(run.start(), position, run.end() - _WEB_TOKEN_HEAD_MAX)
         while (begin := text.find("eyJ", begin, run.end())) >= 0:
             token = _WEB_TOKEN_RE.match(text, begin)
-            if token is not None and not (begin and _LETTER_OR_DIGIT_RE.match(text[begin - 1])):
+            if token is not None:
                 kept += text[position:begin], MASK
                 position = token.end()
                 break
