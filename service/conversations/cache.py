@@ -11,8 +11,9 @@ from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from eventlog.event import StreamId
-from service.domain.conversation import Conversation, partitioned
+from service.domain.conversation import Conversation
 from service.domain.events import MessageAppended
+from service.domain.ranges import partitioned
 
 __all__ = [
     "BYTES_MAX",

@@ -18,7 +18,7 @@ from eventlog.log import ANY, Append, AppendResult, EventLog, Outcome, RequestKe
 from service.codec.events import decode, encode, sent_content
 from service.conversations.replay import PAGE_EVENTS, recorded_events, replayed, require_known
 from service.conversations.table import ConversationTable, Projected
-from service.domain.conversation import Conversation, covers
+from service.domain.conversation import Conversation
 from service.domain.errors import TooLarge
 from service.domain.events import (
     ConversationOpened,
@@ -28,6 +28,7 @@ from service.domain.events import (
     SummarizationRequested,
 )
 from service.domain.message import Message
+from service.domain.ranges import covers
 from service.domain.record import MessageRange
 
 __all__ = ["ConversationLog", "OnChanged", "SentMessages"]

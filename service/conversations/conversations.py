@@ -30,10 +30,11 @@ from service.conversations.counting import Counting
 from service.conversations.pipeline import Pipeline, Queued
 from service.conversations.policies import Policies
 from service.conversations.table import Projected
-from service.domain.conversation import Conversation, fold
+from service.domain.conversation import Conversation
 from service.domain.decide import AppendMessages, ChangeSettings, Command, CountedMessage, decide, require_possible
 from service.domain.errors import ConversationNotFound, DomainError, MessageIdReused, RequestIdReused
 from service.domain.events import Event, MessageAppended, Settings
+from service.domain.fold import fold
 from service.domain.message import Message
 from service.domain.profiles.profile import DecisionContext
 from service.domain.profiles.registry import profile_of

@@ -9,8 +9,9 @@ from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import EventLog
 from service.codec.events import decode
-from service.domain.conversation import Conversation, fold
+from service.domain.conversation import Conversation
 from service.domain.events import Event
+from service.domain.fold import fold
 
 __all__ = ["PAGE_EVENTS", "Replayed", "recorded_events", "replayed", "require_known"]
 

@@ -16,8 +16,9 @@ from eventlog.event import StreamId
 from eventlog.log import Committed
 from service.codec.values import settings_to_bytes
 from service.conversations.row import Row
-from service.domain.conversation import Conversation, evolve, next_remake
+from service.domain.conversation import Conversation, next_remake
 from service.domain.events import Event, Settings
+from service.domain.fold import evolve
 from service.domain.profiles.profile import HeldBy
 
 __all__ = [

@@ -16,8 +16,9 @@ from service.codec.events import UnknownEvent, decode, sent_content
 from service.codec.values import settings_to_bytes
 from service.conversations.row import Row
 from service.conversations.table import ConversationTable, ListQuery, row_of
-from service.domain.conversation import Conversation, evolve, initial_state
+from service.domain.conversation import Conversation, initial_state
 from service.domain.events import MessageAppended
+from service.domain.fold import evolve
 
 __all__ = ["Damage", "damages"]
 

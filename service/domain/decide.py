@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
-from service.domain.conversation import Conversation, evolve, next_remake
+from service.domain.conversation import Conversation, next_remake
 from service.domain.errors import (
     ConversationNotFound,
     InvalidPolicy,
@@ -35,6 +35,7 @@ from service.domain.events import (
     Trigger,
     UsageReported,
 )
+from service.domain.fold import evolve
 from service.domain.message import Message
 from service.domain.policy import wait_after_failures
 from service.domain.profiles.profile import DecisionContext, Profile

@@ -14,7 +14,7 @@ import structlog
 
 from eventlog.event import StreamId
 from service.conversations.conversations import Conversations
-from service.domain.conversation import Conversation, partitioned, record_named
+from service.domain.conversation import Conversation, record_named
 from service.domain.errors import PassSuperseded
 from service.domain.events import (
     ErrorClass,
@@ -27,6 +27,7 @@ from service.domain.events import (
 )
 from service.domain.message import Role
 from service.domain.policy import Fallback
+from service.domain.ranges import partitioned
 from service.domain.tokens import TokenCounter
 from service.summarizer.commits import TRANSIENT, PassCommits
 from service.summarizer.summarizer import PassFailed, PassResult, PassWork, Summarizers, Summary, record_of

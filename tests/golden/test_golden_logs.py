@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from service.codec.events import EVENT_TYPES
-from service.domain.conversation import evolve, fold
 from service.domain.events import SettingsChanged
+from service.domain.fold import evolve, fold
 from tests.support.golden import GoldenLog, is_within, view_of
 
 LOGS = sorted(Path(__file__).parent.glob("*.jsonl"))

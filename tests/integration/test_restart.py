@@ -19,8 +19,8 @@ from eventlog.sqlite.log import SqliteEventLog
 from service.codec.events import decode, encode
 from service.conversations.sql_table import SqlConversationTable
 from service.conversations.table import Projected
-from service.domain.conversation import fold
 from service.domain.events import SummarizationStarted
+from service.domain.fold import fold
 from service.summarizer.wakeups import PROBE_FIRST_S
 from tests.support.answers import gated, hanging, record, saying
 from tests.support.ollama_server import FakeOllama

@@ -17,8 +17,8 @@ from service.codec.events import decode
 from service.conversations.overview import Overview
 from service.conversations.sql_table import SqlConversationTable
 from service.conversations.table import ListQuery
-from service.domain.conversation import fold
 from service.domain.events import Event
+from service.domain.fold import fold
 from tests.support.crash_audit import Fact, PassFact, PassStep
 from tests.support.crash_process import CALL_S, until_answered
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from service.domain.conversation import Conversation, fold
+from service.domain.conversation import Conversation
 from service.domain.decide import Command, CompletePass, FailPass, decide
 from service.domain.errors import DomainError
 from service.domain.events import Event, SkipReason, SummarizationSkipped
+from service.domain.fold import fold
 from service.domain.policy import Policy
 from service.domain.profiles.profile import DecisionContext
 from service.domain.profiles.registry import profile_of

@@ -11,18 +11,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from service.domain.conversation import (
-    Conversation,
-    ShownRecord,
-    current_id,
-    evolve,
-    initial_state,
-    live_coverage,
-    merged,
-    without,
-)
+from service.domain.conversation import Conversation, ShownRecord, current_id, initial_state, live_coverage
 from service.domain.events import Event, MessageAppended, SummarizationCompleted
+from service.domain.fold import evolve
 from service.domain.message import Role
+from service.domain.ranges import merged, without
 from service.domain.record import MessageRange
 from service.domain.sequence import Sequence as Window
 from service.domain.tokens import TokenSource

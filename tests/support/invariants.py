@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from service.domain.conversation import Conversation, covers, evolve, lineage
+from service.domain.conversation import Conversation, lineage
 from service.domain.decide import CompletePass, FailPass, StartPass
 from service.domain.events import (
     MessageAppended,
@@ -18,11 +18,13 @@ from service.domain.events import (
     SummarizationSkipped,
     Trigger,
 )
+from service.domain.fold import evolve
 from service.domain.message import Message, Role
 from service.domain.policy import RECORD_TOKENS_MIN, DepthLimit, Fallback, Policy
 from service.domain.portion import compressible
 from service.domain.profiles import chain
 from service.domain.profiles.profile import DecisionContext, HeldBy
+from service.domain.ranges import covers
 from service.domain.render import RenderedMessage
 from service.domain.tokens import TokenSource
 from service.domain.triggers import ruled

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from service.domain.conversation import Conversation, evolve, initial_state
+from service.domain.conversation import Conversation, initial_state
 from service.domain.decide import (
     AppendMessages,
     Command,
@@ -26,6 +26,7 @@ from service.domain.decide import (
 )
 from service.domain.errors import DomainError, InvalidPolicy
 from service.domain.events import ErrorClass, PassPlan, Settings, SummarizationRequested
+from service.domain.fold import evolve
 from service.domain.message import Message, Role, ToolCall
 from service.domain.policy import Fallback, Policy, validated
 from service.domain.profiles import chain

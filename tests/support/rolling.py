@@ -6,12 +6,13 @@ the records take too much of the budget.
 
 from __future__ import annotations
 
-from service.domain.conversation import Conversation, merged
+from service.domain.conversation import Conversation
 from service.domain.errors import NothingToSummarize
 from service.domain.events import PassPlan, SummarizationRequested, Trigger
 from service.domain.policy import Policy
 from service.domain.portion import compressible, prompt_tokens
 from service.domain.profiles.profile import DecisionContext, HeldBy
+from service.domain.ranges import merged
 from service.domain.record import MessageRange
 from service.domain.window import WindowSplit, summary_tokens
 

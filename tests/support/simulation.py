@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from service.domain.conversation import Conversation, evolve, initial_state
+from service.domain.conversation import Conversation, initial_state
 from service.domain.decide import (
     AppendMessages,
     ChangeSettings,
@@ -27,6 +27,7 @@ from service.domain.decide import (
 )
 from service.domain.errors import DomainError, InvalidPolicy
 from service.domain.events import ErrorClass, Event, Settings
+from service.domain.fold import evolve
 from service.domain.message import Message, Role, ToolCall
 from service.domain.policy import DepthLimit, Fallback, Policy, ToolOutput, overridden, validated
 from service.domain.profiles import chain

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from eventlog.event import StreamId
 from service.conversations.cache import ConversationCache
-from service.domain.conversation import Conversation, evolve
+from service.domain.conversation import Conversation
 from service.domain.events import MessageAppended
+from service.domain.fold import evolve
 from service.domain.message import Attachment, Message, Role, ToolCall
 from service.domain.sequence import Sequence
 from service.domain.tokens import TokenSource

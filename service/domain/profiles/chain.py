@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from service.domain.chunks import calls_needed
-from service.domain.conversation import Conversation, lineage, live_coverage, merged, without
+from service.domain.conversation import Conversation, lineage, live_coverage
 from service.domain.errors import DepthLimitReached, NothingToSummarize
 from service.domain.events import PassPlan, SkipReason, SummarizationRequested, SummarizationSkipped, Trigger
 from service.domain.policy import RECORD_TOKENS_MIN, SUMMARY_TOKENS_MIN, DepthLimit, Policy, summary_cap
 from service.domain.portion import compressible, prompt_tokens
 from service.domain.profiles.profile import DecisionContext, HeldBy
+from service.domain.ranges import merged, without
 from service.domain.record import MessageRange, SummaryRecord
 from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, summary_tokens
 

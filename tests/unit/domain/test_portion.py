@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from service.domain.chunks import calls_needed
-from service.domain.conversation import Conversation, fold
+from service.domain.conversation import Conversation
 from service.domain.decide import FailPass
 from service.domain.events import ErrorClass, Event, MessageAppended, SkipReason, Trigger
+from service.domain.fold import fold
 from service.domain.message import Message, Role
 from service.domain.policy import DepthLimit, Fallback, Policy
 from service.domain.portion import compressible, portion_tokens_max, prompt_tokens

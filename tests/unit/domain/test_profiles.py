@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from service.codec.events import decode, encode
-from service.domain.conversation import Conversation, evolve, fold, initial_state, lineage, live_coverage
+from service.domain.conversation import Conversation, initial_state, lineage, live_coverage
 from service.domain.decide import AppendMessages, Command, RemakeFallback, ReportUsage, RequestPass, decide
 from service.domain.events import Event, MessageAppended, SummarizationCompleted, SummarizationRequested, UsageReported
+from service.domain.fold import evolve, fold
 from service.domain.policy import Policy, SummaryRole
 from service.domain.profiles.profile import DecisionContext, Profile
 from service.domain.record import MessageRange

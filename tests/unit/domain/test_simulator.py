@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from service.codec.events import decode, encode
-from service.domain.conversation import evolve, fold
 from service.domain.events import MessageAppended
+from service.domain.fold import evolve, fold
 from service.domain.message import Message
 from service.domain.policy import SummaryRole
 from service.domain.render import RenderedMessage, rendered_window

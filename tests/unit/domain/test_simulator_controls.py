@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.conversation import Conversation, evolve, fold
+from service.domain.conversation import Conversation
 from service.domain.decide import EndWait
 from service.domain.events import (
     ErrorClass,
@@ -17,6 +17,7 @@ from service.domain.events import (
     SummarizationSkipped,
     Trigger,
 )
+from service.domain.fold import evolve, fold
 from service.domain.message import Role
 from service.domain.policy import Policy, SummaryRole
 from service.domain.profiles.profile import HeldBy

@@ -10,11 +10,12 @@ from typing import Any
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from service.domain.conversation import Conversation, merged
+from service.domain.conversation import Conversation
 from service.domain.events import Event, MessageAppended
 from service.domain.message import Role
 from service.domain.policy import Policy
 from service.domain.portion import compressible
+from service.domain.ranges import merged
 from service.domain.record import MessageRange
 from service.domain.tokens import TokenSource
 from service.domain.window import counted_tokens, split, tool_pairs

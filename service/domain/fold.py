@@ -1,0 +1,245 @@
+"""The fold of a conversation's events: `evolve` is the only way in which a state changes.
+
+The same fold serves commands, projections and replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final, assert_never
+
+from service.domain.conversation import Conversation, EndedPass, LastSummarization, ShownRecord, initial_state
+from service.domain.events import (
+    ConversationOpened,
+    ErrorClass,
+    Event,
+    MessageAppended,
+    Settings,
+    SettingsChanged,
+    SkipReason,
+    SummarizationCompleted,
+    SummarizationFailed,
+    SummarizationReleased,
+    SummarizationRequested,
+    SummarizationSkipped,
+    SummarizationStarted,
+    Trigger,
+    UsageReported,
+)
+from service.domain.message import Role
+from service.domain.ranges import partitioned
+from service.domain.sequence import Sequence
+from service.domain.tokens import TokenSource
+
+__all__ = ["evolve", "fold"]
+
+
+def fold(events: Iterable[tuple[Event, int]], state: Conversation | None = None) -> Conversation:
+    """The state after `events`, each with its time in microseconds, from `state` or from the beginning."""
+    state = state or initial_state()
+    for event, at_us in events:
+        state = evolve(state, event, at_us)
+    return state
+
+
+def evolve(state: Conversation, event: Event, at_us: int) -> Conversation:
+    """The state after one more event, which was written at `at_us`."""
+    if isinstance(event, MessageAppended):
+        return _message_appended(state, event, at_us)
+    state = _applied(state, event, at_us)._replace(event_version=state.event_version + 1, updated_us=at_us)
+    return state._replace(lowest_ratio_since_pass=min(state.lowest_ratio_since_pass, state.ratio))
+
+
+_CHANGED_BY_A_MESSAGE: Final = 9
+"""So many fields of a Conversation, its first ones; a literal, so that the types of the others are known."""
+
+assert Conversation._fields[_CHANGED_BY_A_MESSAGE - 1] == "messages_since_pass", "what a message changes comes first"
+
+_RareEvent = (
+    ConversationOpened
+    | SettingsChanged
+    | UsageReported
+    | SummarizationRequested
+    | SummarizationStarted
+    | SummarizationReleased
+    | SummarizationCompleted
+    | SummarizationFailed
+    | SummarizationSkipped
+)
+
+
+def _applied(state: Conversation, event: _RareEvent, at_us: int) -> Conversation:
+    match event:
+        case ConversationOpened():
+            return state._replace(id=event.conversation_id, settings=event.settings, created_us=at_us)
+        case SettingsChanged():
+            state = _may_speak_again(state) if _bears_on_passes(state.settings, event.settings) else state
+            return state._replace(settings=event.settings)
+        case UsageReported():
+            return state._replace(
+                settings=replace(state.settings, calibration_factor=event.calibration_factor),
+                usage_reports=state.usage_reports + 1,
+                usage_reported_at=event.message_version,
+            )
+        case SummarizationRequested():
+            return state._replace(pending=event.plan, pending_since_us=at_us, claims=0)
+        case SummarizationStarted():
+            return state._replace(claims=event.claim)
+        case SummarizationReleased():
+            return state._replace(claims=max(0, state.claims - 1))
+        case SummarizationCompleted():
+            return _completed(state, event, at_us)
+        case SummarizationFailed():
+            return _failed(state, event, at_us)
+        case SummarizationSkipped():
+            return _skipped(state, event, at_us)
+        case _:
+            assert_never(event)
+
+
+def _message_appended(state: Conversation, event: MessageAppended, at_us: int) -> Conversation:
+    """The hot path of a fold: the first fields are new. A message never lowers the ratio, so its lowest value stays."""
+    tokens = event.tokens
+    estimated = event.source is TokenSource.ESTIMATE
+    chat = event.message.role is not Role.SYSTEM
+    return Conversation(
+        state.event_version + 1,
+        at_us,
+        event.number,
+        state.window.append(event),
+        state.chat_messages + chat,
+        state.exact_tokens + (0 if estimated else tokens),
+        state.estimated_tokens + (tokens if estimated else 0),
+        state.original_tokens + (tokens if chat else 0),
+        state.messages_since_pass + 1,
+        *state[_CHANGED_BY_A_MESSAGE:],
+    )
+
+
+def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -> Conversation:
+    record, plan = event.record, state.pending
+    assert plan is not None, "a completed pass was pending"
+    assert plan.pass_id == event.pass_id, "the completed pass was the pending one"
+    ended = EndedPass(
+        plan,
+        state.pending_since_us,
+        at_us,
+        record.attempts,
+        record_id=record.id,
+        fallback=event.fallback,
+        tried=event.tried,
+    )
+    state = _ended(state, ended)._replace(records=state.records.append(record))
+    if event.fallback:
+        state = state._replace(fallback_ids=state.fallback_ids | {record.id})
+    if event.wait_until_us:
+        state = _waiting(state, event.wait_messages, event.wait_until_us)
+    elif not event.fallback:
+        state = state._replace(failures_in_row=0, wait_until_version=0, wait_until_us=0)
+    if plan.trigger is Trigger.REMAKE:
+        return _remade(state, plan.replaces_id, event)
+    inside, left = partitioned(state.window, record.covered)
+    estimated = sum(m.tokens for m in inside if m.source is TokenSource.ESTIMATE)
+    state = _may_speak_again(state)._replace(
+        window=Sequence(left),
+        chat_messages=state.chat_messages - sum(m.message.role is not Role.SYSTEM for m in inside),
+        exact_tokens=state.exact_tokens - (sum(m.tokens for m in inside) - estimated),
+        estimated_tokens=state.estimated_tokens - estimated,
+        shown=_shown_beside(state, plan.beside_ids, ShownRecord(record, event.source)),
+        completed_passes=state.completed_passes + 1,
+        messages_since_pass=0,
+        last_summarization=LastSummarization(plan.depth, plan.message_version, plan.token_ratio),
+    )
+    return state._replace(lowest_ratio_since_pass=state.ratio)
+
+
+def _remade(state: Conversation, replaced_id: str, event: SummarizationCompleted) -> Conversation:
+    """The record takes the place of a stand-in, wherever in the chain that is; cooldown and arming are as they were."""
+    record = event.record
+    successors = {old: record.id if new == replaced_id else new for old, new in state.successors.items()}
+    state = state._replace(
+        fallback_ids=state.fallback_ids - {replaced_id},
+        successors=MappingProxyType({**successors, replaced_id: record.id}),
+    )
+    shown = tuple(ShownRecord(record, event.source) if s.record.id == replaced_id else s for s in state.shown)
+    return state._replace(shown=shown)
+
+
+def _shown_beside(state: Conversation, beside_ids: tuple[str, ...], new: ShownRecord) -> tuple[ShownRecord, ...]:
+    kept = [shown for shown in state.shown if shown.record.id in beside_ids]
+    return tuple(sorted([*kept, new], key=lambda shown: shown.record.covered[0].first))
+
+
+def _failed(state: Conversation, event: SummarizationFailed, at_us: int) -> Conversation:
+    assert state.pending is not None, "a failed pass was pending"
+    assert state.pending.pass_id == event.pass_id, "the failed pass was the pending one"
+    ended = EndedPass(
+        state.pending,
+        state.pending_since_us,
+        at_us,
+        event.attempts,
+        error_class=event.error_class,
+        retryable=event.retryable,
+        cause=event.cause,
+        asked=event.asked,
+        tried=event.tried,
+    )
+    begun = state.claims > 0
+    state = _ended(state, ended)
+    if event.attempts or _counts_unasked(event.error_class, begun=begun):
+        state = _remake_counted(state, ended)
+    if not event.wait_until_us:
+        return state
+    return _waiting(state, event.wait_messages, event.wait_until_us)
+
+
+def _skipped(state: Conversation, event: SummarizationSkipped, at_us: int) -> Conversation:
+    if event.reason is SkipReason.IRREDUCIBLE:
+        state = state._replace(irreducible_said_at=state.message_version)
+    elif event.reason is SkipReason.DEPTH_LIMIT:
+        state = state._replace(depth_limit_said=True)
+    if not event.pass_id:
+        return state
+    assert state.pending is not None, "a skipped pass was pending"
+    assert state.pending.pass_id == event.pass_id, "the skipped pass was the pending one"
+    ended = EndedPass(state.pending, state.pending_since_us, at_us, event.attempts, skip_reason=event.reason)
+    state = _remake_counted(_ended(state, ended), ended)
+    return _waiting(state, event.wait_messages, event.wait_until_us) if event.wait_until_us else state
+
+
+def _counts_unasked(error_class: ErrorClass, *, begun: bool) -> bool:
+    """Whether a remake without a call counts: not one that a host refused, nor one that was never begun."""
+    if error_class is ErrorClass.CANCELLED:
+        return begun
+    return error_class not in (ErrorClass.TRANSPORT, ErrorClass.MODEL_MISSING)
+
+
+def _remake_counted(state: Conversation, ended: EndedPass) -> Conversation:
+    """A remake in vain counts against its record, not against the conversation."""
+    replaced = ended.plan.replaces_id
+    if not replaced:
+        return state
+    return state._replace(remakes=MappingProxyType({**state.remakes, replaced: state.remakes.get(replaced, 0) + 1}))
+
+
+def _ended(state: Conversation, ended: EndedPass) -> Conversation:
+    return state._replace(pending=None, pending_since_us=0, claims=0, passes=state.passes.append(ended))
+
+
+def _waiting(state: Conversation, wait_messages: int, wait_until_us: int) -> Conversation:
+    return state._replace(
+        failures_in_row=state.failures_in_row + 1,
+        wait_until_version=state.message_version + wait_messages,
+        wait_until_us=wait_until_us,
+    )
+
+
+def _bears_on_passes(old: Settings, new: Settings) -> bool:
+    return replace(old, title=new.title, labels=new.labels) != new
+
+
+def _may_speak_again(state: Conversation) -> Conversation:
+    """What was said of a window that could not be compressed is said of another one now."""
+    return state._replace(irreducible_said_at=None, depth_limit_said=False)

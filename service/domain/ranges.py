@@ -1,0 +1,66 @@
+"""Sets of messages as ascending ranges of their numbers."""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_right
+from collections.abc import Iterable
+from operator import attrgetter
+
+from service.domain.events import MessageAppended
+from service.domain.record import MessageRange
+
+__all__ = ["covers", "merged", "partitioned", "without"]
+
+
+def merged(ranges: Iterable[MessageRange]) -> tuple[MessageRange, ...]:
+    """The same messages in ascending ranges that neither touch nor overlap."""
+    result: list[MessageRange] = []
+    for r in sorted(ranges, key=lambda r: r.first):
+        if result and r.first <= result[-1].last + 1:
+            result[-1] = MessageRange(result[-1].first, max(result[-1].last, r.last))
+        else:
+            result.append(r)
+    return tuple(result)
+
+
+def without(ranges: Iterable[MessageRange], taken: Iterable[MessageRange]) -> tuple[MessageRange, ...]:
+    """The messages of ascending `ranges` that are not in ascending `taken`; linear in both."""
+    result: list[MessageRange] = []
+    holes = iter((*taken, MessageRange(sys.maxsize, sys.maxsize)))
+    hole = next(holes)
+    for r in ranges:
+        first = r.first
+        while hole.first <= r.last:
+            if first < hole.first:
+                result.append(MessageRange(first, hole.first - 1))
+            first = max(first, hole.last + 1)
+            if hole.last > r.last:
+                break
+            hole = next(holes)
+        if first <= r.last:
+            result.append(MessageRange(first, r.last))
+    return tuple(result)
+
+
+def partitioned(
+    window: Iterable[MessageAppended], ranges: tuple[MessageRange, ...]
+) -> tuple[list[MessageAppended], list[MessageAppended]]:
+    """The messages of a window that lie in ascending ranges, and the others; none after the ranges is looked at."""
+    messages = list(window)
+    end = bisect_right(messages, ranges[-1].last, key=attrgetter("number")) if ranges else 0
+    inside: list[MessageAppended] = []
+    left: list[MessageAppended] = []
+    for m in messages[:end]:
+        (inside if covers(ranges, m.number) else left).append(m)
+    return inside, left + messages[end:]
+
+
+def covers(ranges: tuple[MessageRange, ...], number: int) -> bool:
+    """Whether a message lies in ascending ranges; logarithmic, since system messages may cut a range into thousands."""
+    place = bisect_right(ranges, number, key=_first)
+    return place > 0 and number <= ranges[place - 1].last
+
+
+def _first(r: MessageRange) -> int:
+    return r.first
