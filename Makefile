@@ -38,7 +38,7 @@ test-hostile: ## the long attacks: floods, power cuts, flipped bits, a greedy te
 test-outages: ## ten thousand random chats in outages, against the rules alone
 	@OUTAGE_CHATS=10000 scripts/test -q -n 2 tests/unit/domain/test_outages.py
 
-test-histories: ## ten thousand random histories that are revoked, rewound and redacted (decided, not built yet: ADR 16)
+test-histories: ## ten thousand random histories that are revoked, pinned and rewound
 	@HISTORIES=10000 scripts/test -q -n 2 tests/unit/domain/test_going_back.py
 
 bench: install ## measure, beside bare gRPC and bare SQLite

@@ -17,6 +17,8 @@ from service.domain.conversation import Conversation
 from service.domain.errors import TooLarge, WindowTooLarge
 from service.domain.events import MessageAppended
 from service.domain.policy import Policy, SummaryRole
+from service.domain.ranges import without
+from service.domain.record import MessageRange
 from service.domain.render import RenderedMessage, clipped, rendered_originals, rendered_window
 from service.domain.render_json import RenderedJson, Rendering, render_json
 from service.domain.triggers import held_by
@@ -82,6 +84,7 @@ async def context_of(
             key,
             head=state.event_version,
             limit=ORIGINAL_MESSAGES_MAX + 1,
+            within=without((MessageRange(1, state.message_version),), state.removed),
             bytes_max=ORIGINAL_BYTES_MAX,
             on_read=count_bytes,
         )
@@ -154,6 +157,7 @@ class _Answering:
             depth=live.depth if live else None,
             pending_summarization_id=state.pending.pass_id if state.pending else "",
             message_version=state.message_version,
+            epoch=state.epoch,
             rendered_json=made.text,
             omitted_attachments=[
                 _pb.OmittedAttachment(

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message as Proto
 
-from abridged.v1 import conversation_pb2, conversation_service_pb2, conversation_service_pb2_grpc
+from abridged.v1 import conversation_pb2, conversation_service_pb2, conversation_service_pb2_grpc, summary_pb2
 from eventlog.event import StreamId
 from service.api import wire
 from service.api.auth import current_caller
@@ -18,21 +18,23 @@ from service.api.context import ContextQuery, context_of
 from service.api.errors import WaitTooShort
 from service.api.fitting import fitting
 from service.api.quotas import Quotas
+from service.api.views import conversation_shown, current_pass, key_of, pass_named
 from service.api.watch import Watching, watch
+from service.api.ways_back import WaysBack, record_ever
+from service.codec.enums import RATINGS
 from service.codec.values import record_to_proto
 from service.conversations.changes import Changes
 from service.conversations.chat_models import ChatModels
 from service.conversations.conversations import AppendRequest, Conversations
-from service.conversations.overview import Overview
 from service.conversations.policies import Policies
 from service.conversations.row import Row
 from service.conversations.table import ConversationTable, ListQuery
-from service.domain.conversation import Conversation, EndedPass, lineage, record_named
-from service.domain.decide import ApplyRules, ChangeSettings, ReportUsage, RequestPass
-from service.domain.errors import PassNotFound, SummaryNotFound, WaitedPassFailed
+from service.domain.commands import ApplyRules, ChangeSettings, ReportUsage, RequestPass
+from service.domain.conversation import Conversation, lineage
+from service.domain.errors import PassNotFound, WaitedPassFailed
 from service.domain.events import SummarizationRequested
 from service.domain.policy import Policy
-from service.domain.triggers import held_by, may_stand_in
+from service.domain.triggers import may_stand_in
 from service.summarizer.reactor import Reactor
 from service.turn import aside
 
@@ -83,9 +85,10 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         self._watching = watching
         self._new_id = new_id
         self._token_key = token_key
+        self._ways_back = WaysBack(conversations, policies, token_key=token_key)
 
     async def AppendMessages(self, request: _pb.AppendMessagesRequest, context: Any) -> _pb.AppendMessagesResponse:
-        key = _key(request.conversation_id)
+        key = key_of(request.conversation_id)
         read = partial(
             wire.messages_of,
             request,
@@ -118,14 +121,16 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             ],
             message_version=appended.state.message_version,
             usage=wire.usage_of(state),
-            summarization=None if plan is None else _pass(state, plan.pass_id) or wire.pending_pass(plan, since_us),
+            summarization=None
+            if plan is None
+            else pass_named(state, plan.pass_id) or wire.pending_pass(plan, since_us),
             settings_ignored=has_settings and not appended.state.settings.includes(wire.requested(request.settings)),
         )
 
     async def GetContext(  # type: ignore[override]  # serialized already, see sent_window
         self, request: _pb.GetContextRequest, context: Any
     ) -> bytes:
-        key = _key(request.conversation_id)
+        key = key_of(request.conversation_id)
         state = await self._conversations.state(key)
         if state.message_version < request.min_version:
             with self._quotas.waiting(key.namespace):
@@ -150,7 +155,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             return await context_of(self._conversations, key, state, query, policy, grow)
 
     async def GetConversation(self, request: _pb.GetConversationRequest, context: Any) -> _pb.GetConversationResponse:
-        key = _key(request.conversation_id)
+        key = key_of(request.conversation_id)
         return _pb.GetConversationResponse(conversation=await self._view(key, await self._conversations.state(key)))
 
     async def ListConversations(
@@ -190,20 +195,21 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
                 expected_version=request.expected_version if request.HasField("expected_version") else None,
             )
 
-        key = _key(request.conversation_id)
+        key = key_of(request.conversation_id)
         state, events = await self._conversations.execute(key, command)
         triggered = any(isinstance(e, SummarizationRequested) for e in events)
         return _pb.UpdateConversationResponse(
-            conversation=await self._view(key, state), summarization=_current_pass(state) if triggered else None
+            conversation=await self._view(key, state), summarization=current_pass(state) if triggered else None
         )
 
     async def ReportUsage(self, request: _pb.ReportUsageRequest, context: Any) -> _pb.ReportUsageResponse:
         state, _ = await self._conversations.execute(
-            _key(request.conversation_id),
+            key_of(request.conversation_id),
             lambda _: ReportUsage(
                 message_version=request.message_version,
                 summary_id=request.summary_id,
                 prompt_tokens=request.prompt_tokens,
+                epoch=request.epoch,
             ),
         )
         return _pb.ReportUsageResponse(usage=wire.usage_of(state))
@@ -211,7 +217,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
     async def SummarizeConversation(
         self, request: _pb.SummarizeConversationRequest, context: Any
     ) -> _pb.SummarizeConversationResponse:
-        key = _key(request.conversation_id)
+        key = key_of(request.conversation_id)
         if (await self._conversations.state(key)).due_pass is None:
             self._reactor.require_room(key.namespace)
         state, _ = await self._conversations.execute(key, lambda _: RequestPass())
@@ -221,14 +227,14 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         if request.HasField("wait"):
             state = await self._waited(key, wire.seconds(request.wait), context)
         return _pb.SummarizeConversationResponse(
-            summarization=_pass(state, plan.pass_id) or wire.pending_pass(plan, since_us)
+            summarization=pass_named(state, plan.pass_id) or wire.pending_pass(plan, since_us)
         )
 
     async def GetSummarization(
         self, request: _pb.GetSummarizationRequest, context: Any
     ) -> _pb.GetSummarizationResponse:
-        state = await self._conversations.state(_key(request.conversation_id))
-        found = _pass(state, request.summarization_id)
+        state = await self._conversations.state(key_of(request.conversation_id))
+        found = pass_named(state, request.summarization_id)
         if found is None:
             raise PassNotFound(request.summarization_id)
         return _pb.GetSummarizationResponse(summarization=found)
@@ -236,7 +242,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
     async def ListSummarizations(
         self, request: _pb.ListSummarizationsRequest, context: Any
     ) -> _pb.ListSummarizationsResponse:
-        state = await self._conversations.state(_key(request.conversation_id))
+        state = await self._conversations.state(key_of(request.conversation_id))
         # A pending pass has the place that it will have when it is over.
         pending = [] if state.pending is None else [wire.pending_pass(state.pending, state.pending_since_us)]
         over = len(state.passes)
@@ -249,25 +255,53 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         return _pb.ListSummarizationsResponse(summarizations=page, next_page_token=token)
 
     async def ListSummaries(self, request: _pb.ListSummariesRequest, context: Any) -> _pb.ListSummariesResponse:
-        state = await self._conversations.state(_key(request.conversation_id))
-        records = state.records
+        state = await self._conversations.state(key_of(request.conversation_id))
+        records = sorted((*state.records, *state.revoked), key=lambda record: (record.create_time_us, record.id))
+        revoked = {record.id for record in state.revoked}
         page, token = self._page(
             "summaries", request, count=len(records), entry=lambda place: record_to_proto(records[place])
         )
-        return _pb.ListSummariesResponse(summaries=page, next_page_token=token)
+        return _pb.ListSummariesResponse(
+            summaries=page,
+            next_page_token=token,
+            revoked_summary_ids=[record.id for record in page if record.id in revoked],
+        )
 
     async def GetSummary(self, request: _pb.GetSummaryRequest, context: Any) -> _pb.GetSummaryResponse:
-        state = await self._conversations.state(_key(request.conversation_id))
-        record = record_named(state, request.summary_id)
-        if record is None:
-            raise SummaryNotFound(request.summary_id)
-        live = any(r.id == record.id for r in lineage(state))
-        return _pb.GetSummaryResponse(summary=record_to_proto(record), live=live)
+        state = await self._conversations.state(key_of(request.conversation_id))
+        record = record_ever(state, request.summary_id)
+        rating = state.ratings.get(record.id)
+        return _pb.GetSummaryResponse(
+            summary=record_to_proto(record),
+            live=any(r.id == record.id for r in lineage(state)),
+            revoked=any(r.id == record.id for r in state.revoked),
+            rating=RATINGS.to_proto(rating) if rating else summary_pb2.RATING_UNSPECIFIED,
+        )
+
+    async def ExpandSummary(self, request: _pb.ExpandSummaryRequest, context: Any) -> _pb.ExpandSummaryResponse:
+        return await self._ways_back.expand(request)
+
+    async def RevokeSummary(self, request: _pb.RevokeSummaryRequest, context: Any) -> _pb.RevokeSummaryResponse:
+        return await self._ways_back.revoke(request)
+
+    async def RateSummary(self, request: _pb.RateSummaryRequest, context: Any) -> _pb.RateSummaryResponse:
+        return await self._ways_back.rate(request)
+
+    async def PinMessages(self, request: _pb.PinMessagesRequest, context: Any) -> _pb.PinMessagesResponse:
+        return await self._ways_back.pin(request)
+
+    async def UnpinMessages(self, request: _pb.UnpinMessagesRequest, context: Any) -> _pb.UnpinMessagesResponse:
+        return await self._ways_back.unpin(request)
+
+    async def RewindConversation(
+        self, request: _pb.RewindConversationRequest, context: Any
+    ) -> _pb.RewindConversationResponse:
+        return await self._ways_back.rewind(request)
 
     async def WatchConversation(
         self, request: _pb.WatchConversationRequest, context: Any
     ) -> AsyncIterator[_pb.WatchConversationResponse]:
-        key = _key(request.conversation_id)
+        key = key_of(request.conversation_id)
         await self._conversations.state(key)
         async for response in watch(self._watching, key, after=request.after_version):
             yield response
@@ -306,9 +340,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         return state
 
     async def _view(self, key: StreamId, state: Conversation) -> conversation_pb2.Conversation:
-        policy, now_us = self._policies.of(state.settings), self._conversations.now_us()
-        held = await aside(self._conversations.window_weight(key), partial(held_by, state, policy, now_us))
-        return wire.conversation_view(Overview.of(state), held_by=held)
+        return await conversation_shown(self._conversations, self._policies, key, state)
 
     def _page(
         self,
@@ -327,11 +359,6 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         return page, wire.write_page_token(self._token_key, scope, left) if left else ""
 
 
-def _key(conversation_id: str) -> StreamId:
-    """The conversation in the caller's own namespace: others cannot even be named."""
-    return StreamId(current_caller().namespace, conversation_id)
-
-
 def _require_no_failure(state: Conversation, *, waited_for: str) -> None:
     """Raise WaitedPassFailed if the pass of this turn has failed: whether before or during the wait is chance."""
     ended = state.passes[-1] if state.passes else None
@@ -343,18 +370,3 @@ def _require_no_failure(state: Conversation, *, waited_for: str) -> None:
 
 def _ended_is(pass_id: str) -> Callable[[Conversation], bool]:
     return lambda state: state.pending is None or state.pending.pass_id != pass_id
-
-
-def _ended(state: Conversation, pass_id: str) -> EndedPass | None:
-    return next((ended for ended in reversed(state.passes) if ended.plan.pass_id == pass_id), None)
-
-
-def _pass(state: Conversation, pass_id: str) -> conversation_pb2.Summarization | None:
-    if state.pending is not None and state.pending.pass_id == pass_id:
-        return _current_pass(state)
-    ended = _ended(state, pass_id)
-    return None if ended is None else wire.ended_pass(ended)
-
-
-def _current_pass(state: Conversation) -> conversation_pb2.Summarization | None:
-    return None if state.pending is None else wire.pending_pass(state.pending, state.pending_since_us)

@@ -241,6 +241,25 @@ STATUSES: Mapping[type[Exception], _Row] = {
     domain.DepthLimitReached: _Row(
         _C.FAILED_PRECONDITION, _R.ERROR_REASON_DEPTH_LIMIT, text="the chain of summaries is as deep as it may be"
     ),
+    domain.SummaryNotInUse: _Row(
+        _C.FAILED_PRECONDITION,
+        _R.ERROR_REASON_SUMMARY_REVOKED,
+        details=lambda e: (ResourceInfo(resource_type="summary", resource_name=e.summary_id),),
+    ),
+    domain.MessageNotFound: _Row(
+        _C.NOT_FOUND,
+        _R.ERROR_REASON_MESSAGE_NOT_FOUND,
+        lambda e: {"number": e.number},
+        lambda e: (ResourceInfo(resource_type="message", resource_name=str(e.number)),),
+    ),
+    domain.MessageRemoved: _Row(
+        _C.FAILED_PRECONDITION, _R.ERROR_REASON_MESSAGE_REMOVED, lambda e: {"number": e.number}
+    ),
+    domain.PinsTooLarge: _Row(
+        _C.FAILED_PRECONDITION,
+        _R.ERROR_REASON_PINS_TOO_LARGE,
+        lambda e: {"tokens": e.tokens, "limit": e.limit},
+    ),
     domain.PassesDisabled: _Row(
         _C.FAILED_PRECONDITION, _R.ERROR_REASON_SUMMARIZATION_DISABLED, text="summarization is switched off"
     ),

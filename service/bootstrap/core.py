@@ -37,8 +37,8 @@ from service.conversations.policies import Policies
 from service.conversations.rebuild import Rebuild
 from service.conversations.sql_table import SqlConversationTable
 from service.conversations.table import ConversationTable, MemoryConversationTable
+from service.domain.commands import ChangeSettings
 from service.domain.conversation import Conversation
-from service.domain.decide import ChangeSettings
 from service.domain.events import Event
 from service.domain.profiles.profile import HeldBy
 from service.domain.tokens import TokenCounter

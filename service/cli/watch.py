@@ -14,7 +14,10 @@ from service.cli.terminal import excerpt, say, width
 from service.client import Event, PassProgress, SidecarClient, WatchConversationResponse, fact_of
 from service.domain.events import (
     ConversationOpened,
+    ConversationRewound,
     MessageAppended,
+    MessagesPinned,
+    MessagesUnpinned,
     SettingsChanged,
     SummarizationCompleted,
     SummarizationFailed,
@@ -22,11 +25,16 @@ from service.domain.events import (
     SummarizationRequested,
     SummarizationSkipped,
     SummarizationStarted,
+    SummaryRated,
+    SummaryRevoked,
     UsageReported,
 )
 from service.domain.events import Event as DomainEvent
 
 __all__ = ["event_text", "fact_line", "json_line", "progress_text", "watch"]
+
+NUMBERS_SHOWN_MAX = 8
+"""Of pinned messages; a line is for reading."""
 
 
 @click.command(short_help="Follow what happens to a conversation.")
@@ -120,5 +128,20 @@ def _told(event: DomainEvent, *, chars_max: int) -> str:
             return f"pass {short(event.pass_id)} failed: {event.error_class}, {tried}{cause}"
         case SummarizationSkipped():
             return f"pass {short(event.pass_id) or '-'} skipped: {event.reason}"
+        case SummaryRevoked():
+            return f"summary {short(event.record_id)} revoked, with {len(event.revoked_ids) - 1} made from it"
+        case SummaryRated():
+            return f"summary {short(event.record_id)} rated {event.rating}"
+        case MessagesPinned():
+            return f"pinned: {_numbers(event.numbers)}"
+        case MessagesUnpinned():
+            return f"unpinned: {_numbers(event.numbers)}"
+        case ConversationRewound():
+            return f"rewound to message {event.to}, {len(event.revoked_ids)} summaries revoked"
         case _:
             assert_never(event)
+
+
+def _numbers(numbers: tuple[int, ...]) -> str:
+    shown = ", ".join(map(str, numbers[:NUMBERS_SHOWN_MAX]))
+    return f"messages {shown}{', ...' if len(numbers) > NUMBERS_SHOWN_MAX else ''}"

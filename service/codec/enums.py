@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from abridged.v1 import conversation_pb2, conversation_service_pb2, event_pb2, message_pb2, summary_pb2
 from service.domain.attachments import Omission
-from service.domain.events import ContextLengthSource, ErrorClass, SkipReason, Trigger
+from service.domain.events import ContextLengthSource, ErrorClass, Rating, SkipReason, Trigger
 from service.domain.message import Role
 from service.domain.policy import DepthLimit, Fallback, ProfileName, SummaryRole, ToolOutput
 from service.domain.profiles.profile import HeldBy
@@ -26,6 +26,7 @@ __all__ = [
     "OMISSIONS",
     "PROFILES",
     "PROVENANCES",
+    "RATINGS",
     "ROLES",
     "SKIP_REASONS",
     "SUMMARY_ROLES",
@@ -56,6 +57,7 @@ class EnumMap(Generic[E]):
 
 ROLES = EnumMap(Role, message_pb2.Role, "ROLE_")
 PROVENANCES = EnumMap(Provenance, summary_pb2.Provenance, "PROVENANCE_")
+RATINGS = EnumMap(Rating, summary_pb2.Rating, "RATING_")
 TRIGGERS = EnumMap(Trigger, conversation_pb2.Trigger, "TRIGGER_")
 ERROR_CLASSES = EnumMap(ErrorClass, conversation_pb2.ErrorClass, "ERROR_CLASS_")
 SKIP_REASONS = EnumMap(SkipReason, conversation_pb2.SkipReason, "SKIP_REASON_")

@@ -15,7 +15,7 @@ from google.protobuf.message import Message as Proto
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from abridged.v1 import event_pb2
-from service.codec.enums import ERROR_CLASSES, SKIP_REASONS, TOKEN_SOURCES, TRIGGERS
+from service.codec.enums import ERROR_CLASSES, RATINGS, SKIP_REASONS, TOKEN_SOURCES, TRIGGERS
 from service.codec.values import (
     canonical,
     duration,
@@ -349,6 +349,35 @@ _REGISTRY: dict[str, _Codec] = {
     ),
     "SummarizationFailed": _Codec(event_pb2.SummarizationFailed, _failed_to_proto, _failed_from_proto),
     "SummarizationSkipped": _Codec(event_pb2.SummarizationSkipped, _skipped_to_proto, _skipped_from_proto),
+    "SummaryRevoked": _Codec(
+        event_pb2.SummaryRevoked,
+        lambda e: event_pb2.SummaryRevoked(
+            summary_id=e.record_id, revoked_summary_ids=e.revoked_ids, shown_summary_ids=e.shown_ids
+        ),
+        lambda p: domain.SummaryRevoked(p.summary_id, tuple(p.revoked_summary_ids), tuple(p.shown_summary_ids)),
+    ),
+    "SummaryRated": _Codec(
+        event_pb2.SummaryRated,
+        lambda e: event_pb2.SummaryRated(summary_id=e.record_id, rating=RATINGS.to_proto(e.rating), comment=e.comment),
+        lambda p: domain.SummaryRated(p.summary_id, RATINGS.to_domain(p.rating), p.comment),
+    ),
+    "MessagesPinned": _Codec(
+        event_pb2.MessagesPinned,
+        lambda e: event_pb2.MessagesPinned(numbers=e.numbers),
+        lambda p: domain.MessagesPinned(tuple(p.numbers)),
+    ),
+    "MessagesUnpinned": _Codec(
+        event_pb2.MessagesUnpinned,
+        lambda e: event_pb2.MessagesUnpinned(numbers=e.numbers),
+        lambda p: domain.MessagesUnpinned(tuple(p.numbers)),
+    ),
+    "ConversationRewound": _Codec(
+        event_pb2.ConversationRewound,
+        lambda e: event_pb2.ConversationRewound(
+            to_version=e.to, revoked_summary_ids=e.revoked_ids, shown_summary_ids=e.shown_ids
+        ),
+        lambda p: domain.ConversationRewound(p.to_version, tuple(p.revoked_summary_ids), tuple(p.shown_summary_ids)),
+    ),
 }
 
 EVENT_TYPES = tuple(_REGISTRY)

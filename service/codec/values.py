@@ -92,6 +92,7 @@ def message_to_proto(message: Message) -> message_pb2.Message:
         token_count=message.token_count,
         user_id=message.user_id,
         agent_id=message.agent_id,
+        pinned=message.pinned,
     )
     # Most messages have none of these, and checking costs less than writing nothing.
     if message.tool_calls:
@@ -131,6 +132,7 @@ def message_from_proto(proto: message_pb2.Message) -> Message:
         proto.user_id,
         proto.agent_id,
         MappingProxyType(dict(labels)) if labels else _NO_LABELS,
+        proto.pinned,
     )
 
 

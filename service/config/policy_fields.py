@@ -23,6 +23,7 @@ _HELP: Mapping[str, str] = {
     "min_messages": "Messages of the conversation before its first pass.",
     "preserve_recent": "Newest messages kept, at most; the user's newest, pending calls and the last two always stay.",
     "tail_token_ratio": "Share of the budget that the kept messages may take.",
+    "pin_token_ratio": "Share of the budget that pinned messages may take.",
     "cooldown_messages": "Fewest messages between passes.",
     "rearm_messages": "Messages that arm the trigger if the ratio stays above the reset.",
     "min_range_tokens": "Fewest tokens worth a pass.",

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 from eventlog.event import StreamId
 from service.domain.conversation import Conversation
 from service.domain.events import MessageAppended
-from service.domain.ranges import partitioned
+from service.domain.ranges import partitioned, ranges_of, without
 
 __all__ = [
     "BYTES_MAX",
@@ -117,7 +117,7 @@ class ConversationCache:
         before = self._kept.get(key)
         if before is not None and before.state.event_version > state.event_version:
             return before.state
-        stays = before is not None and before.state.completed_passes == state.completed_passes
+        stays = before is not None and before.state.epoch == state.epoch
         self._replace(
             key, _Kept(state, size or _size(state, before), before.sent if before and stays else NOTHING_SENT)
         )
@@ -131,7 +131,7 @@ class ConversationCache:
     def keep_sent(self, key: StreamId, state: Conversation, sent: Sent) -> None:
         """Keep what was sent of this state, unless that is not here or a pass has ended since."""
         kept = self._kept.get(key)
-        if kept is not None and kept.state.completed_passes == state.completed_passes:
+        if kept is not None and kept.state.epoch == state.epoch:
             self._replace(key, kept._replace(sent=sent))
 
     def bytes_of(self, key: StreamId) -> int:
@@ -173,11 +173,12 @@ def _size(state: Conversation, before: _Kept | None) -> WindowSize:
     if before is None:
         return window_size(window)
     gone = before.state.window
-    if before.state.completed_passes == state.completed_passes:
+    if before.state.epoch == state.epoch:
         return _added(before.size, window_size(window[place] for place in range(len(gone), len(window))))
-    if 2 * len(window) < len(gone) or before.state.completed_passes + 1 != state.completed_passes:
+    one_pass = before.state.completed_passes + 1 == state.completed_passes and before.state.epoch + 1 == state.epoch
+    if 2 * len(window) < len(gone) or not one_pass:
         return window_size(window)
-    inside, left = partitioned(gone, state.records[-1].covered)
+    inside, left = partitioned(gone, without(state.records[-1].covered, ranges_of(state.pins)))
     taken = window_size(inside)
     return _added(
         WindowSize(before.size.bytes - taken.bytes, before.size.parts - taken.parts),

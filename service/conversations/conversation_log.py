@@ -16,7 +16,7 @@ from eventlog.errors import LogCorrupt, LogUnavailable
 from eventlog.event import NewEvent, StreamId
 from eventlog.log import ANY, Append, AppendResult, EventLog, Outcome, RequestKey, exactly
 from service.codec.events import decode, encode, sent_content
-from service.conversations.replay import PAGE_EVENTS, recorded_events, replayed, require_known
+from service.conversations.replay import PAGE_EVENTS, recorded_originals, replayed, require_known
 from service.conversations.table import ConversationTable, Projected
 from service.domain.conversation import Conversation
 from service.domain.errors import TooLarge
@@ -26,9 +26,9 @@ from service.domain.events import (
     MessageAppended,
     SummarizationCompleted,
     SummarizationRequested,
+    SummaryRevoked,
 )
 from service.domain.message import Message
-from service.domain.ranges import covers
 from service.domain.record import MessageRange
 
 __all__ = ["ConversationLog", "OnChanged", "SentMessages"]
@@ -72,15 +72,22 @@ class ConversationLog:
         return await asyncio.to_thread(self._fold, key)
 
     async def commit(
-        self, key: StreamId, state: Conversation, events: Sequence[Event], sent: SentMessages, *, on_disk: OnChanged
+        self,
+        key: StreamId,
+        state: Conversation,
+        events: Sequence[Event],
+        sent: SentMessages,
+        *,
+        on_disk: OnChanged,
+        originals: Sequence[MessageAppended] = (),
     ) -> tuple[Conversation, AppendResult]:
         """Write events that were decided on `state`; answers the state behind them, once they are on disk.
 
         `on_disk` gets that state on the event loop, with the events, before anybody else and also when the caller has
-        gone in the meantime.
+        gone in the meantime. `originals` are the messages that the events bring back into the window.
         Raises EventLogError; then nothing was written.
         """
-        projected = Projected(state, events)
+        projected = Projected(state, events, originals=originals)
         result = await self.post(key, projected, sent, on_disk=on_disk)
         return projected.after or state, result
 
@@ -163,6 +170,15 @@ class ConversationLog:
         """
         return await asyncio.to_thread(self._originals, key, head, limit, within, bytes_max, on_read)
 
+    async def originals_page(
+        self, key: StreamId, *, head: int, within: Sequence[MessageRange], limit: int, bytes_max: int
+    ) -> tuple[tuple[MessageAppended, ...], bool]:
+        """The oldest messages of ascending ranges, and whether more follow.
+
+        They are at most `limit`, stored in `bytes_max` bytes, but always one. The stream has `head` events at least.
+        """
+        return await asyncio.to_thread(self._originals_page, key, head, within, limit, bytes_max)
+
     async def requested_by(self, key: StreamId, pass_id: str) -> str:
         """The traceparent of the call that triggered a pass, from its event; empty when it had none."""
         return await asyncio.to_thread(self._requested_by, key, self._event_id(key, f"requested/{pass_id}"))
@@ -211,21 +227,27 @@ class ConversationLog:
         ranges = tuple(within) if within is not None else (MessageRange(1, sys.maxsize),)
         found: list[MessageAppended] = []
         size = 0
-        # The stream begins with its opening, so that message n has at least version n + 1.
-        for recorded in recorded_events(self._log, key, head=head, after=ranges[0].first if ranges else sys.maxsize):
-            if recorded.type != MessageAppended.__name__:
-                continue
-            event = decode(recorded.type, recorded.schema_version, recorded.payload)
-            assert isinstance(event, MessageAppended)
-            if event.number > ranges[-1].last or len(found) >= limit:
+        for recorded, event in recorded_originals(self._log, key, ranges, head=head):
+            if len(found) >= limit:
                 break
-            if covers(ranges, event.number):
-                size += len(recorded.payload)
-                if bytes_max is not None and size > bytes_max:
-                    raise TooLarge("messages", size=size, limit=bytes_max)
-                on_read(len(recorded.payload))
-                found.append(event)
+            size += len(recorded.payload)
+            if bytes_max is not None and size > bytes_max:
+                raise TooLarge("messages", size=size, limit=bytes_max)
+            on_read(len(recorded.payload))
+            found.append(event)
         return tuple(found)
+
+    def _originals_page(
+        self, key: StreamId, head: int, within: Sequence[MessageRange], limit: int, bytes_max: int
+    ) -> tuple[tuple[MessageAppended, ...], bool]:
+        found: list[MessageAppended] = []
+        size = 0
+        for recorded, event in recorded_originals(self._log, key, within, head=head):
+            size += len(recorded.payload)
+            if found and (len(found) == limit or size > bytes_max):
+                return tuple(found), True
+            found.append(event)
+        return tuple(found), False
 
     def _fold(self, key: StreamId) -> Conversation:
         for _ in range(FOLDS_MAX):
@@ -264,6 +286,8 @@ class ConversationLog:
                 return f"requested/{event.plan.pass_id}"
             case SummarizationCompleted():
                 return f"completed/{event.pass_id}"
+            case SummaryRevoked():
+                return f"revoked/{event.record_id}"
             case _:
                 return f"other/{self._new_id()}"
 

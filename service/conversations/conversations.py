@@ -9,6 +9,7 @@ and decides again, a bounded number of times.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -30,15 +31,18 @@ from service.conversations.counting import Counting
 from service.conversations.pipeline import Pipeline, Queued
 from service.conversations.policies import Policies
 from service.conversations.table import Projected
+from service.domain.commands import AppendMessages, ChangeSettings, Command, CountedMessage
 from service.domain.conversation import Conversation
-from service.domain.decide import AppendMessages, ChangeSettings, Command, CountedMessage, decide, require_possible
+from service.domain.decide import decide, require_possible
 from service.domain.errors import ConversationNotFound, DomainError, MessageIdReused, RequestIdReused
 from service.domain.events import Event, MessageAppended, Settings
 from service.domain.fold import fold
 from service.domain.message import Message
 from service.domain.profiles.profile import DecisionContext
 from service.domain.profiles.registry import profile_of
+from service.domain.record import MessageRange
 from service.domain.tokens import calibrated_tokens
+from service.domain.ways_back import needed
 from service.turn import aside
 
 __all__ = ["AppendRequest", "Appended", "Conversations", "OnLoaded", "Placed"]
@@ -160,11 +164,16 @@ class Conversations:
                 state = await self._current(key)
                 if not state.is_open:
                     raise ConversationNotFound(key.name)
-                events = await self._decided(key, state, command(state))
+                wanted = command(state)
+                ranges = needed(state, wanted)
+                originals = await self._originals(key, state, ranges) if ranges else ()
+                events = await self._decided(key, state, wanted, originals)
                 if not events:
                     return state, events
                 try:
-                    after, _ = await self.log.commit(key, state, events, _NOTHING_SENT, on_disk=self._committed)
+                    after, _ = await self.log.commit(
+                        key, state, events, _NOTHING_SENT, on_disk=self._committed, originals=originals
+                    )
                     return after, events
                 except WrongExpectedVersion:
                     await self._reload(key, refused=state)
@@ -297,7 +306,14 @@ class Conversations:
         self._cache.put(key, after)
         self._on_changed(key, after, events)
 
-    async def _decided(self, key: StreamId, state: Conversation, command: Command) -> list[Event]:
+    async def _originals(
+        self, key: StreamId, state: Conversation, ranges: tuple[MessageRange, ...]
+    ) -> tuple[MessageAppended, ...]:
+        return await self.log.originals(key, head=state.event_version, limit=sys.maxsize, within=ranges)
+
+    async def _decided(
+        self, key: StreamId, state: Conversation, command: Command, originals: Sequence[MessageAppended] = ()
+    ) -> list[Event]:
         """The events of a command, under the profile and the policy of the settings that it leaves behind."""
         settings, policy = state.settings, None
         if isinstance(command, AppendMessages) and not state.is_open:
@@ -308,7 +324,7 @@ class Conversations:
             if _asks_for_another_policy(settings, state.settings):
                 policy = self._policies.accepted(settings)
         policy = policy or self._policies.of(state.settings)
-        context = DecisionContext(profile_of(settings), policy, self._clock_us(), self._new_id())
+        context = DecisionContext(profile_of(settings), policy, self._clock_us(), self._new_id(), originals)
         weight = self._cache.weight_of(key) if _may_look_at_window(state, command, context) else 0
         return await aside(weight, lambda: decide(state, command, context))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from service.domain.decide import CountedMessage
+from service.domain.commands import CountedMessage
 from service.domain.message import Message
 from service.domain.tokens import TokenCount, TokenCounter, TokenSource, message_tokens
 from service.turn import aside

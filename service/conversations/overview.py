@@ -46,7 +46,7 @@ class Overview(NamedTuple):
             messages_since_pass=state.messages_since_pass,
             live_summary_id=state.live.id if state.live else "",
             depth=state.live.depth if state.live else None,
-            summary_count=len(state.records),
+            summary_count=len(state.records) + len(state.revoked),
             pending_pass=state.pending.pass_id if state.pending else "",
             failures_in_row=state.failures_in_row,
             last_summarization=state.last_summarization,

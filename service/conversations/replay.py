@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import EventLog
 from service.codec.events import decode
 from service.domain.conversation import Conversation
-from service.domain.events import Event
-from service.domain.fold import fold
+from service.domain.events import Event, MessageAppended
+from service.domain.fold import Originals, fold
+from service.domain.ranges import covers
+from service.domain.record import MessageRange
 
-__all__ = ["PAGE_EVENTS", "Replayed", "recorded_events", "replayed", "require_known"]
+__all__ = [
+    "PAGE_EVENTS",
+    "Replayed",
+    "StreamReader",
+    "originals_of",
+    "recorded_events",
+    "recorded_originals",
+    "replayed",
+    "require_known",
+]
 
 PAGE_EVENTS = 500
+
+
+class StreamReader(Protocol):
+    """Reads one stream of a log, as EventLog does."""
+
+    def read_stream(self, stream: StreamId, /, *, after: int, limit: int, backward: bool) -> list[RecordedEvent]:
+        """Events of the stream after a version, in order; backward, those before it."""
+        ...
 
 
 class Replayed(NamedTuple):
@@ -43,16 +62,42 @@ def replayed(log: EventLog, key: StreamId, *, head: int = 0) -> Replayed:
             positions[recorded.event_id] = recorded.position
             yield decode(recorded.type, recorded.schema_version, recorded.payload), recorded.time_us
 
-    return Replayed(fold(events()), positions)
+    return Replayed(fold(events(), originals=originals_of(log, key)), positions)
 
 
-def recorded_events(log: EventLog, key: StreamId, *, head: int = 0, after: int = 0) -> Iterator[RecordedEvent]:
+def recorded_events(log: StreamReader, key: StreamId, *, head: int = 0, after: int = 0) -> Iterator[RecordedEvent]:
     """Every event of the stream behind version `after`; raises LogCorrupt when it has fewer than `head` events."""
-    while page := log.read_stream(key, after=after, limit=PAGE_EVENTS):
+    while page := log.read_stream(key, after=after, limit=PAGE_EVENTS, backward=False):
         yield from page
         after = page[-1].version
     if after < head:
         raise LogCorrupt(f"a stream of {head} events ends at {after}")
+
+
+def recorded_originals(
+    log: StreamReader, key: StreamId, ranges: Sequence[MessageRange], *, head: int = 0
+) -> Iterator[tuple[RecordedEvent, MessageAppended]]:
+    """The messages of ascending `ranges` with their events; nothing after the ranges is read, and little before them.
+
+    Raises LogCorrupt when the stream has fewer than `head` events and ends before the ranges do.
+    """
+    if not ranges:
+        return
+    # The stream begins with its opening, so that message n has at least version n + 1.
+    for recorded in recorded_events(log, key, head=head, after=ranges[0].first):
+        if recorded.type != MessageAppended.__name__:
+            continue
+        event = decode(recorded.type, recorded.schema_version, recorded.payload)
+        assert isinstance(event, MessageAppended)
+        if event.number > ranges[-1].last:
+            return
+        if covers(tuple(ranges), event.number):
+            yield recorded, event
+
+
+def originals_of(log: StreamReader, key: StreamId) -> Originals:
+    """Reads the messages that come back into a conversation's window while its stream is folded."""
+    return lambda ranges: [event for _, event in recorded_originals(log, key, ranges)]
 
 
 def require_known(log: EventLog, key: StreamId, positions: Mapping[bytes, int]) -> None:

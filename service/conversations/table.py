@@ -17,7 +17,7 @@ from eventlog.log import Committed
 from service.codec.values import settings_to_bytes
 from service.conversations.row import Row
 from service.domain.conversation import Conversation, next_remake
-from service.domain.events import Event, Settings
+from service.domain.events import Event, MessageAppended, Settings
 from service.domain.fold import evolve
 from service.domain.profiles.profile import HeldBy
 
@@ -93,11 +93,13 @@ class Projected:
     """Rides with an append through the commit: the fold of its events with the times that the log gave them.
 
     `state` is the state before, or a guess at it when `behind` is the append that leads there and is queued before this
-    one; `after` is the state behind the append's events, set when they are being committed.
+    one; `after` is the state behind the append's events, set when they are being committed. `originals` are the
+    messages that the events bring back into the window.
     """
 
     state: Conversation
     events: Sequence[Event]
+    originals: Sequence[MessageAppended] = ()
     after: Conversation | None = None
     behind: Projected | None = None
 
@@ -172,7 +174,7 @@ def projected_rows(committed: Sequence[Committed], encoded: EncodedSettings, hel
         state = projected.before()
         assert commit.events[0].version == state.event_version + 1, "events are folded behind those before them"
         for event, recorded in zip(projected.events, commit.events, strict=True):
-            state = evolve(state, event, recorded.time_us)
+            state = evolve(state, event, recorded.time_us, projected.originals)
         projected.after = state
         latest[commit.stream] = (state, commit.events[-1].position)
     return {
@@ -205,7 +207,7 @@ def row_of(stream: StreamId, state: Conversation, position: int, settings: bytes
         messages_since_pass=state.messages_since_pass,
         live_summary_id=live.id if live else "",
         depth=live.depth if live else None,
-        summary_count=len(state.records),
+        summary_count=len(state.records) + len(state.revoked),
         failures_in_row=state.failures_in_row,
         last_depth=last.depth if last else None,
         last_message_count=last.message_count if last else None,

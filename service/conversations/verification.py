@@ -14,11 +14,12 @@ from eventlog.event import SealedEvent, StreamId
 from eventlog.sqlite.verification import LogVerification
 from service.codec.events import UnknownEvent, decode, sent_content
 from service.codec.values import settings_to_bytes
+from service.conversations.replay import originals_of
 from service.conversations.row import Row
 from service.conversations.table import ConversationTable, ListQuery, row_of
 from service.domain.conversation import Conversation, initial_state
 from service.domain.events import MessageAppended
-from service.domain.fold import evolve
+from service.domain.fold import Originals, fold
 
 __all__ = ["Damage", "damages"]
 
@@ -67,14 +68,14 @@ def _of_conversation(
     log: LogVerification, table: ConversationTable | None, stream: StreamId, count: int
 ) -> Iterator[tuple[str, bool]]:
     """What is damaged of it, and whether that is in the read table alone."""
-    state = initial_state()
+    state, read = initial_state(), originals_of(log.reader, stream)
     ids: dict[bytes, int] = {}
     try:
         for sealed in log.events(stream):
             ids[sealed.event.event_id] = sealed.event.position
             if not log.has_content(sealed, _content(sealed)):
                 yield f"position {sealed.event.position}: a repeat would not be known for one", False
-            state = _evolved(state, sealed)
+            state = _evolved(state, sealed, read)
     except (LogCorrupt, UnknownEvent) as error:
         yield str(error), False
         return
@@ -106,9 +107,10 @@ def _content(sealed: SealedEvent) -> bytes:
     return sent_content(sealed.event.payload) if is_message else sealed.event.payload
 
 
-def _evolved(state: Conversation, sealed: SealedEvent) -> Conversation:
-    event = sealed.event
-    return evolve(state, decode(event.type, event.schema_version, event.payload), event.time_us)
+def _evolved(state: Conversation, sealed: SealedEvent, read: Originals) -> Conversation:
+    stored = sealed.event
+    event = decode(stored.type, stored.schema_version, stored.payload)
+    return fold([(event, stored.time_us)], state, originals=read)
 
 
 def _compared(row: Row) -> Row:

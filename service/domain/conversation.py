@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from service.domain.events import ErrorClass, MessageAppended, PassPlan, Settings, SkipReason, Trigger
+from service.domain.events import ErrorClass, MessageAppended, PassPlan, Rating, Settings, SkipReason, Trigger
 from service.domain.policy import wait_s
 from service.domain.ranges import merged
 from service.domain.record import MessageRange, SummaryRecord
@@ -81,6 +81,11 @@ class Conversation(NamedTuple):
 
     `fallback_ids` names the records that stand in for a model's, `remakes` says how often a model was asked in vain to
     make one of them anew, and `successors` which record has taken the place of another.
+
+    `epoch` counts how often something else than a new message changed the window. `pins` has the numbers of the
+    messages that no pass covers, `removed` those that a rewind took out, `revoked` the records out of use, which
+    `records` no longer has; `went_back_at` is the message version at the last such change. After a revocation
+    `redo_due` says that the range waits for no cooldown. `sources` is who counted each record's tokens.
     """
 
     event_version: int = 0
@@ -114,6 +119,14 @@ class Conversation(NamedTuple):
     depth_limit_said: bool = False
     usage_reports: int = 0
     usage_reported_at: int = 0
+    epoch: int = 0
+    went_back_at: int = 0
+    redo_due: bool = False
+    pins: frozenset[int] = frozenset()
+    removed: tuple[MessageRange, ...] = ()
+    revoked: Sequence[SummaryRecord] = Sequence()
+    sources: Mapping[str, TokenSource] = MappingProxyType({})
+    ratings: Mapping[str, Rating] = MappingProxyType({})
 
     @property
     def is_open(self) -> bool:
@@ -127,8 +140,9 @@ class Conversation(NamedTuple):
 
     @property
     def chat_messages_ever(self) -> int:
-        """Every message ever appended but system messages, which never leave the window."""
-        return self.message_version - (len(self.window) - self.chat_messages)
+        """Every message of the conversation as it stands but system messages, which no record covers."""
+        removed = sum(len(r) for r in self.removed)
+        return self.message_version - removed - (len(self.window) - self.chat_messages)
 
     @property
     def live(self) -> SummaryRecord | None:

@@ -6,9 +6,24 @@ The trigger of a pass is among the events that its cause yields, so it is in the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
+from service.domain.commands import (
+    AppendMessages,
+    ApplyRules,
+    ChangeSettings,
+    Command,
+    CompletePass,
+    EndWait,
+    FailPass,
+    ReleasePass,
+    RemakeFallback,
+    ReportUsage,
+    RequestPass,
+    RewindConversation,
+    StartPass,
+    WayBack,
+)
 from service.domain.conversation import Conversation, next_remake
 from service.domain.errors import (
     ConversationNotFound,
@@ -20,7 +35,6 @@ from service.domain.errors import (
 )
 from service.domain.events import (
     ConversationOpened,
-    ErrorClass,
     Event,
     MessageAppended,
     PassPlan,
@@ -36,149 +50,15 @@ from service.domain.events import (
     UsageReported,
 )
 from service.domain.fold import evolve
-from service.domain.message import Message
 from service.domain.policy import wait_after_failures
 from service.domain.profiles.profile import DecisionContext, Profile
 from service.domain.record import SummaryRecord
-from service.domain.tokens import TokenCount, TokenSource, calibrated_factor
+from service.domain.tokens import TokenSource, calibrated_factor
 from service.domain.triggers import cancelled, followed_up, remade, ruled, superseded
+from service.domain.ways_back import require_pins_fit, taken_back
 from service.domain.window import summary_tokens
 
-__all__ = [
-    "AppendMessages",
-    "ApplyRules",
-    "ChangeSettings",
-    "Command",
-    "CompletePass",
-    "CountedMessage",
-    "EndWait",
-    "FailPass",
-    "ReleasePass",
-    "RemakeFallback",
-    "ReportUsage",
-    "RequestPass",
-    "StartPass",
-    "decide",
-    "require_possible",
-]
-
-
-class CountedMessage(NamedTuple):
-    """A message and what it costs; `counter` names who counted."""
-
-    message: Message
-    cost: TokenCount
-    counter: str
-
-
-@dataclass(frozen=True, slots=True)
-class AppendMessages:
-    """Append, opening the conversation with `open_with` if it is new. The messages must not be known yet."""
-
-    conversation_id: str
-    messages: tuple[CountedMessage, ...]
-    open_with: Settings
-    expected_version: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeSettings:
-    """Replace the settings."""
-
-    settings: Settings
-    expected_version: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ReportUsage:
-    """The chat model's own count of a context that was sent; `summary_id` is the record that it had."""
-
-    message_version: int
-    summary_id: str
-    prompt_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class RequestPass:
-    """Force a pass, whatever ratio, cooldown, hysteresis, min_messages and waits say."""
-
-
-@dataclass(frozen=True, slots=True)
-class RemakeFallback:
-    """Make the oldest record of the live chain anew that stands in for a model's."""
-
-
-@dataclass(frozen=True, slots=True)
-class StartPass:
-    """Claim the pending pass."""
-
-    pass_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReleasePass:
-    """Give the claim back, because the process stops: the pass stays pending for the next start."""
-
-    pass_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class CompletePass:
-    """Commit the record of a pass, if it saves enough.
-
-    `model_failed` says that a model was asked for it first, in vain; `interrupted`, that the window could not wait for
-    the model any longer.
-    """
-
-    pass_id: str
-    record: SummaryRecord
-    source: TokenSource
-    fallback: bool
-    model_failed: bool = False
-    interrupted: bool = False
-    tried: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FailPass:
-    """End a pass without a record."""
-
-    pass_id: str
-    error_class: ErrorClass
-    attempts: int
-    retryable: bool
-    output_bytes: int = 0
-    output_hash: bytes = b""
-    cause: str = ""
-    asked: bool = False
-    tried: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class EndWait:
-    """The wait after failures that lasts until `until_us` is over, also by a clock that was set back since."""
-
-    until_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class ApplyRules:
-    """See whether a pass is due: the policy or the time may be another than at the last event."""
-
-
-Command = (
-    AppendMessages
-    | ChangeSettings
-    | ReportUsage
-    | RequestPass
-    | RemakeFallback
-    | StartPass
-    | ReleasePass
-    | CompletePass
-    | FailPass
-    | EndWait
-    | ApplyRules
-)
+__all__ = ["decide", "require_possible"]
 
 
 def decide(state: Conversation, command: Command, context: DecisionContext) -> list[Event]:
@@ -187,6 +67,8 @@ def decide(state: Conversation, command: Command, context: DecisionContext) -> l
         return _append(state, command, context)
     if not state.is_open:
         raise ConversationNotFound(state.id)
+    if isinstance(command, WayBack):
+        return _take_back(state, command, context)
     match command:
         case ChangeSettings():
             return _change_settings(state, command, context)
@@ -227,7 +109,16 @@ def _append(state: Conversation, command: AppendMessages, context: DecisionConte
         number += 1
         cost = counted.cost
         events.append(MessageAppended(number, counted.message, cost.tokens, cost.source, counted.counter))
+    if any(counted.message.pinned for counted in command.messages):
+        _require_pins_fit(state, events, context)
     return _with_trigger(state, events, context)
+
+
+def _require_pins_fit(state: Conversation, events: list[Event], context: DecisionContext) -> None:
+    appended = [event for event in events if isinstance(event, MessageAppended) and event.message.pinned]
+    pinned = [m for m in state.window if m.number in state.pins]
+    opened = state if state.is_open else evolve(state, events[0], context.now_us)
+    require_pins_fit(opened, [*pinned, *appended], context.policy)
 
 
 def _change_settings(state: Conversation, command: ChangeSettings, context: DecisionContext) -> list[Event]:
@@ -241,12 +132,21 @@ def _change_settings(state: Conversation, command: ChangeSettings, context: Deci
     return _with_trigger(state, events, context)
 
 
+def _take_back(state: Conversation, command: WayBack, context: DecisionContext) -> list[Event]:
+    if isinstance(command, RewindConversation):
+        _require_version(state, command.expected_version)
+    events = taken_back(state, command, context.policy, context.originals)
+    return _with_trigger(state, events, context) if events else []
+
+
 def _report_usage(state: Conversation, command: ReportUsage, context: DecisionContext) -> list[Event]:
     """Learn from a report, unless the window that it is about is gone or was reported before."""
     if command.message_version > state.message_version:
         raise VersionNotReached(wanted=command.message_version, actual=state.message_version)
     live_id = state.live.id if state.live else ""
     if command.summary_id != live_id or command.message_version <= state.usage_reported_at:
+        return []
+    if command.epoch != state.epoch and (command.epoch or command.message_version <= state.went_back_at):
         return []
     sent = [m for m in state.window if m.number <= command.message_version]
     exact = sum(m.tokens for m in sent if m.source is not TokenSource.ESTIMATE)
@@ -378,7 +278,7 @@ def _wait(state: Conversation, context: DecisionContext) -> tuple[int, int]:
 def _with_trigger(state: Conversation, events: list[Event], context: DecisionContext) -> list[Event]:
     """`events`, and what the rules say once after all of them."""
     for event in events:
-        state = evolve(state, event, context.now_us)
+        state = evolve(state, event, context.now_us, context.originals)
     return [*events, *ruled(state, context)]
 
 

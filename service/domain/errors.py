@@ -4,7 +4,11 @@ DomainError
 ├── InvalidPolicy            settings that cannot work whatever the data; names the field
 ├── ConversationNotFound     commands other than an append need an open conversation
 ├── SummaryNotFound
+├── SummaryNotInUse          the record was revoked already
 ├── PassNotFound
+├── MessageNotFound          a number that no message has
+├── MessageRemoved           a rewind took the message out of the conversation
+├── PinsTooLarge             pins would take more than their share of the budget
 ├── WrongMessageVersion      the conversation does not have the number of messages that was expected
 ├── MessageIdReused          a message id is known with other content
 ├── RequestIdReused          a request id is known with other content
@@ -29,12 +33,16 @@ __all__ = [
     "InvalidPageToken",
     "InvalidPolicy",
     "MessageIdReused",
+    "MessageNotFound",
+    "MessageRemoved",
     "NothingToSummarize",
     "PassNotFound",
     "PassSuperseded",
     "PassesDisabled",
+    "PinsTooLarge",
     "RequestIdReused",
     "SummaryNotFound",
+    "SummaryNotInUse",
     "TooLarge",
     "TooManyPasses",
     "VersionNotReached",
@@ -71,6 +79,39 @@ class SummaryNotFound(DomainError):
     def __init__(self, summary_id: str) -> None:
         super().__init__("no such summary")
         self.summary_id = summary_id
+
+
+class SummaryNotInUse(DomainError):
+    """The record was revoked before, by name or with one that it was made from."""
+
+    def __init__(self, summary_id: str) -> None:
+        super().__init__("the summary was revoked already")
+        self.summary_id = summary_id
+
+
+class MessageNotFound(DomainError):
+    """No message has this number."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"no message has number {number}")
+        self.number = number
+
+
+class MessageRemoved(DomainError):
+    """A rewind took this message out of the conversation."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"a rewind removed message {number}")
+        self.number = number
+
+
+class PinsTooLarge(DomainError):
+    """The pins would take more than their share of the budget."""
+
+    def __init__(self, *, tokens: int, limit: int) -> None:
+        super().__init__(f"pinned messages would take {tokens} tokens, the limit is {limit}")
+        self.tokens = tokens
+        self.limit = limit
 
 
 class PassNotFound(DomainError):

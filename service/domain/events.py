@@ -17,10 +17,14 @@ __all__ = [
     "CAUSE_CHARS_MAX",
     "ContextLengthSource",
     "ConversationOpened",
+    "ConversationRewound",
     "ErrorClass",
     "Event",
     "MessageAppended",
+    "MessagesPinned",
+    "MessagesUnpinned",
     "PassPlan",
+    "Rating",
     "Settings",
     "SettingsChanged",
     "SkipReason",
@@ -30,6 +34,8 @@ __all__ = [
     "SummarizationRequested",
     "SummarizationSkipped",
     "SummarizationStarted",
+    "SummaryRated",
+    "SummaryRevoked",
     "Trigger",
     "UsageReported",
 ]
@@ -69,6 +75,13 @@ class ErrorClass(StrEnum):
     INVALID = "INVALID"
     CANCELLED = "CANCELLED"
     INTERNAL = "INTERNAL"
+
+
+class Rating(StrEnum):
+    """What a user says of a record."""
+
+    GOOD = "good"
+    BAD = "bad"
 
 
 class ContextLengthSource(StrEnum):
@@ -260,6 +273,53 @@ class SummarizationSkipped:
     wait_until_us: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class SummaryRevoked:
+    """Records are out of use: `record_id`, which was revoked, and all that were made from it.
+
+    The window shows `shown_ids` from now on, and the messages that no record in use covers are back in it.
+    """
+
+    record_id: str
+    revoked_ids: tuple[str, ...]
+    shown_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRated:
+    """A user's opinion of a record; the latest one counts."""
+
+    record_id: str
+    rating: Rating
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesPinned:
+    """These messages are in the window for good: no pass covers them, and those that one had covered are back."""
+
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesUnpinned:
+    """These messages are like any others again: those that a record in use covers leave the window."""
+
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationRewound:
+    """The messages after number `to` have left the conversation for good. Their numbers are not used again.
+
+    Records that covered one of them, and all made from those, are out of use, as in SummaryRevoked.
+    """
+
+    to: int
+    revoked_ids: tuple[str, ...] = ()
+    shown_ids: tuple[str, ...] = ()
+
+
 Event = (
     ConversationOpened
     | SettingsChanged
@@ -271,4 +331,9 @@ Event = (
     | SummarizationCompleted
     | SummarizationFailed
     | SummarizationSkipped
+    | SummaryRevoked
+    | SummaryRated
+    | MessagesPinned
+    | MessagesUnpinned
+    | ConversationRewound
 )

@@ -5,7 +5,8 @@ The same fold serves commands, projections and replay.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Messages
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, assert_never
@@ -25,30 +26,50 @@ from service.domain.events import (
     SummarizationRequested,
     SummarizationSkipped,
     SummarizationStarted,
+    SummaryRated,
     Trigger,
     UsageReported,
 )
+from service.domain.going_back import GoingBack, returning, went_back
 from service.domain.message import Role
-from service.domain.ranges import partitioned
+from service.domain.ranges import partitioned, ranges_of, without
+from service.domain.record import MessageRange
 from service.domain.sequence import Sequence
 from service.domain.tokens import TokenSource
 
-__all__ = ["evolve", "fold"]
+__all__ = ["Originals", "evolve", "fold"]
 
 
-def fold(events: Iterable[tuple[Event, int]], state: Conversation | None = None) -> Conversation:
-    """The state after `events`, each with its time in microseconds, from `state` or from the beginning."""
+Originals = Callable[[tuple[MessageRange, ...]], Messages[MessageAppended]]
+"""The messages of ascending ranges, as the log has them."""
+
+
+def _none(_ranges: tuple[MessageRange, ...]) -> Messages[MessageAppended]:
+    return ()
+
+
+def fold(
+    events: Iterable[tuple[Event, int]], state: Conversation | None = None, *, originals: Originals = _none
+) -> Conversation:
+    """The state after `events`, each with its time in microseconds, from `state` or from the beginning.
+
+    `originals` is asked for the messages that come back into the window, and for no others; without it, none may.
+    """
     state = state or initial_state()
     for event, at_us in events:
-        state = evolve(state, event, at_us)
+        ranges = returning(state, event)
+        state = evolve(state, event, at_us, originals(ranges) if ranges else ())
     return state
 
 
-def evolve(state: Conversation, event: Event, at_us: int) -> Conversation:
-    """The state after one more event, which was written at `at_us`."""
+def evolve(state: Conversation, event: Event, at_us: int, originals: Iterable[MessageAppended] = ()) -> Conversation:
+    """The state after one more event, which was written at `at_us`.
+
+    `originals` are messages as the log has them, at least those that `returning` names for this event.
+    """
     if isinstance(event, MessageAppended):
         return _message_appended(state, event, at_us)
-    state = _applied(state, event, at_us)._replace(event_version=state.event_version + 1, updated_us=at_us)
+    state = _applied(state, event, at_us, originals)._replace(event_version=state.event_version + 1, updated_us=at_us)
     return state._replace(lowest_ratio_since_pass=min(state.lowest_ratio_since_pass, state.ratio))
 
 
@@ -67,10 +88,14 @@ _RareEvent = (
     | SummarizationCompleted
     | SummarizationFailed
     | SummarizationSkipped
+    | SummaryRated
+    | GoingBack
 )
 
 
-def _applied(state: Conversation, event: _RareEvent, at_us: int) -> Conversation:
+def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iterable[MessageAppended]) -> Conversation:
+    if isinstance(event, GoingBack):
+        return went_back(state, event, originals)
     match event:
         case ConversationOpened():
             return state._replace(id=event.conversation_id, settings=event.settings, created_us=at_us)
@@ -95,6 +120,8 @@ def _applied(state: Conversation, event: _RareEvent, at_us: int) -> Conversation
             return _failed(state, event, at_us)
         case SummarizationSkipped():
             return _skipped(state, event, at_us)
+        case SummaryRated():
+            return state._replace(ratings=MappingProxyType({**state.ratings, event.record_id: event.rating}))
         case _:
             assert_never(event)
 
@@ -104,6 +131,8 @@ def _message_appended(state: Conversation, event: MessageAppended, at_us: int) -
     tokens = event.tokens
     estimated = event.source is TokenSource.ESTIMATE
     chat = event.message.role is not Role.SYSTEM
+    if event.message.pinned:
+        state = state._replace(pins=state.pins | {event.number})
     return Conversation(
         state.event_version + 1,
         at_us,
@@ -131,7 +160,11 @@ def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -
         fallback=event.fallback,
         tried=event.tried,
     )
-    state = _ended(state, ended)._replace(records=state.records.append(record))
+    state = _ended(state, ended)._replace(
+        records=state.records.append(record),
+        sources=MappingProxyType({**state.sources, record.id: event.source}),
+        epoch=state.epoch + 1,
+    )
     if event.fallback:
         state = state._replace(fallback_ids=state.fallback_ids | {record.id})
     if event.wait_until_us:
@@ -140,7 +173,7 @@ def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -
         state = state._replace(failures_in_row=0, wait_until_version=0, wait_until_us=0)
     if plan.trigger is Trigger.REMAKE:
         return _remade(state, plan.replaces_id, event)
-    inside, left = partitioned(state.window, record.covered)
+    inside, left = partitioned(state.window, without(record.covered, ranges_of(state.pins)))
     estimated = sum(m.tokens for m in inside if m.source is TokenSource.ESTIMATE)
     state = _may_speak_again(state)._replace(
         window=Sequence(left),
@@ -150,6 +183,7 @@ def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -
         shown=_shown_beside(state, plan.beside_ids, ShownRecord(record, event.source)),
         completed_passes=state.completed_passes + 1,
         messages_since_pass=0,
+        redo_due=False,
         last_summarization=LastSummarization(plan.depth, plan.message_version, plan.token_ratio),
     )
     return state._replace(lowest_ratio_since_pass=state.ratio)

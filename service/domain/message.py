@@ -45,7 +45,7 @@ class Message(NamedTuple):
     """One chat message, as the caller sent it.
 
     `create_time_us` is the caller's clock in microseconds since the epoch, 0 when not given; it is information only.
-    `token_count` is the caller's own count, None when not given.
+    `token_count` is the caller's own count, None when not given. A `pinned` message stays in the window for good.
     """
 
     id: str
@@ -60,3 +60,4 @@ class Message(NamedTuple):
     user_id: str = ""
     agent_id: str = ""
     labels: Mapping[str, str] = _NO_LABELS
+    pinned: bool = False

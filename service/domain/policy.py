@@ -121,6 +121,7 @@ class Policy:
     min_messages: int = _in(0, _MESSAGES_MAX, 12)
     preserve_recent: int = _in(2, _MESSAGES_MAX, 6)
     tail_token_ratio: float = _in(0, 1, 0.35, above=True, below=True)
+    pin_token_ratio: float = _in(0, 1, 0.25, below=True)
     cooldown_messages: int = _in(0, _MESSAGES_MAX, 4)
     rearm_messages: int = _in(0, _MESSAGES_MAX, 12)
     min_range_tokens: int = _in(1, 1_000_000, 256)
@@ -159,6 +160,7 @@ CLIENT_FIELDS = frozenset(
         "min_messages",
         "preserve_recent",
         "tail_token_ratio",
+        "pin_token_ratio",
         "cooldown_messages",
         "rearm_messages",
         "min_range_tokens",
@@ -212,6 +214,11 @@ def validated(policy: Policy) -> Policy:
         p.tail_token_ratio + _SUMMARY_SHARE <= p.reset_token_ratio,
         "tail_token_ratio",
         "tail and summary (an eighth) together must not be above reset_token_ratio: a pass could never reach it",
+    )
+    _require(
+        p.pin_token_ratio + _SUMMARY_SHARE <= p.reset_token_ratio,
+        "pin_token_ratio",
+        "pins and summary (an eighth) together must not be above reset_token_ratio: a pass could never reach it",
     )
     _require(
         p.max_summary_tokens == 0 or p.max_summary_tokens >= SUMMARY_TOKENS_MIN,

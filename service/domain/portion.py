@@ -123,7 +123,9 @@ def _head(state: Conversation, policy: Policy, *, limit: int, tail_messages: int
     closed = [
         unit
         for unit in tool_units(head, pairs)
-        if unit[-1].number < open_from and not unit[0].number <= newest_user <= unit[-1].number
+        if unit[-1].number < open_from
+        and not unit[0].number <= newest_user <= unit[-1].number
+        and not any(m.number in state.pins for m in unit)
     ]
     dropped = _oldest(closed, policy, limit=limit)
     if prompt_tokens(dropped, policy) < _least_tokens(policy):

@@ -10,7 +10,7 @@ from operator import attrgetter
 from service.domain.events import MessageAppended
 from service.domain.record import MessageRange
 
-__all__ = ["covers", "merged", "partitioned", "without"]
+__all__ = ["covers", "merged", "partitioned", "ranges_of", "without"]
 
 
 def merged(ranges: Iterable[MessageRange]) -> tuple[MessageRange, ...]:
@@ -22,6 +22,11 @@ def merged(ranges: Iterable[MessageRange]) -> tuple[MessageRange, ...]:
         else:
             result.append(r)
     return tuple(result)
+
+
+def ranges_of(numbers: Iterable[int]) -> tuple[MessageRange, ...]:
+    """These messages, each once, as ascending ranges."""
+    return merged(MessageRange(number, number) for number in numbers)
 
 
 def without(ranges: Iterable[MessageRange], taken: Iterable[MessageRange]) -> tuple[MessageRange, ...]:

@@ -5,7 +5,7 @@ A tool call and its results are one unit: a boundary never runs through it. Ever
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from service.domain.conversation import Conversation
@@ -21,6 +21,7 @@ __all__ = [
     "WindowSplit",
     "aimed_tokens",
     "counted_tokens",
+    "pinned_units",
     "split",
     "summary_tokens",
     "tool_pairs",
@@ -129,7 +130,7 @@ def aimed_tokens(state: Conversation, policy: Policy) -> int:
 
 
 def split(state: Conversation, policy: Policy, *, tail_messages: int) -> WindowSplit:
-    """Divide the window: system messages, the tail, the newest user message and pending calls stay.
+    """Divide the window: system messages, pins, the tail, the newest user message and pending calls stay.
 
     The tail is what fits beside all that and a record of the largest size when the window ends where the pass aims.
     """
@@ -137,7 +138,7 @@ def split(state: Conversation, policy: Policy, *, tail_messages: int) -> WindowS
     chat = [m for m in state.window if m.message.role is not Role.SYSTEM]
     pairs = tool_pairs(chat)
     units = tool_units(chat, pairs)
-    bound = _bound(units, pairs)
+    bound = _bound(units, pairs, state.pins)
     system_tokens = counted_tokens((m for m in state.window if m.message.role is Role.SYSTEM), factor)
     fixed = state.settings.overhead_tokens + system_tokens
     kept = _Tail(units, bound, fixed, factor).kept(state, policy, tail_messages)
@@ -147,9 +148,14 @@ def split(state: Conversation, policy: Policy, *, tail_messages: int) -> WindowS
     return WindowSplit(dropped, dropped_tokens, fixed + counted_tokens(chat, factor) - dropped_tokens)
 
 
-def _bound(units: list[list[MessageAppended]], pairs: ToolPairs) -> frozenset[int]:
-    """The places of the units that stay whatever they cost: the newest user message, and calls without a result."""
-    must_stay = {number for number, _ in pairs.pending}
+def pinned_units(units: Iterable[Sequence[MessageAppended]], pins: Collection[int]) -> list[Sequence[MessageAppended]]:
+    """The units of which a message is pinned: a pinned call keeps its results, and a pinned result its call."""
+    return [unit for unit in units if any(m.number in pins for m in unit)]
+
+
+def _bound(units: list[list[MessageAppended]], pairs: ToolPairs, pins: frozenset[int]) -> frozenset[int]:
+    """The places of the units that stay whatever they cost: the newest user message, calls without a result, pins."""
+    must_stay = {number for number, _ in pairs.pending} | pins
     users = [m.number for unit in units for m in unit if m.message.role is Role.USER]
     must_stay.update(users[-1:])
     return frozenset(i for i, unit in enumerate(units) if any(m.number in must_stay for m in unit))

@@ -16,8 +16,8 @@ import structlog
 from eventlog.errors import EventLogError, LogFull, LogUnavailable, WrongExpectedVersion
 from eventlog.event import StreamId
 from service.conversations.conversations import Conversations
+from service.domain.commands import CompletePass, FailPass, ReleasePass, StartPass
 from service.domain.conversation import Conversation
-from service.domain.decide import CompletePass, FailPass, ReleasePass, StartPass
 from service.domain.errors import DomainError
 from service.domain.events import Event, PassPlan, SummarizationStarted
 from service.summarizer.summarizer import PassFailed, PassResult

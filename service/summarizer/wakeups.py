@@ -14,8 +14,8 @@ import structlog
 
 from eventlog.event import StreamId
 from service.conversations.conversations import Conversations
+from service.domain.commands import EndWait, RemakeFallback
 from service.domain.conversation import Conversation, next_remake
-from service.domain.decide import EndWait, RemakeFallback
 from service.domain.events import Trigger
 from service.domain.policy import WAIT_S_MAX
 from service.summarizer.commits import TRANSIENT, CommitPauses

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from service.domain.commands import AppendMessages, CompletePass, CountedMessage, FailPass
 from service.domain.conversation import Conversation
-from service.domain.decide import AppendMessages, CompletePass, CountedMessage, FailPass
 from service.domain.events import (
     ConversationOpened,
     ErrorClass,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from service.domain.commands import Command, CompletePass, FailPass
 from service.domain.conversation import Conversation
-from service.domain.decide import Command, CompletePass, FailPass, decide
+from service.domain.decide import decide
 from service.domain.errors import DomainError
 from service.domain.events import Event, SkipReason, SummarizationSkipped
 from service.domain.fold import fold

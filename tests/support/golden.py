@@ -21,8 +21,10 @@ from service.codec.events import decode, encode
 from service.codec.values import record_to_proto
 from service.conversations.overview import Overview
 from service.domain.conversation import Conversation, lineage
-from service.domain.events import Event
+from service.domain.events import Event, MessageAppended
+from service.domain.fold import Originals
 from service.domain.policy import Policy, SummaryRole
+from service.domain.ranges import covers
 from service.domain.render import rendered_window
 from service.domain.triggers import held_by
 
@@ -42,6 +44,11 @@ class GoldenLog:
                 continue
             event = decode(row["type"], row["schema_version"], base64.b64decode(row["payload"]))
             self.events.setdefault(row["conversation"], []).append((event, row["time_us"]))
+
+    def originals(self, conversation: str) -> Originals:
+        """Reads the messages of a conversation, for its fold."""
+        messages = [event for event, _ in self.events[conversation] if isinstance(event, MessageAppended)]
+        return lambda ranges: [m for m in messages if covers(ranges, m.number)]
 
 
 def golden_lines(conversation: str, log: Iterable[tuple[Event, int]], state: Conversation) -> Iterable[str]:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from service.domain.commands import CompletePass, FailPass, StartPass
 from service.domain.conversation import Conversation, lineage
-from service.domain.decide import CompletePass, FailPass, StartPass
 from service.domain.events import (
     MessageAppended,
     SettingsChanged,

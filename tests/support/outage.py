@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from service.domain.conversation import Conversation, initial_state
-from service.domain.decide import (
+from service.domain.commands import (
     AppendMessages,
     Command,
     CompletePass,
@@ -22,8 +21,9 @@ from service.domain.decide import (
     FailPass,
     RemakeFallback,
     ReportUsage,
-    decide,
 )
+from service.domain.conversation import Conversation, initial_state
+from service.domain.decide import decide
 from service.domain.errors import DomainError, InvalidPolicy
 from service.domain.events import ErrorClass, PassPlan, Settings, SummarizationRequested
 from service.domain.fold import evolve

@@ -1,6 +1,7 @@
 """Random chats against the pure domain: every command there is, in any order, with a clock of its own.
 
-A seed is a chat: policy, context length, messages, failures and waits all come from it.
+A seed is a chat: policy, context length, messages, failures and waits all come from it. So do revocations, pins and
+rewinds, for those who ask for a share of them.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from service.domain.conversation import Conversation, initial_state
-from service.domain.decide import (
+from service.domain.commands import (
     AppendMessages,
     ChangeSettings,
     Command,
@@ -19,20 +19,29 @@ from service.domain.decide import (
     CountedMessage,
     EndWait,
     FailPass,
+    PinMessages,
+    RateSummary,
     RemakeFallback,
     ReportUsage,
     RequestPass,
+    RevokeSummary,
+    RewindConversation,
     StartPass,
-    decide,
+    UnpinMessages,
 )
+from service.domain.conversation import Conversation, initial_state
+from service.domain.decide import decide
 from service.domain.errors import DomainError, InvalidPolicy
-from service.domain.events import ErrorClass, Event, Settings
+from service.domain.events import ErrorClass, Event, MessageAppended, Rating, Settings
 from service.domain.fold import evolve
 from service.domain.message import Message, Role, ToolCall
 from service.domain.policy import DepthLimit, Fallback, Policy, ToolOutput, overridden, validated
 from service.domain.profiles import chain
 from service.domain.profiles.profile import DecisionContext
+from service.domain.ranges import covers
+from service.domain.record import MessageRange
 from service.domain.tokens import TokenCount, TokenSource
+from service.domain.ways_back import needed
 from tests.support.chats import record_for
 
 __all__ = ["SimulatedChat", "Step"]
@@ -59,7 +68,8 @@ class Step:
 class SimulatedChat:
     """The chat of one seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, ways_back: float = 0.0) -> None:
+        self._ways_back = ways_back
         self._rng = Random(seed)
         self._base = _random_policy(self._rng)
         self._context_length = self._rng.choice([512, 1_024, 2_048, 4_096, 8_192, 32_768])
@@ -98,19 +108,30 @@ class SimulatedChat:
         policy = self._policy
         if isinstance(command, ChangeSettings):
             policy = overridden(self._base, command.settings.policy)
+        originals = self.originals(needed(before, command))
         try:
-            events = decide(before, command, DecisionContext(chain, policy, self._now_us, self._pass_id()))
+            context = DecisionContext(chain, policy, self._now_us, self._pass_id(), originals)
+            events = decide(before, command, context)
         except DomainError:
             return
         if isinstance(command, ChangeSettings):
             self._settings = command.settings
         for event in events:
-            self.state = evolve(self.state, event, self._now_us)
+            self.state = evolve(self.state, event, self._now_us, originals)
             self.log.append((event, self._now_us))
         yield Step(before, command, tuple(events), self.state, policy, self._now_us)
 
+    def originals(self, ranges: tuple[MessageRange, ...]) -> list[MessageAppended]:
+        """The messages of ascending ranges, as the log has them."""
+        if not ranges:
+            return []
+        messages = (event for event, _ in self.log if isinstance(event, MessageAppended))
+        return [m for m in messages if covers(ranges, m.number)]
+
     def _random_command(self) -> Command:
         state, rng = self.state, self._rng
+        if self._ways_back and state.is_open and rng.random() < self._ways_back:
+            return self._way_back()
         if not state.is_open or rng.random() < 0.55:
             return self._append()
         if state.pending is not None and rng.random() < 0.75:
@@ -186,6 +207,21 @@ class SimulatedChat:
 
     def _remake(self) -> RemakeFallback:
         return RemakeFallback()
+
+    def _way_back(self) -> Command:
+        state, rng = self.state, self._rng
+        last = state.message_version
+        numbers = tuple(rng.randint(1, last) for _ in range(rng.choice([1, 1, 3])))
+        choices: list[Command] = [
+            RewindConversation(max(0, last - rng.choice([0, 1, 2, 5, 20, last]))),
+            PinMessages(numbers),
+            PinMessages(numbers),
+            UnpinMessages(tuple(state.pins) or numbers),
+        ]
+        if ever := (*state.records, *state.revoked):
+            record = rng.choice(ever)
+            choices += [RevokeSummary(record.id), RevokeSummary(record.id), RateSummary(record.id, Rating.BAD)]
+        return rng.choice(choices)
 
     def _pass_id(self) -> str:
         self._passes += 1

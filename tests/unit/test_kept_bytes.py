@@ -12,8 +12,8 @@ from eventlog.event import StreamId
 from service.api.sent_window import sent_window
 from service.codec.values import message_to_proto
 from service.conversations.cache import NOTHING_SENT, SENT_BYTES_MIN, ConversationCache
+from service.domain.commands import RequestPass
 from service.domain.conversation import Conversation
-from service.domain.decide import RequestPass
 from service.domain.fold import evolve
 from service.domain.message import Message, Role
 from service.domain.policy import Policy, SummaryRole

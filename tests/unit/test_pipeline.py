@@ -18,7 +18,7 @@ from service.conversations.conversations import Appended, AppendRequest, Convers
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
 from service.conversations.table import MemoryConversationTable
-from service.domain.decide import ChangeSettings
+from service.domain.commands import ChangeSettings
 from service.domain.errors import ConversationNotFound, MessageIdReused, RequestIdReused, WrongMessageVersion
 from service.domain.events import MessageAppended, Settings
 from service.domain.message import Message, Role

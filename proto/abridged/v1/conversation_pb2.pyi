@@ -411,6 +411,7 @@ class PolicyOverrides(_message.Message):
     MIN_REMAKE_SHARE_FIELD_NUMBER: _builtins.int
     MAX_REPETITION_FIELD_NUMBER: _builtins.int
     REWRITES_MAX_FIELD_NUMBER: _builtins.int
+    PIN_TOKEN_RATIO_FIELD_NUMBER: _builtins.int
     PASS_CALLS_MAX_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
     """Whether passes run."""
@@ -474,6 +475,8 @@ class PolicyOverrides(_message.Message):
     """Largest share of a draft that may repeat itself; 0 disables it."""
     rewrites_max: _builtins.int
     """Most records that a text may pass through before its original messages are read again."""
+    pin_token_ratio: _builtins.float
+    """The share of the budget that pinned messages may take."""
     pass_calls_max: _builtins.int
     """Most model calls of one pass, including repairs and retries."""
     def __init__(
@@ -509,11 +512,12 @@ class PolicyOverrides(_message.Message):
         min_remake_share: _builtins.float | None = ...,
         max_repetition: _builtins.float | None = ...,
         rewrites_max: _builtins.int | None = ...,
+        pin_token_ratio: _builtins.float | None = ...,
         pass_calls_max: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "pass_calls_max", b"pass_calls_max", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "tail_token_ratio", b"tail_token_ratio", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_pin_token_ratio", b"_pin_token_ratio", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "pass_calls_max", b"pass_calls_max", "pin_token_ratio", b"pin_token_ratio", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "tail_token_ratio", b"tail_token_ratio", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "fallback", b"fallback", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "on_depth_limit", b"on_depth_limit", "pass_calls_max", b"pass_calls_max", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "summary_role", b"summary_role", "tail_token_ratio", b"tail_token_ratio", "tool_output", b"tool_output", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_pin_token_ratio", b"_pin_token_ratio", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "fallback", b"fallback", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "on_depth_limit", b"on_depth_limit", "pass_calls_max", b"pass_calls_max", "pin_token_ratio", b"pin_token_ratio", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "summary_role", b"summary_role", "tail_token_ratio", b"tail_token_ratio", "tool_output", b"tool_output", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cooldown_messages: _TypeAlias = _typing.Literal["cooldown_messages"]  # noqa: Y015
     _WhichOneofArgType__cooldown_messages: _TypeAlias = _typing.Literal["_cooldown_messages", b"_cooldown_messages"]  # noqa: Y015
@@ -551,6 +555,8 @@ class PolicyOverrides(_message.Message):
     _WhichOneofArgType__min_shared_words: _TypeAlias = _typing.Literal["_min_shared_words", b"_min_shared_words"]  # noqa: Y015
     _WhichOneofReturnType__pass_calls_max: _TypeAlias = _typing.Literal["pass_calls_max"]  # noqa: Y015
     _WhichOneofArgType__pass_calls_max: _TypeAlias = _typing.Literal["_pass_calls_max", b"_pass_calls_max"]  # noqa: Y015
+    _WhichOneofReturnType__pin_token_ratio: _TypeAlias = _typing.Literal["pin_token_ratio"]  # noqa: Y015
+    _WhichOneofArgType__pin_token_ratio: _TypeAlias = _typing.Literal["_pin_token_ratio", b"_pin_token_ratio"]  # noqa: Y015
     _WhichOneofReturnType__preserve_recent: _TypeAlias = _typing.Literal["preserve_recent"]  # noqa: Y015
     _WhichOneofArgType__preserve_recent: _TypeAlias = _typing.Literal["_preserve_recent", b"_preserve_recent"]  # noqa: Y015
     _WhichOneofReturnType__rearm_messages: _TypeAlias = _typing.Literal["rearm_messages"]  # noqa: Y015
@@ -605,6 +611,8 @@ class PolicyOverrides(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_shared_words) -> _WhichOneofReturnType__min_shared_words | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_calls_max) -> _WhichOneofReturnType__pass_calls_max | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pin_token_ratio) -> _WhichOneofReturnType__pin_token_ratio | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__preserve_recent) -> _WhichOneofReturnType__preserve_recent | None: ...
     @_typing.overload
@@ -802,6 +810,9 @@ class Conversation(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
     HELD_BY_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    PINNED_NUMBERS_FIELD_NUMBER: _builtins.int
+    REMOVED_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The id."""
     message_version: _builtins.int
@@ -826,6 +837,8 @@ class Conversation(_message.Message):
     """Why a window past its trigger is left as it is; unset below the trigger and if nothing holds it. ListConversations
     leaves it unset, because some reasons change with time alone.
     """
+    epoch: _builtins.int
+    """How often anything but a new message has changed the window: a pass, a revocation, a pin, a rewind."""
     @_builtins.property
     def settings(self) -> Global___ConversationSettings:
         """What the client set."""
@@ -846,6 +859,14 @@ class Conversation(_message.Message):
     def update_time(self) -> _timestamp_pb2.Timestamp:
         """When its last event was written."""
 
+    @_builtins.property
+    def pinned_numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The messages that are pinned, by number, ascending. ListConversations leaves it unset."""
+
+    @_builtins.property
+    def removed(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.MessageRange]:
+        """The messages that rewinds have removed. ListConversations leaves it unset."""
+
     def __init__(
         self,
         *,
@@ -865,10 +886,13 @@ class Conversation(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         update_time: _timestamp_pb2.Timestamp | None = ...,
         held_by: Global___HeldBy.ValueType = ...,
+        epoch: _builtins.int = ...,
+        pinned_numbers: _abc.Iterable[_builtins.int] | None = ...,
+        removed: _abc.Iterable[_summary_pb2.MessageRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "create_time", b"create_time", "depth", b"depth", "last_summarization", b"last_summarization", "settings", b"settings", "update_time", b"update_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "create_time", b"create_time", "depth", b"depth", "event_version", b"event_version", "failures_in_row", b"failures_in_row", "held_by", b"held_by", "id", b"id", "last_summarization", b"last_summarization", "live_summary_id", b"live_summary_id", "message_version", b"message_version", "messages_since_pass", b"messages_since_pass", "pending_summarization_id", b"pending_summarization_id", "settings", b"settings", "summary_count", b"summary_count", "update_time", b"update_time", "usage", b"usage", "window_messages", b"window_messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "create_time", b"create_time", "depth", b"depth", "epoch", b"epoch", "event_version", b"event_version", "failures_in_row", b"failures_in_row", "held_by", b"held_by", "id", b"id", "last_summarization", b"last_summarization", "live_summary_id", b"live_summary_id", "message_version", b"message_version", "messages_since_pass", b"messages_since_pass", "pending_summarization_id", b"pending_summarization_id", "pinned_numbers", b"pinned_numbers", "removed", b"removed", "settings", b"settings", "summary_count", b"summary_count", "update_time", b"update_time", "usage", b"usage", "window_messages", b"window_messages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__depth: _TypeAlias = _typing.Literal["depth"]  # noqa: Y015
     _WhichOneofArgType__depth: _TypeAlias = _typing.Literal["_depth", b"_depth"]  # noqa: Y015

@@ -406,6 +406,7 @@ class GetContextResponse(_message.Message):
     MESSAGE_VERSION_FIELD_NUMBER: _builtins.int
     RENDERED_JSON_FIELD_NUMBER: _builtins.int
     OMITTED_ATTACHMENTS_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
     over_limit: _builtins.bool
     """Whether window and overhead are over the budget."""
     held_by: _conversation_pb2.HeldBy.ValueType
@@ -422,6 +423,8 @@ class GetContextResponse(_message.Message):
     """The message version of the window."""
     rendered_json: _builtins.str
     """The requested JSON form."""
+    epoch: _builtins.int
+    """How often anything but a new message has changed the window; within one epoch it only grows at its end."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContextMessage]:
         """The messages to send, in order."""
@@ -448,10 +451,11 @@ class GetContextResponse(_message.Message):
         message_version: _builtins.int = ...,
         rendered_json: _builtins.str = ...,
         omitted_attachments: _abc.Iterable[Global___OmittedAttachment] | None = ...,
+        epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "depth", b"depth", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "compacted", b"compacted", "depth", b"depth", "held_by", b"held_by", "message_version", b"message_version", "messages", b"messages", "omitted_attachments", b"omitted_attachments", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "summary_id", b"summary_id", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "compacted", b"compacted", "depth", b"depth", "epoch", b"epoch", "held_by", b"held_by", "message_version", b"message_version", "messages", b"messages", "omitted_attachments", b"omitted_attachments", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "summary_id", b"summary_id", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__depth: _TypeAlias = _typing.Literal["depth"]  # noqa: Y015
     _WhichOneofArgType__depth: _TypeAlias = _typing.Literal["_depth", b"_depth"]  # noqa: Y015
@@ -705,6 +709,7 @@ class ReportUsageRequest(_message.Message):
     MESSAGE_VERSION_FIELD_NUMBER: _builtins.int
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     SUMMARY_ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation."""
     message_version: _builtins.int
@@ -713,6 +718,8 @@ class ReportUsageRequest(_message.Message):
     """The prompt tokens that the API counted, including the overhead."""
     summary_id: _builtins.str
     """GetContextResponse.summary_id of the context that was sent."""
+    epoch: _builtins.int
+    """GetContextResponse.epoch of the context that was sent; 0 if unknown."""
     def __init__(
         self,
         *,
@@ -720,10 +727,11 @@ class ReportUsageRequest(_message.Message):
         message_version: _builtins.int = ...,
         prompt_tokens: _builtins.int = ...,
         summary_id: _builtins.str = ...,
+        epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "message_version", b"message_version", "prompt_tokens", b"prompt_tokens", "summary_id", b"summary_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "epoch", b"epoch", "message_version", b"message_version", "prompt_tokens", b"prompt_tokens", "summary_id", b"summary_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -953,21 +961,27 @@ class ListSummariesResponse(_message.Message):
 
     SUMMARIES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    REVOKED_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """The next page's token; empty on the last page."""
     @_builtins.property
     def summaries(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.SummaryRecord]:
         """The records."""
 
+    @_builtins.property
+    def revoked_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Those of `summaries` that have been revoked."""
+
     def __init__(
         self,
         *,
         summaries: _abc.Iterable[_summary_pb2.SummaryRecord] | None = ...,
         next_page_token: _builtins.str = ...,
+        revoked_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "summaries", b"summaries"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "revoked_summary_ids", b"revoked_summary_ids", "summaries", b"summaries"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1007,8 +1021,14 @@ class GetSummaryResponse(_message.Message):
 
     SUMMARY_FIELD_NUMBER: _builtins.int
     LIVE_FIELD_NUMBER: _builtins.int
+    REVOKED_FIELD_NUMBER: _builtins.int
+    RATING_FIELD_NUMBER: _builtins.int
     live: _builtins.bool
     """Whether the window contains it, directly or through a descendant."""
+    revoked: _builtins.bool
+    """Whether it has been revoked."""
+    rating: _summary_pb2.Rating.ValueType
+    """The latest rating."""
     @_builtins.property
     def summary(self) -> _summary_pb2.SummaryRecord:
         """The record."""
@@ -1018,14 +1038,381 @@ class GetSummaryResponse(_message.Message):
         *,
         summary: _summary_pb2.SummaryRecord | None = ...,
         live: _builtins.bool = ...,
+        revoked: _builtins.bool = ...,
+        rating: _summary_pb2.Rating.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["live", b"live", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["live", b"live", "rating", b"rating", "revoked", b"revoked", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetSummaryResponse: _TypeAlias = GetSummaryResponse  # noqa: Y015
+
+@_typing.final
+class ExpandSummaryRequest(_message.Message):
+    """ExpandSummaryRequest names a record or messages."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    SUMMARY_ID_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    MAX_TOKENS_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation."""
+    summary_id: _builtins.str
+    """The messages that this record covers."""
+    page_size: _builtins.int
+    """Most messages to return; 0 means 50, more than 500 means 500."""
+    page_token: _builtins.str
+    """The previous response's next_page_token; empty for the first page."""
+    max_tokens: _builtins.int
+    """Most tokens of a page; 0 for no limit. A single message over it is excerpted."""
+    @_builtins.property
+    def messages(self) -> _summary_pb2.MessageRange:
+        """The messages with these numbers, such as those of a cleared tool result."""
+
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        summary_id: _builtins.str = ...,
+        messages: _summary_pb2.MessageRange | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        max_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "summary_id", b"summary_id", "what", b"what"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "max_tokens", b"max_tokens", "messages", b"messages", "page_size", b"page_size", "page_token", b"page_token", "summary_id", b"summary_id", "what", b"what"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["summary_id", "messages"]  # noqa: Y015
+    _WhichOneofArgType_what: _TypeAlias = _typing.Literal["what", b"what"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_what) -> _WhichOneofReturnType_what | None: ...
+
+Global___ExpandSummaryRequest: _TypeAlias = ExpandSummaryRequest  # noqa: Y015
+
+@_typing.final
+class ExpandSummaryResponse(_message.Message):
+    """ExpandSummaryResponse is a page."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """The next page's token; empty on the last page."""
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContextMessage]:
+        """The messages as they were appended, in order."""
+
+    def __init__(
+        self,
+        *,
+        messages: _abc.Iterable[Global___ContextMessage] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExpandSummaryResponse: _TypeAlias = ExpandSummaryResponse  # noqa: Y015
+
+@_typing.final
+class RevokeSummaryRequest(_message.Message):
+    """RevokeSummaryRequest names a record."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    SUMMARY_ID_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation."""
+    summary_id: _builtins.str
+    """The record."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        summary_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "summary_id", b"summary_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokeSummaryRequest: _TypeAlias = RevokeSummaryRequest  # noqa: Y015
+
+@_typing.final
+class RevokeSummaryResponse(_message.Message):
+    """RevokeSummaryResponse is the state after the revocation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    SUMMARIZATION_FIELD_NUMBER: _builtins.int
+    REVOKED_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def conversation(self) -> _conversation_pb2.Conversation:
+        """The state."""
+
+    @_builtins.property
+    def summarization(self) -> _conversation_pb2.Summarization:
+        """The pass that it triggered; absent if there is none."""
+
+    @_builtins.property
+    def revoked_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The records that are out of use now."""
+
+    def __init__(
+        self,
+        *,
+        conversation: _conversation_pb2.Conversation | None = ...,
+        summarization: _conversation_pb2.Summarization | None = ...,
+        revoked_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "summarization", b"summarization"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "revoked_summary_ids", b"revoked_summary_ids", "summarization", b"summarization"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokeSummaryResponse: _TypeAlias = RevokeSummaryResponse  # noqa: Y015
+
+@_typing.final
+class RateSummaryRequest(_message.Message):
+    """RateSummaryRequest is an opinion."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    SUMMARY_ID_FIELD_NUMBER: _builtins.int
+    RATING_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation."""
+    summary_id: _builtins.str
+    """The record."""
+    rating: _summary_pb2.Rating.ValueType
+    """The opinion."""
+    comment: _builtins.str
+    """What the user has to say."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        summary_id: _builtins.str = ...,
+        rating: _summary_pb2.Rating.ValueType = ...,
+        comment: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "conversation_id", b"conversation_id", "rating", b"rating", "summary_id", b"summary_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RateSummaryRequest: _TypeAlias = RateSummaryRequest  # noqa: Y015
+
+@_typing.final
+class RateSummaryResponse(_message.Message):
+    """RateSummaryResponse is empty."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RateSummaryResponse: _TypeAlias = RateSummaryResponse  # noqa: Y015
+
+@_typing.final
+class PinMessagesRequest(_message.Message):
+    """PinMessagesRequest names messages."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    NUMBERS_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation."""
+    @_builtins.property
+    def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The messages, by number."""
+
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        numbers: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "numbers", b"numbers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PinMessagesRequest: _TypeAlias = PinMessagesRequest  # noqa: Y015
+
+@_typing.final
+class PinMessagesResponse(_message.Message):
+    """PinMessagesResponse is the state after the change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    SUMMARIZATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def conversation(self) -> _conversation_pb2.Conversation:
+        """The state."""
+
+    @_builtins.property
+    def summarization(self) -> _conversation_pb2.Summarization:
+        """The pass that it triggered; absent if there is none."""
+
+    def __init__(
+        self,
+        *,
+        conversation: _conversation_pb2.Conversation | None = ...,
+        summarization: _conversation_pb2.Summarization | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "summarization", b"summarization"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "summarization", b"summarization"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PinMessagesResponse: _TypeAlias = PinMessagesResponse  # noqa: Y015
+
+@_typing.final
+class UnpinMessagesRequest(_message.Message):
+    """UnpinMessagesRequest names messages."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    NUMBERS_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation."""
+    @_builtins.property
+    def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The messages, by number."""
+
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        numbers: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "numbers", b"numbers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnpinMessagesRequest: _TypeAlias = UnpinMessagesRequest  # noqa: Y015
+
+@_typing.final
+class UnpinMessagesResponse(_message.Message):
+    """UnpinMessagesResponse is the state after the change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    SUMMARIZATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def conversation(self) -> _conversation_pb2.Conversation:
+        """The state."""
+
+    @_builtins.property
+    def summarization(self) -> _conversation_pb2.Summarization:
+        """The pass that it triggered; absent if there is none."""
+
+    def __init__(
+        self,
+        *,
+        conversation: _conversation_pb2.Conversation | None = ...,
+        summarization: _conversation_pb2.Summarization | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "summarization", b"summarization"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "summarization", b"summarization"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnpinMessagesResponse: _TypeAlias = UnpinMessagesResponse  # noqa: Y015
+
+@_typing.final
+class RewindConversationRequest(_message.Message):
+    """RewindConversationRequest says where to go back to."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    TO_VERSION_FIELD_NUMBER: _builtins.int
+    EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation."""
+    to_version: _builtins.int
+    """The number of the last message that stays; 0 removes all."""
+    expected_version: _builtins.int
+    """The number of messages that the conversation must have."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        to_version: _builtins.int = ...,
+        expected_version: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "expected_version", b"expected_version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "conversation_id", b"conversation_id", "expected_version", b"expected_version", "to_version", b"to_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__expected_version: _TypeAlias = _typing.Literal["expected_version"]  # noqa: Y015
+    _WhichOneofArgType__expected_version: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_version) -> _WhichOneofReturnType__expected_version | None: ...
+
+Global___RewindConversationRequest: _TypeAlias = RewindConversationRequest  # noqa: Y015
+
+@_typing.final
+class RewindConversationResponse(_message.Message):
+    """RewindConversationResponse is the state after the change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    SUMMARIZATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def conversation(self) -> _conversation_pb2.Conversation:
+        """The state."""
+
+    @_builtins.property
+    def summarization(self) -> _conversation_pb2.Summarization:
+        """The pass that it triggered; absent if there is none."""
+
+    def __init__(
+        self,
+        *,
+        conversation: _conversation_pb2.Conversation | None = ...,
+        summarization: _conversation_pb2.Summarization | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "summarization", b"summarization"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "summarization", b"summarization"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RewindConversationResponse: _TypeAlias = RewindConversationResponse  # noqa: Y015
 
 @_typing.final
 class WatchConversationRequest(_message.Message):

@@ -94,6 +94,36 @@ class ConversationServiceStub:
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.GetSummaryRequest.SerializeToString,
                 response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.GetSummaryResponse.FromString,
                 _registered_method=True)
+        self.ExpandSummary = channel.unary_unary(
+                '/abridged.v1.ConversationService/ExpandSummary',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.ExpandSummaryRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.ExpandSummaryResponse.FromString,
+                _registered_method=True)
+        self.RevokeSummary = channel.unary_unary(
+                '/abridged.v1.ConversationService/RevokeSummary',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.RevokeSummaryRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.RevokeSummaryResponse.FromString,
+                _registered_method=True)
+        self.RateSummary = channel.unary_unary(
+                '/abridged.v1.ConversationService/RateSummary',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.RateSummaryRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.RateSummaryResponse.FromString,
+                _registered_method=True)
+        self.PinMessages = channel.unary_unary(
+                '/abridged.v1.ConversationService/PinMessages',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.PinMessagesRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.PinMessagesResponse.FromString,
+                _registered_method=True)
+        self.UnpinMessages = channel.unary_unary(
+                '/abridged.v1.ConversationService/UnpinMessages',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.UnpinMessagesRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.UnpinMessagesResponse.FromString,
+                _registered_method=True)
+        self.RewindConversation = channel.unary_unary(
+                '/abridged.v1.ConversationService/RewindConversation',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.RewindConversationRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.RewindConversationResponse.FromString,
+                _registered_method=True)
         self.WatchConversation = channel.unary_stream(
                 '/abridged.v1.ConversationService/WatchConversation',
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.WatchConversationRequest.SerializeToString,
@@ -208,6 +238,60 @@ class ConversationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExpandSummary(self, request, context):
+        """ExpandSummary returns the original messages that a record covers, or those with given numbers, whether they are in
+        the window or not; also of a revoked record. Messages that a rewind has removed are left out. No side effects.
+        Errors: INVALID_ARGUMENT, NOT_FOUND (SUMMARY_NOT_FOUND, MESSAGE_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeSummary(self, request, context):
+        """RevokeSummary takes a record out of use, and every record made from it. The messages that they covered are back in
+        the window at once, a pending pass is cancelled, and the trigger rules run: the range is summarized again with
+        another seed, without waiting for a cooldown. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
+        (SUMMARY_REVOKED, also for a retry of a call that succeeded), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RateSummary(self, request, context):
+        """RateSummary keeps a user's opinion of a record, for GetSummary, events and metrics; the latest one counts.
+        Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PinMessages(self, request, context):
+        """PinMessages keeps messages in the window for good, verbatim, with the tool calls and results that belong to them.
+        Those that a record covers are back in the window at once. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND,
+        FAILED_PRECONDITION (MESSAGE_REMOVED, PINS_TOO_LARGE), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnpinMessages(self, request, context):
+        """UnpinMessages lets passes cover messages again, with the tool calls and results that belong to them. Those that a
+        record in use covers leave the window at once. Idempotent. Errors: as PinMessages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RewindConversation(self, request, context):
+        """RewindConversation removes the messages after a version from the conversation, to edit or regenerate from there.
+        The log keeps them, and their numbers and ids are not used again: append the new messages with new ids. Records
+        that covered a removed message are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
+        (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchConversation(self, request, context):
         """WatchConversation streams a conversation's events after a version, then live, interleaved with the progress of
         passes. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
@@ -274,6 +358,36 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.GetSummary,
                     request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.GetSummaryRequest.FromString,
                     response_serializer=abridged_dot_v1_dot_conversation__service__pb2.GetSummaryResponse.SerializeToString,
+            ),
+            'ExpandSummary': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExpandSummary,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.ExpandSummaryRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.ExpandSummaryResponse.SerializeToString,
+            ),
+            'RevokeSummary': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeSummary,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.RevokeSummaryRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.RevokeSummaryResponse.SerializeToString,
+            ),
+            'RateSummary': grpc.unary_unary_rpc_method_handler(
+                    servicer.RateSummary,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.RateSummaryRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.RateSummaryResponse.SerializeToString,
+            ),
+            'PinMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.PinMessages,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.PinMessagesRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.PinMessagesResponse.SerializeToString,
+            ),
+            'UnpinMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnpinMessages,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.UnpinMessagesRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.UnpinMessagesResponse.SerializeToString,
+            ),
+            'RewindConversation': grpc.unary_unary_rpc_method_handler(
+                    servicer.RewindConversation,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.RewindConversationRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.RewindConversationResponse.SerializeToString,
             ),
             'WatchConversation': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchConversation,
@@ -583,6 +697,168 @@ class ConversationService:
             '/abridged.v1.ConversationService/GetSummary',
             abridged_dot_v1_dot_conversation__service__pb2.GetSummaryRequest.SerializeToString,
             abridged_dot_v1_dot_conversation__service__pb2.GetSummaryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExpandSummary(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/ExpandSummary',
+            abridged_dot_v1_dot_conversation__service__pb2.ExpandSummaryRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.ExpandSummaryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeSummary(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/RevokeSummary',
+            abridged_dot_v1_dot_conversation__service__pb2.RevokeSummaryRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.RevokeSummaryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RateSummary(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/RateSummary',
+            abridged_dot_v1_dot_conversation__service__pb2.RateSummaryRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.RateSummaryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PinMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/PinMessages',
+            abridged_dot_v1_dot_conversation__service__pb2.PinMessagesRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.PinMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnpinMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/UnpinMessages',
+            abridged_dot_v1_dot_conversation__service__pb2.UnpinMessagesRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.UnpinMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RewindConversation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/RewindConversation',
+            abridged_dot_v1_dot_conversation__service__pb2.RewindConversationRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.RewindConversationResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -90,6 +90,36 @@ class ConversationServiceStub:
     """
     GetSummary: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetSummaryRequest, _conversation_service_pb2.GetSummaryResponse]
     """GetSummary returns a record. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
+    ExpandSummary: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ExpandSummaryRequest, _conversation_service_pb2.ExpandSummaryResponse]
+    """ExpandSummary returns the original messages that a record covers, or those with given numbers, whether they are in
+    the window or not; also of a revoked record. Messages that a rewind has removed are left out. No side effects.
+    Errors: INVALID_ARGUMENT, NOT_FOUND (SUMMARY_NOT_FOUND, MESSAGE_NOT_FOUND).
+    """
+    RevokeSummary: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.RevokeSummaryRequest, _conversation_service_pb2.RevokeSummaryResponse]
+    """RevokeSummary takes a record out of use, and every record made from it. The messages that they covered are back in
+    the window at once, a pending pass is cancelled, and the trigger rules run: the range is summarized again with
+    another seed, without waiting for a cooldown. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
+    (SUMMARY_REVOKED, also for a retry of a call that succeeded), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
+    RateSummary: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.RateSummaryRequest, _conversation_service_pb2.RateSummaryResponse]
+    """RateSummary keeps a user's opinion of a record, for GetSummary, events and metrics; the latest one counts.
+    Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
+    PinMessages: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.PinMessagesRequest, _conversation_service_pb2.PinMessagesResponse]
+    """PinMessages keeps messages in the window for good, verbatim, with the tool calls and results that belong to them.
+    Those that a record covers are back in the window at once. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND,
+    FAILED_PRECONDITION (MESSAGE_REMOVED, PINS_TOO_LARGE), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
+    UnpinMessages: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.UnpinMessagesRequest, _conversation_service_pb2.UnpinMessagesResponse]
+    """UnpinMessages lets passes cover messages again, with the tool calls and results that belong to them. Those that a
+    record in use covers leave the window at once. Idempotent. Errors: as PinMessages.
+    """
+    RewindConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.RewindConversationRequest, _conversation_service_pb2.RewindConversationResponse]
+    """RewindConversation removes the messages after a version from the conversation, to edit or regenerate from there.
+    The log keeps them, and their numbers and ids are not used again: append the new messages with new ids. Records
+    that covered a removed message are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
+    (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
     WatchConversation: _grpc.UnaryStreamMultiCallable[_conversation_service_pb2.WatchConversationRequest, _conversation_service_pb2.WatchConversationResponse]
     """WatchConversation streams a conversation's events after a version, then live, interleaved with the progress of
     passes. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
@@ -158,6 +188,36 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     """
     GetSummary: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetSummaryRequest, _conversation_service_pb2.GetSummaryResponse]  # type: ignore[assignment]
     """GetSummary returns a record. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
+    ExpandSummary: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ExpandSummaryRequest, _conversation_service_pb2.ExpandSummaryResponse]  # type: ignore[assignment]
+    """ExpandSummary returns the original messages that a record covers, or those with given numbers, whether they are in
+    the window or not; also of a revoked record. Messages that a rewind has removed are left out. No side effects.
+    Errors: INVALID_ARGUMENT, NOT_FOUND (SUMMARY_NOT_FOUND, MESSAGE_NOT_FOUND).
+    """
+    RevokeSummary: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.RevokeSummaryRequest, _conversation_service_pb2.RevokeSummaryResponse]  # type: ignore[assignment]
+    """RevokeSummary takes a record out of use, and every record made from it. The messages that they covered are back in
+    the window at once, a pending pass is cancelled, and the trigger rules run: the range is summarized again with
+    another seed, without waiting for a cooldown. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
+    (SUMMARY_REVOKED, also for a retry of a call that succeeded), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
+    RateSummary: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.RateSummaryRequest, _conversation_service_pb2.RateSummaryResponse]  # type: ignore[assignment]
+    """RateSummary keeps a user's opinion of a record, for GetSummary, events and metrics; the latest one counts.
+    Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
+    PinMessages: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.PinMessagesRequest, _conversation_service_pb2.PinMessagesResponse]  # type: ignore[assignment]
+    """PinMessages keeps messages in the window for good, verbatim, with the tool calls and results that belong to them.
+    Those that a record covers are back in the window at once. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND,
+    FAILED_PRECONDITION (MESSAGE_REMOVED, PINS_TOO_LARGE), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
+    UnpinMessages: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.UnpinMessagesRequest, _conversation_service_pb2.UnpinMessagesResponse]  # type: ignore[assignment]
+    """UnpinMessages lets passes cover messages again, with the tool calls and results that belong to them. Those that a
+    record in use covers leave the window at once. Idempotent. Errors: as PinMessages.
+    """
+    RewindConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.RewindConversationRequest, _conversation_service_pb2.RewindConversationResponse]  # type: ignore[assignment]
+    """RewindConversation removes the messages after a version from the conversation, to edit or regenerate from there.
+    The log keeps them, and their numbers and ids are not used again: append the new messages with new ids. Records
+    that covered a removed message are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
+    (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
     WatchConversation: _aio.UnaryStreamMultiCallable[_conversation_service_pb2.WatchConversationRequest, _conversation_service_pb2.WatchConversationResponse]  # type: ignore[assignment]
     """WatchConversation streams a conversation's events after a version, then live, interleaved with the progress of
     passes. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
@@ -289,6 +349,72 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.GetSummaryResponse, _abc.Awaitable[_conversation_service_pb2.GetSummaryResponse]]:
         """GetSummary returns a record. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def ExpandSummary(
+        self,
+        request: _conversation_service_pb2.ExpandSummaryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.ExpandSummaryResponse, _abc.Awaitable[_conversation_service_pb2.ExpandSummaryResponse]]:
+        """ExpandSummary returns the original messages that a record covers, or those with given numbers, whether they are in
+        the window or not; also of a revoked record. Messages that a rewind has removed are left out. No side effects.
+        Errors: INVALID_ARGUMENT, NOT_FOUND (SUMMARY_NOT_FOUND, MESSAGE_NOT_FOUND).
+        """
+
+    @_abc_1.abstractmethod
+    def RevokeSummary(
+        self,
+        request: _conversation_service_pb2.RevokeSummaryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.RevokeSummaryResponse, _abc.Awaitable[_conversation_service_pb2.RevokeSummaryResponse]]:
+        """RevokeSummary takes a record out of use, and every record made from it. The messages that they covered are back in
+        the window at once, a pending pass is cancelled, and the trigger rules run: the range is summarized again with
+        another seed, without waiting for a cooldown. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
+        (SUMMARY_REVOKED, also for a retry of a call that succeeded), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def RateSummary(
+        self,
+        request: _conversation_service_pb2.RateSummaryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.RateSummaryResponse, _abc.Awaitable[_conversation_service_pb2.RateSummaryResponse]]:
+        """RateSummary keeps a user's opinion of a record, for GetSummary, events and metrics; the latest one counts.
+        Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def PinMessages(
+        self,
+        request: _conversation_service_pb2.PinMessagesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.PinMessagesResponse, _abc.Awaitable[_conversation_service_pb2.PinMessagesResponse]]:
+        """PinMessages keeps messages in the window for good, verbatim, with the tool calls and results that belong to them.
+        Those that a record covers are back in the window at once. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND,
+        FAILED_PRECONDITION (MESSAGE_REMOVED, PINS_TOO_LARGE), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def UnpinMessages(
+        self,
+        request: _conversation_service_pb2.UnpinMessagesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.UnpinMessagesResponse, _abc.Awaitable[_conversation_service_pb2.UnpinMessagesResponse]]:
+        """UnpinMessages lets passes cover messages again, with the tool calls and results that belong to them. Those that a
+        record in use covers leave the window at once. Idempotent. Errors: as PinMessages.
+        """
+
+    @_abc_1.abstractmethod
+    def RewindConversation(
+        self,
+        request: _conversation_service_pb2.RewindConversationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.RewindConversationResponse, _abc.Awaitable[_conversation_service_pb2.RewindConversationResponse]]:
+        """RewindConversation removes the messages after a version from the conversation, to edit or regenerate from there.
+        The log keeps them, and their numbers and ids are not used again: append the new messages with new ids. Records
+        that covered a removed message are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
+        (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
 
     @_abc_1.abstractmethod
     def WatchConversation(

@@ -94,6 +94,16 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """UNAVAILABLE: the log's file is not in its place, and nothing is appended until an operator has put it back; reads
     continue. Retry with the same ids.
     """
+    ERROR_REASON_SUMMARY_REVOKED: _ErrorReason.ValueType  # 30
+    """FAILED_PRECONDITION: the record has been revoked, by name or with one that it was made from."""
+    ERROR_REASON_MESSAGE_NOT_FOUND: _ErrorReason.ValueType  # 31
+    """NOT_FOUND: a number that no message has; metadata has `number`."""
+    ERROR_REASON_MESSAGE_REMOVED: _ErrorReason.ValueType  # 32
+    """FAILED_PRECONDITION: a rewind has removed the message; metadata has `number`."""
+    ERROR_REASON_PINS_TOO_LARGE: _ErrorReason.ValueType  # 33
+    """FAILED_PRECONDITION: the pins would take more than pin_token_ratio of the budget; metadata has `tokens` and
+    `limit`.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the `reason` of the google.rpc.ErrorInfo that every error of the server carries; its domain is
@@ -172,5 +182,15 @@ same ids after the time in RetryInfo.
 ERROR_REASON_LOG_GONE: ErrorReason.ValueType  # 29
 """UNAVAILABLE: the log's file is not in its place, and nothing is appended until an operator has put it back; reads
 continue. Retry with the same ids.
+"""
+ERROR_REASON_SUMMARY_REVOKED: ErrorReason.ValueType  # 30
+"""FAILED_PRECONDITION: the record has been revoked, by name or with one that it was made from."""
+ERROR_REASON_MESSAGE_NOT_FOUND: ErrorReason.ValueType  # 31
+"""NOT_FOUND: a number that no message has; metadata has `number`."""
+ERROR_REASON_MESSAGE_REMOVED: ErrorReason.ValueType  # 32
+"""FAILED_PRECONDITION: a rewind has removed the message; metadata has `number`."""
+ERROR_REASON_PINS_TOO_LARGE: ErrorReason.ValueType  # 33
+"""FAILED_PRECONDITION: the pins would take more than pin_token_ratio of the budget; metadata has `tokens` and
+`limit`.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

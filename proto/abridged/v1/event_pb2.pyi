@@ -77,6 +77,11 @@ class Event(_message.Message):
     SUMMARIZATION_FAILED_FIELD_NUMBER: _builtins.int
     SUMMARIZATION_SKIPPED_FIELD_NUMBER: _builtins.int
     SUMMARIZATION_RELEASED_FIELD_NUMBER: _builtins.int
+    SUMMARY_REVOKED_FIELD_NUMBER: _builtins.int
+    SUMMARY_RATED_FIELD_NUMBER: _builtins.int
+    MESSAGES_PINNED_FIELD_NUMBER: _builtins.int
+    MESSAGES_UNPINNED_FIELD_NUMBER: _builtins.int
+    CONVERSATION_REWOUND_FIELD_NUMBER: _builtins.int
     log_id: _builtins.str
     """The log's id."""
     position: _builtins.int
@@ -141,6 +146,26 @@ class Event(_message.Message):
     def summarization_released(self) -> Global___SummarizationReleased:
         """See that message."""
 
+    @_builtins.property
+    def summary_revoked(self) -> Global___SummaryRevoked:
+        """See that message."""
+
+    @_builtins.property
+    def summary_rated(self) -> Global___SummaryRated:
+        """See that message."""
+
+    @_builtins.property
+    def messages_pinned(self) -> Global___MessagesPinned:
+        """See that message."""
+
+    @_builtins.property
+    def messages_unpinned(self) -> Global___MessagesUnpinned:
+        """See that message."""
+
+    @_builtins.property
+    def conversation_rewound(self) -> Global___ConversationRewound:
+        """See that message."""
+
     def __init__(
         self,
         *,
@@ -164,12 +189,17 @@ class Event(_message.Message):
         summarization_failed: Global___SummarizationFailed | None = ...,
         summarization_skipped: Global___SummarizationSkipped | None = ...,
         summarization_released: Global___SummarizationReleased | None = ...,
+        summary_revoked: Global___SummaryRevoked | None = ...,
+        summary_rated: Global___SummaryRated | None = ...,
+        messages_pinned: Global___MessagesPinned | None = ...,
+        messages_unpinned: Global___MessagesUnpinned | None = ...,
+        conversation_rewound: Global___ConversationRewound | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_opened", b"conversation_opened", "message_appended", b"message_appended", "settings_changed", b"settings_changed", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "time", b"time", "usage_reported", b"usage_reported"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_opened", b"conversation_opened", "conversation_rewound", b"conversation_rewound", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "settings_changed", b"settings_changed", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "usage_reported", b"usage_reported"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_id", b"conversation_id", "conversation_opened", b"conversation_opened", "event_id", b"event_id", "log_id", b"log_id", "message_appended", b"message_appended", "payload", b"payload", "position", b"position", "schema_version", b"schema_version", "settings_changed", b"settings_changed", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "time", b"time", "trace_context", b"trace_context", "type", b"type", "usage_reported", b"usage_reported", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_id", b"conversation_id", "conversation_opened", b"conversation_opened", "conversation_rewound", b"conversation_rewound", "event_id", b"event_id", "log_id", b"log_id", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "payload", b"payload", "position", b"position", "schema_version", b"schema_version", "settings_changed", b"settings_changed", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "trace_context", b"trace_context", "type", b"type", "usage_reported", b"usage_reported", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released", "summary_revoked", "summary_rated", "messages_pinned", "messages_unpinned", "conversation_rewound"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -690,3 +720,149 @@ class SummarizationSkipped(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SummarizationSkipped: _TypeAlias = SummarizationSkipped  # noqa: Y015
+
+@_typing.final
+class SummaryRevoked(_message.Message):
+    """SummaryRevoked takes records out of use. The messages that no record in use covers are back in the window."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUMMARY_ID_FIELD_NUMBER: _builtins.int
+    REVOKED_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
+    SHOWN_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
+    summary_id: _builtins.str
+    """The record that was revoked."""
+    @_builtins.property
+    def revoked_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """That record and all that were made from it."""
+
+    @_builtins.property
+    def shown_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The records that the window shows from now on."""
+
+    def __init__(
+        self,
+        *,
+        summary_id: _builtins.str = ...,
+        revoked_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
+        shown_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["revoked_summary_ids", b"revoked_summary_ids", "shown_summary_ids", b"shown_summary_ids", "summary_id", b"summary_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SummaryRevoked: _TypeAlias = SummaryRevoked  # noqa: Y015
+
+@_typing.final
+class SummaryRated(_message.Message):
+    """SummaryRated is a user's opinion of a record; the latest one counts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUMMARY_ID_FIELD_NUMBER: _builtins.int
+    RATING_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
+    summary_id: _builtins.str
+    """The record."""
+    rating: _summary_pb2.Rating.ValueType
+    """The opinion."""
+    comment: _builtins.str
+    """What the user had to say."""
+    def __init__(
+        self,
+        *,
+        summary_id: _builtins.str = ...,
+        rating: _summary_pb2.Rating.ValueType = ...,
+        comment: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comment", b"comment", "rating", b"rating", "summary_id", b"summary_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SummaryRated: _TypeAlias = SummaryRated  # noqa: Y015
+
+@_typing.final
+class MessagesPinned(_message.Message):
+    """MessagesPinned keeps messages in the window for good. Those that a record had covered are back in it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The messages, by number: those that were asked for, with their tool calls and results."""
+
+    def __init__(
+        self,
+        *,
+        numbers: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["numbers", b"numbers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MessagesPinned: _TypeAlias = MessagesPinned  # noqa: Y015
+
+@_typing.final
+class MessagesUnpinned(_message.Message):
+    """MessagesUnpinned lets passes cover messages again. Those that a record in use covers leave the window."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The messages, by number: those that were asked for, with their tool calls and results."""
+
+    def __init__(
+        self,
+        *,
+        numbers: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["numbers", b"numbers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MessagesUnpinned: _TypeAlias = MessagesUnpinned  # noqa: Y015
+
+@_typing.final
+class ConversationRewound(_message.Message):
+    """ConversationRewound removes the newest messages. Their numbers are not used again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TO_VERSION_FIELD_NUMBER: _builtins.int
+    REVOKED_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
+    SHOWN_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
+    to_version: _builtins.int
+    """The last message that stays; 0 if none does."""
+    @_builtins.property
+    def revoked_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The records that covered a removed message, and all that were made from them: they are out of use."""
+
+    @_builtins.property
+    def shown_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The records that the window shows from now on."""
+
+    def __init__(
+        self,
+        *,
+        to_version: _builtins.int = ...,
+        revoked_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
+        shown_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["revoked_summary_ids", b"revoked_summary_ids", "shown_summary_ids", b"shown_summary_ids", "to_version", b"to_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConversationRewound: _TypeAlias = ConversationRewound  # noqa: Y015

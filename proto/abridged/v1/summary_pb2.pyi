@@ -53,6 +53,30 @@ PROVENANCE_REBASED: Provenance.ValueType  # 4
 """Made to stand alone at the depth limit, from originals or from an earlier record and the originals since."""
 Global___Provenance: _TypeAlias = Provenance  # noqa: Y015
 
+class _Rating:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RatingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Rating.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RATING_UNSPECIFIED: _Rating.ValueType  # 0
+    """No opinion."""
+    RATING_GOOD: _Rating.ValueType  # 1
+    """It says what matters."""
+    RATING_BAD: _Rating.ValueType  # 2
+    """It is wrong or leaves out what matters."""
+
+class Rating(_Rating, metaclass=_RatingEnumTypeWrapper):
+    """Rating is what a user thinks of a record."""
+
+RATING_UNSPECIFIED: Rating.ValueType  # 0
+"""No opinion."""
+RATING_GOOD: Rating.ValueType  # 1
+"""It says what matters."""
+RATING_BAD: Rating.ValueType  # 2
+"""It is wrong or leaves out what matters."""
+Global___Rating: _TypeAlias = Rating  # noqa: Y015
+
 @_typing.final
 class MessageRange(_message.Message):
     """MessageRange is the messages from first to last, inclusive, by number (1 is the conversation's first message)."""

@@ -27,33 +27,35 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x62uf/validate/validate.proto\x12\x0c\x62uf.validate\x1a google/protobuf/descriptor.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe1\x03\n\nFieldRules\x12\x10\n\x08required\x18\x19 \x01(\x08\x12$\n\x06ignore\x18\x1b \x01(\x0e\x32\x14.buf.validate.Ignore\x12+\n\x06\x64ouble\x18\x02 \x01(\x0b\x32\x19.buf.validate.DoubleRulesH\x00\x12)\n\x05int32\x18\x03 \x01(\x0b\x32\x18.buf.validate.Int32RulesH\x00\x12)\n\x05int64\x18\x04 \x01(\x0b\x32\x18.buf.validate.Int64RulesH\x00\x12+\n\x06string\x18\x0e \x01(\x0b\x32\x19.buf.validate.StringRulesH\x00\x12\'\n\x04\x65num\x18\x10 \x01(\x0b\x32\x17.buf.validate.EnumRulesH\x00\x12/\n\x08repeated\x18\x12 \x01(\x0b\x32\x1b.buf.validate.RepeatedRulesH\x00\x12%\n\x03map\x18\x13 \x01(\x0b\x32\x16.buf.validate.MapRulesH\x00\x12/\n\x08\x64uration\x18\x15 \x01(\x0b\x32\x1b.buf.validate.DurationRulesH\x00\x12\x31\n\ttimestamp\x18\x16 \x01(\x0b\x32\x1c.buf.validate.TimestampRulesH\x00\x42\x06\n\x04type\"d\n\x0b\x44oubleRules\x12\x0c\n\x02lt\x18\x02 \x01(\x01H\x00\x12\r\n\x03lte\x18\x03 \x01(\x01H\x00\x12\x0c\n\x02gt\x18\x04 \x01(\x01H\x01\x12\r\n\x03gte\x18\x05 \x01(\x01H\x01\x42\x0b\n\tless_thanB\x0e\n\x0cgreater_than\"c\n\nInt32Rules\x12\x0c\n\x02lt\x18\x02 \x01(\x05H\x00\x12\r\n\x03lte\x18\x03 \x01(\x05H\x00\x12\x0c\n\x02gt\x18\x04 \x01(\x05H\x01\x12\r\n\x03gte\x18\x05 \x01(\x05H\x01\x42\x0b\n\tless_thanB\x0e\n\x0cgreater_than\"c\n\nInt64Rules\x12\x0c\n\x02lt\x18\x02 \x01(\x03H\x00\x12\r\n\x03lte\x18\x03 \x01(\x03H\x00\x12\x0c\n\x02gt\x18\x04 \x01(\x03H\x01\x12\r\n\x03gte\x18\x05 \x01(\x03H\x01\x42\x0b\n\tless_thanB\x0e\n\x0cgreater_than\"@\n\x0bStringRules\x12\x0f\n\x07min_len\x18\x02 \x01(\x04\x12\x0f\n\x07max_len\x18\x03 \x01(\x04\x12\x0f\n\x07pattern\x18\x06 \x01(\t\"1\n\tEnumRules\x12\x14\n\x0c\x64\x65\x66ined_only\x18\x02 \x01(\x08\x12\x0e\n\x06not_in\x18\x04 \x03(\x05\"5\n\rRepeatedRules\x12\x11\n\tmin_items\x18\x01 \x01(\x04\x12\x11\n\tmax_items\x18\x02 \x01(\x04\"o\n\x08MapRules\x12\x11\n\tmax_pairs\x18\x02 \x01(\x04\x12&\n\x04keys\x18\x04 \x01(\x0b\x32\x18.buf.validate.FieldRules\x12(\n\x06values\x18\x05 \x01(\x0b\x32\x18.buf.validate.FieldRules\"I\n\rDurationRules\x12(\n\x03gte\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x42\x0e\n\x0cgreater_than\"\x83\x01\n\x0eTimestampRules\x12)\n\x03lte\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12)\n\x03gte\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x01\x42\x0b\n\tless_thanB\x0e\n\x0cgreater_than*:\n\x06Ignore\x12\x16\n\x12IGNORE_UNSPECIFIED\x10\x00\x12\x18\n\x14IGNORE_IF_ZERO_VALUE\x10\x01:G\n\x05\x66ield\x12\x1d.google.protobuf.FieldOptions\x18\x87\t \x01(\x0b\x32\x18.buf.validate.FieldRules')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x62uf/validate/validate.proto\x12\x0c\x62uf.validate\x1a google/protobuf/descriptor.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x1e\n\nOneofRules\x12\x10\n\x08required\x18\x01 \x01(\x08\"\xe1\x03\n\nFieldRules\x12\x10\n\x08required\x18\x19 \x01(\x08\x12$\n\x06ignore\x18\x1b \x01(\x0e\x32\x14.buf.validate.Ignore\x12+\n\x06\x64ouble\x18\x02 \x01(\x0b\x32\x19.buf.validate.DoubleRulesH\x00\x12)\n\x05int32\x18\x03 \x01(\x0b\x32\x18.buf.validate.Int32RulesH\x00\x12)\n\x05int64\x18\x04 \x01(\x0b\x32\x18.buf.validate.Int64RulesH\x00\x12+\n\x06string\x18\x0e \x01(\x0b\x32\x19.buf.validate.StringRulesH\x00\x12\'\n\x04\x65num\x18\x10 \x01(\x0b\x32\x17.buf.validate.EnumRulesH\x00\x12/\n\x08repeated\x18\x12 \x01(\x0b\x32\x1b.buf.validate.RepeatedRulesH\x00\x12%\n\x03map\x18\x13 \x01(\x0b\x32\x16.buf.validate.MapRulesH\x00\x12/\n\x08\x64uration\x18\x15 \x01(\x0b\x32\x1b.buf.validate.DurationRulesH\x00\x12\x31\n\ttimestamp\x18\x16 \x01(\x0b\x32\x1c.buf.validate.TimestampRulesH\x00\x42\x06\n\x04type\"d\n\x0b\x44oubleRules\x12\x0c\n\x02lt\x18\x02 \x01(\x01H\x00\x12\r\n\x03lte\x18\x03 \x01(\x01H\x00\x12\x0c\n\x02gt\x18\x04 \x01(\x01H\x01\x12\r\n\x03gte\x18\x05 \x01(\x01H\x01\x42\x0b\n\tless_thanB\x0e\n\x0cgreater_than\"c\n\nInt32Rules\x12\x0c\n\x02lt\x18\x02 \x01(\x05H\x00\x12\r\n\x03lte\x18\x03 \x01(\x05H\x00\x12\x0c\n\x02gt\x18\x04 \x01(\x05H\x01\x12\r\n\x03gte\x18\x05 \x01(\x05H\x01\x42\x0b\n\tless_thanB\x0e\n\x0cgreater_than\"c\n\nInt64Rules\x12\x0c\n\x02lt\x18\x02 \x01(\x03H\x00\x12\r\n\x03lte\x18\x03 \x01(\x03H\x00\x12\x0c\n\x02gt\x18\x04 \x01(\x03H\x01\x12\r\n\x03gte\x18\x05 \x01(\x03H\x01\x42\x0b\n\tless_thanB\x0e\n\x0cgreater_than\"@\n\x0bStringRules\x12\x0f\n\x07min_len\x18\x02 \x01(\x04\x12\x0f\n\x07max_len\x18\x03 \x01(\x04\x12\x0f\n\x07pattern\x18\x06 \x01(\t\"1\n\tEnumRules\x12\x14\n\x0c\x64\x65\x66ined_only\x18\x02 \x01(\x08\x12\x0e\n\x06not_in\x18\x04 \x03(\x05\"^\n\rRepeatedRules\x12\x11\n\tmin_items\x18\x01 \x01(\x04\x12\x11\n\tmax_items\x18\x02 \x01(\x04\x12\'\n\x05items\x18\x04 \x01(\x0b\x32\x18.buf.validate.FieldRules\"o\n\x08MapRules\x12\x11\n\tmax_pairs\x18\x02 \x01(\x04\x12&\n\x04keys\x18\x04 \x01(\x0b\x32\x18.buf.validate.FieldRules\x12(\n\x06values\x18\x05 \x01(\x0b\x32\x18.buf.validate.FieldRules\"I\n\rDurationRules\x12(\n\x03gte\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x42\x0e\n\x0cgreater_than\"\x83\x01\n\x0eTimestampRules\x12)\n\x03lte\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12)\n\x03gte\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x01\x42\x0b\n\tless_thanB\x0e\n\x0cgreater_than*:\n\x06Ignore\x12\x16\n\x12IGNORE_UNSPECIFIED\x10\x00\x12\x18\n\x14IGNORE_IF_ZERO_VALUE\x10\x01:G\n\x05\x66ield\x12\x1d.google.protobuf.FieldOptions\x18\x87\t \x01(\x0b\x32\x18.buf.validate.FieldRules:G\n\x05oneof\x12\x1d.google.protobuf.OneofOptions\x18\x87\t \x01(\x0b\x32\x18.buf.validate.OneofRules')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'buf.validate.validate_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_IGNORE']._serialized_start=1426
-  _globals['_IGNORE']._serialized_end=1484
-  _globals['_FIELDRULES']._serialized_start=145
-  _globals['_FIELDRULES']._serialized_end=626
-  _globals['_DOUBLERULES']._serialized_start=628
-  _globals['_DOUBLERULES']._serialized_end=728
-  _globals['_INT32RULES']._serialized_start=730
-  _globals['_INT32RULES']._serialized_end=829
-  _globals['_INT64RULES']._serialized_start=831
-  _globals['_INT64RULES']._serialized_end=930
-  _globals['_STRINGRULES']._serialized_start=932
-  _globals['_STRINGRULES']._serialized_end=996
-  _globals['_ENUMRULES']._serialized_start=998
-  _globals['_ENUMRULES']._serialized_end=1047
-  _globals['_REPEATEDRULES']._serialized_start=1049
-  _globals['_REPEATEDRULES']._serialized_end=1102
-  _globals['_MAPRULES']._serialized_start=1104
-  _globals['_MAPRULES']._serialized_end=1215
-  _globals['_DURATIONRULES']._serialized_start=1217
-  _globals['_DURATIONRULES']._serialized_end=1290
-  _globals['_TIMESTAMPRULES']._serialized_start=1293
-  _globals['_TIMESTAMPRULES']._serialized_end=1424
+  _globals['_IGNORE']._serialized_start=1499
+  _globals['_IGNORE']._serialized_end=1557
+  _globals['_ONEOFRULES']._serialized_start=144
+  _globals['_ONEOFRULES']._serialized_end=174
+  _globals['_FIELDRULES']._serialized_start=177
+  _globals['_FIELDRULES']._serialized_end=658
+  _globals['_DOUBLERULES']._serialized_start=660
+  _globals['_DOUBLERULES']._serialized_end=760
+  _globals['_INT32RULES']._serialized_start=762
+  _globals['_INT32RULES']._serialized_end=861
+  _globals['_INT64RULES']._serialized_start=863
+  _globals['_INT64RULES']._serialized_end=962
+  _globals['_STRINGRULES']._serialized_start=964
+  _globals['_STRINGRULES']._serialized_end=1028
+  _globals['_ENUMRULES']._serialized_start=1030
+  _globals['_ENUMRULES']._serialized_end=1079
+  _globals['_REPEATEDRULES']._serialized_start=1081
+  _globals['_REPEATEDRULES']._serialized_end=1175
+  _globals['_MAPRULES']._serialized_start=1177
+  _globals['_MAPRULES']._serialized_end=1288
+  _globals['_DURATIONRULES']._serialized_start=1290
+  _globals['_DURATIONRULES']._serialized_end=1363
+  _globals['_TIMESTAMPRULES']._serialized_start=1366
+  _globals['_TIMESTAMPRULES']._serialized_end=1497
 # @@protoc_insertion_point(module_scope)

@@ -46,6 +46,27 @@ IGNORE_IF_ZERO_VALUE: Ignore.ValueType  # 1
 Global___Ignore: _TypeAlias = Ignore  # noqa: Y015
 
 @_typing.final
+class OneofRules(_message.Message):
+    """OneofRules say whether one of the fields must be set."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUIRED_FIELD_NUMBER: _builtins.int
+    required: _builtins.bool
+    def __init__(
+        self,
+        *,
+        required: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["required", b"required"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["required", b"required"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OneofRules: _TypeAlias = OneofRules  # noqa: Y015
+
+@_typing.final
 class FieldRules(_message.Message):
     """FieldRules are the rules of a field, by its type."""
 
@@ -278,17 +299,21 @@ class RepeatedRules(_message.Message):
 
     MIN_ITEMS_FIELD_NUMBER: _builtins.int
     MAX_ITEMS_FIELD_NUMBER: _builtins.int
+    ITEMS_FIELD_NUMBER: _builtins.int
     min_items: _builtins.int
     max_items: _builtins.int
+    @_builtins.property
+    def items(self) -> Global___FieldRules: ...
     def __init__(
         self,
         *,
         min_items: _builtins.int | None = ...,
         max_items: _builtins.int | None = ...,
+        items: Global___FieldRules | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["max_items", b"max_items", "min_items", b"min_items"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "max_items", b"max_items", "min_items", b"min_items"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_items", b"max_items", "min_items", b"min_items"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "max_items", b"max_items", "min_items", b"min_items"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -381,5 +406,8 @@ class TimestampRules(_message.Message):
 Global___TimestampRules: _TypeAlias = TimestampRules  # noqa: Y015
 
 FIELD_FIELD_NUMBER: _builtins.int
+ONEOF_FIELD_NUMBER: _builtins.int
 field: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.FieldOptions, Global___FieldRules]
 """Rules of one field."""
+oneof: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.OneofOptions, Global___OneofRules]
+"""Rules of a oneof."""

@@ -141,7 +141,7 @@ def _trigger(state: Conversation, policy: Policy, *, past_trigger: bool, refresh
 def _not_due(state: Conversation, policy: Policy) -> HeldBy | None:
     if state.chat_messages_ever < policy.min_messages:
         return HeldBy.MIN_MESSAGES
-    if state.completed_passes and state.messages_since_pass < policy.cooldown_messages:
+    if state.completed_passes and not state.redo_due and state.messages_since_pass < policy.cooldown_messages:
         return HeldBy.COOLDOWN
     return None
 
@@ -149,6 +149,7 @@ def _not_due(state: Conversation, policy: Policy) -> HeldBy | None:
 def _is_armed(state: Conversation, policy: Policy) -> bool:
     return (
         not state.completed_passes
+        or state.redo_due
         or state.lowest_ratio_since_pass < policy.reset_token_ratio
         or state.messages_since_pass >= policy.rearm_messages
     )

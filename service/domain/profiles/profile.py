@@ -8,11 +8,12 @@ profile, and asked before one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from service.domain.conversation import Conversation
-from service.domain.events import PassPlan, SummarizationRequested, SummarizationSkipped
+from service.domain.events import MessageAppended, PassPlan, SummarizationRequested, SummarizationSkipped
 from service.domain.policy import Policy
 
 __all__ = ["DecisionContext", "HeldBy", "Profile"]
@@ -64,9 +65,11 @@ class DecisionContext(NamedTuple):
 
     Profile and policy are those of the settings that the command leaves behind, `now_us` is in microseconds since the
     epoch, `next_pass_id` is the id of the pass that the decision requests, if it does: it never requests two.
+    `originals` are the messages outside the window that `needed` of the command names, as the log has them.
     """
 
     profile: Profile
     policy: Policy
     now_us: int
     next_pass_id: str
+    originals: Sequence[MessageAppended] = ()

@@ -135,6 +135,9 @@ PLANS = st.builds(
 )
 VERSIONS = {"SummarizationCompleted": 2}
 SOURCES = st.sampled_from(TokenSource)
+NAMES = st.lists(TEXT, max_size=3).map(tuple)
+NUMBERS = st.lists(COUNT, max_size=3).map(tuple)
+
 EVENTS = {
     "ConversationOpened": st.builds(domain.ConversationOpened, TEXT, SETTINGS),
     "SettingsChanged": st.builds(domain.SettingsChanged, SETTINGS),
@@ -144,6 +147,11 @@ EVENTS = {
     "SummarizationStarted": st.builds(domain.SummarizationStarted, TEXT, COUNT),
     "SummarizationReleased": st.builds(domain.SummarizationReleased, TEXT),
     "SummarizationCompleted": st.builds(domain.SummarizationCompleted, TEXT, RECORDS, SOURCES, st.booleans()),
+    "SummaryRevoked": st.builds(domain.SummaryRevoked, TEXT, NAMES, NAMES),
+    "SummaryRated": st.builds(domain.SummaryRated, TEXT, st.sampled_from(domain.Rating), TEXT),
+    "MessagesPinned": st.builds(domain.MessagesPinned, NUMBERS),
+    "MessagesUnpinned": st.builds(domain.MessagesUnpinned, NUMBERS),
+    "ConversationRewound": st.builds(domain.ConversationRewound, COUNT, NAMES, NAMES),
     "SummarizationFailed": st.builds(
         domain.SummarizationFailed,
         pass_id=TEXT,

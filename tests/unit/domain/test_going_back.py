@@ -1,4 +1,4 @@
-"""Going back, as docs/adr/0016-going-back.md decides it: revoke, rewind and redact in any order, and fold = live.
+"""Going back, as docs/adr/0016-going-back.md decides it: revoke, pin, unpin and rewind in any order, and fold = live.
 
 Random chats of profile CHAIN, every now and then set back. What a window must hold is worked out anew from everything
 that ever happened, by sets and without the fold's functions.
@@ -8,112 +8,62 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from random import Random
 
 import pytest
 
-from service.domain.conversation import lineage
-from service.domain.decide import Command, RemakeFallback, decide
-from service.domain.events import Event, MessageAppended, SummarizationCompleted, SummarizationRequested, Trigger
-from service.domain.message import Role
-from service.domain.policy import Policy
+from service.domain.commands import (
+    Command,
+    PinMessages,
+    RateSummary,
+    RemakeFallback,
+    ReportUsage,
+    RevokeSummary,
+    RewindConversation,
+    UnpinMessages,
+)
+from service.domain.conversation import Conversation, initial_state, lineage
+from service.domain.decide import decide
+from service.domain.errors import (
+    MessageNotFound,
+    MessageRemoved,
+    PinsTooLarge,
+    SummaryNotFound,
+    SummaryNotInUse,
+    VersionNotReached,
+)
+from service.domain.events import (
+    ConversationRewound,
+    Event,
+    MessageAppended,
+    MessagesPinned,
+    MessagesUnpinned,
+    Rating,
+    SummarizationCompleted,
+    SummarizationFailed,
+    SummarizationRequested,
+    SummaryRevoked,
+    Trigger,
+)
+from service.domain.fold import Originals, evolve, fold
+from service.domain.going_back import returning
+from service.domain.message import Message, Role
+from service.domain.policy import Policy, SummaryRole
 from service.domain.profiles import chain
 from service.domain.profiles.profile import DecisionContext
-from service.domain.record import MessageRange, SummaryRecord
+from service.domain.ranges import covers
+from service.domain.record import SummaryRecord
+from service.domain.render import rendered_window
 from service.domain.tokens import TokenSource
-from service.domain.triggers import cancelled
-from tests.support.chats import append, appended, complete
-from tests.support.going_back import (
-    ConversationRewound,
-    Entry,
-    GoingBack,
-    History,
-    MessagesRedacted,
-    Restore,
-    SummaryRevoked,
-    dependents,
-    evolved,
-    folded,
-    restored,
-    returning,
-    shown_without,
-)
+from service.domain.ways_back import needed
+from tests.support import invariants
+from tests.support.chats import append, appended, calling, complete, only_plan, result, said
 from tests.support.simulation import SimulatedChat
 
 HISTORIES = int(os.environ.get("HISTORIES", "400"))
 CHUNKS = 8
-GOING_BACK_SHARE = 0.25
+WAYS_BACK = 0.25
 
-
-class RandomHistory:
-    """The history of one seed: a simulated chat that is set back between its commands."""
-
-    def __init__(self, seed: int) -> None:
-        self._rng = Random(f"going back {seed}")
-        self._chat = SimulatedChat(seed)
-        self.history = History()
-        self.log: list[Entry] = []
-
-    def run(self) -> None:
-        for step in self._chat.steps():
-            for event in step.events:
-                self._happens(event, step.now_us)
-            if self._rng.random() < GOING_BACK_SHARE:
-                self._go_back(step.now_us)
-                # The chat goes on from there.
-                self._chat.state = self.history.conversation
-
-    def originals(self, ranges: Iterable[MessageRange]) -> list[MessageAppended]:
-        """The messages of these ranges, as the log has them."""
-        wanted = [*ranges]
-        messages = (event for event, _ in self.log if isinstance(event, MessageAppended))
-        return [m for m in messages if any(r.first <= m.number <= r.last for r in wanted)]
-
-    def _happens(self, event: Event | GoingBack, at_us: int) -> None:
-        returned = self.originals(returning(self.history, event))
-        self.history = evolved(self.history, event, at_us, returned)
-        self.log.append((event, at_us))
-
-    def _go_back(self, at_us: int) -> None:
-        state = self.history.conversation
-        if state.pending:
-            self._happens(cancelled(state.pending.pass_id, attempts=0), at_us)
-        event = self._rng.choice([self._revocation, self._rewind, self._redaction])()
-        if event is None:
-            return
-        self._happens(event, at_us)
-        if isinstance(event, MessagesRedacted):
-            self._erase(event.tokens)
-
-    def _revocation(self) -> SummaryRevoked | None:
-        records = [*self.history.conversation.records]
-        return SummaryRevoked(*self._without([self._rng.choice(records)])) if records else None
-
-    def _rewind(self) -> ConversationRewound:
-        last = self.history.conversation.message_version
-        to = max(1, last - self._rng.choice([1, 2, 5, 20, last]))
-        return ConversationRewound(to, *self._without(self._covering(range(to + 1, last + 1))))
-
-    def _redaction(self) -> MessagesRedacted:
-        last = self.history.conversation.message_version
-        numbers = {self._rng.randint(1, last) for _ in range(self._rng.choice([1, 1, 3]))}
-        tokens = {number: self._rng.randint(1, 4) for number in numbers}
-        return MessagesRedacted(tokens, *self._without(self._covering(numbers)))
-
-    def _covering(self, numbers: Iterable[int]) -> list[SummaryRecord]:
-        gone = set(numbers)
-        return [r for r in self.history.conversation.records if gone & numbers_of(r)]
-
-    def _without(self, records: Iterable[SummaryRecord]) -> tuple[frozenset[str], tuple[str, ...]]:
-        revoked = dependents(self.history, (record.id for record in records))
-        return revoked, shown_without(self.history, revoked)
-
-    def _erase(self, numbers: Iterable[int]) -> None:
-        """The stored text goes too; who counted it, and to what, stays."""
-        gone = set(numbers)
-        for place, (event, at_us) in enumerate(self.log):
-            if isinstance(event, MessageAppended) and event.number in gone:
-                self.log[place] = (event._replace(message=event.message._replace(content="")), at_us)
+Log = Sequence[tuple[Event, int]]
 
 
 def numbers_of(record: SummaryRecord) -> set[int]:
@@ -123,16 +73,17 @@ def numbers_of(record: SummaryRecord) -> set[int]:
 class Expected:
     """What the window must hold, from everything that ever happened."""
 
-    def __init__(self, log: Sequence[Entry]) -> None:
+    def __init__(self, log: Log) -> None:
         self.messages: dict[int, MessageAppended] = {}
         self.places: list[SummaryRecord] = []
         self.revoked: set[str] = set()
+        self.pins: set[int] = set()
         self._replaces: dict[str, str] = {}
         self._renamed: dict[str, str] = {}
         for event, _ in log:
             self._happens(event)
 
-    def _happens(self, event: Event | GoingBack) -> None:
+    def _happens(self, event: Event) -> None:
         match event:
             case MessageAppended():
                 self.messages[event.number] = event
@@ -141,16 +92,15 @@ class Expected:
             case SummarizationCompleted(record=record):
                 self._in_place(self._replaces.get(event.pass_id, ""), record)
             case SummaryRevoked():
-                self.revoked |= event.revoked_ids
+                self.revoked |= set(event.revoked_ids)
+            case MessagesPinned():
+                self.pins |= set(event.numbers)
+            case MessagesUnpinned():
+                self.pins -= set(event.numbers)
             case ConversationRewound():
-                self.revoked |= event.revoked_ids
+                self.revoked |= set(event.revoked_ids)
                 self.messages = {n: m for n, m in self.messages.items() if n <= event.to}
-            case MessagesRedacted():
-                self.revoked |= event.revoked_ids
-                for number, tokens in event.tokens.items():
-                    if number in self.messages:
-                        blank = self.messages[number].message._replace(content="")
-                        self.messages[number] = self.messages[number]._replace(message=blank, tokens=tokens)
+                self.pins = {n for n in self.pins if n <= event.to}
             case _:
                 pass
 
@@ -163,7 +113,7 @@ class Expected:
         self._renamed[replaced_id] = record.id
 
     def chain(self) -> list[SummaryRecord]:
-        """The newest record in use and those that it stands on."""
+        """The newest record in use and those that it continues."""
         in_use = {record.id: record for record in self.places if record.id not in self.revoked}
         record = next(reversed(in_use.values()), None)
         found = []
@@ -175,118 +125,358 @@ class Expected:
             record = None if record.stands_alone or record.depth == 0 else in_use[parent]
         return found
 
-    def window(self) -> list[tuple[int, str, int]]:
-        """Number, text and tokens of each message."""
-        covered = {n for record in self.chain() for n in numbers_of(record)}
-        return [(n, m.message.content, m.tokens) for n, m in sorted(self.messages.items()) if n not in covered]
+    def window(self) -> list[MessageAppended]:
+        """The messages, by number."""
+        covered = {n for record in self.chain() for n in numbers_of(record)} - self.pins
+        return [m for n, m in sorted(self.messages.items()) if n not in covered]
 
 
-def check(history: History, log: Sequence[Entry]) -> None:
-    """Hold a history against everything that ever happened."""
-    state, expected = history.conversation, Expected(log)
-    chain = [record.id for record in expected.chain()]
+def check(state: Conversation, log: Log) -> None:
+    """Hold a state against everything that ever happened."""
+    expected = Expected(log)
+    chain_ids = [record.id for record in expected.chain()]
+    window = expected.window()
 
-    assert [(m.number, m.message.content, m.tokens) for m in state.window] == expected.window()
-    assert [record.id for record in lineage(state)] == chain
-    assert [shown.record.id for shown in state.shown] == chain[:1]
-    estimated = sum(m.tokens for m in state.window if m.source is TokenSource.ESTIMATE)
-    assert state.estimated_tokens == estimated
-    assert state.exact_tokens == sum(m.tokens for m in state.window) - estimated
-    assert state.chat_messages == sum(m.message.role is not Role.SYSTEM for m in state.window)
+    assert [*state.window] == window
+    assert [record.id for record in lineage(state)] == chain_ids
+    assert [shown.record.id for shown in state.shown] == chain_ids[:1]
+    assert state.pins == expected.pins
+    assert state.estimated_tokens == sum(m.tokens for m in window if m.source is TokenSource.ESTIMATE)
+    assert state.exact_tokens == sum(m.tokens for m in window if m.source is not TokenSource.ESTIMATE)
+    assert state.chat_messages == sum(m.message.role is not Role.SYSTEM for m in window)
+    assert state.chat_messages_ever == sum(m.message.role is not Role.SYSTEM for m in expected.messages.values())
+    if state.pending:
+        planned = set(state.pending.base_id.split()) | set(state.pending.beside_ids)
+        assert not planned & expected.revoked, "a pass continues a revoked record"
 
 
-def checked_all(seeds: Iterable[int], restore: Restore = restored) -> None:
+def checked_all(seeds: Iterable[int]) -> None:
     """Check the history of each seed."""
     for seed in seeds:
         try:
-            checked(seed, restore)
+            checked(seed)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
 
 
-def checked(seed: int, restore: Restore) -> None:
-    """Run the history of `seed`, fold its log anew and in two halves."""
-    random = RandomHistory(seed)
-    random.run()
-    middle = len(random.log) // 2
-    whole = folded(random.log, random.originals, restore=restore)
-    check(whole, random.log)
-    check(random.history, random.log)
-    halves = folded(random.log[middle:], random.originals, since=folded(random.log[:middle], random.originals))
-    assert whole == random.history == halves
+def checked(seed: int) -> None:
+    """Run the history of `seed`, checking every step; fold its log anew and in two halves."""
+    chat = SimulatedChat(seed, ways_back=WAYS_BACK)
+    originals: dict[int, Message] = {}
+    for step in chat.steps():
+        originals |= {e.number: e.message for e in step.events if isinstance(e, MessageAppended)}
+        check(step.after, chat.log)
+        rendered = rendered_window(step.after, SummaryRole.SYSTEM)
+        invariants.sums_are_exact(step.after)
+        invariants.calls_are_answered(rendered, originals)
+        invariants.order_is_fixed(step.after, rendered)
+    middle = len(chat.log) // 2
+    halves = fold(chat.log[middle:], fold(chat.log[:middle], originals=chat.originals), originals=chat.originals)
+    assert fold(chat.log, originals=chat.originals) == chat.state == halves
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_fold_is_the_live_state_after_any_way_back(chunk):
-    """Revoked, rewound and redacted in any order; both hold what everything that ever happened says."""
+    """Revoked, pinned, unpinned and rewound in any order; both hold what everything that ever happened says."""
     checked_all(range(chunk, HISTORIES, CHUNKS))
 
 
 def test_the_histories_go_back_in_every_way_and_bring_messages_back():
-    """They would prove nothing if no message ever returned, or if none that did was redacted or removed before."""
-    kinds: set[type] = set()
-    came_back = redacted_came_back = 0
-    for seed in range(60):
-        random = RandomHistory(seed)
-        random.run()
-        history = History()
-        for event, at_us in random.log:
-            returned = random.originals(returning(history, event))
-            came_back += len(returned)
-            redacted_came_back += sum(m.number in history.redacted for m in returned)
-            kinds |= {type(event)} if isinstance(event, GoingBack) else set()
-            history = evolved(history, event, at_us, returned)
+    """They would prove nothing if no message ever returned, left again, or was removed."""
+    kinds: dict[type, int] = {}
+    came_back: dict[type, int] = {}
+    for seed in range(100):
+        chat = SimulatedChat(seed, ways_back=WAYS_BACK)
+        for step in chat.steps():
+            state = step.before
+            for event in step.events:
+                back = returning(state, event)
+                came_back[type(event)] = came_back.get(type(event), 0) + sum(map(len, back))
+                kinds[type(event)] = kinds.get(type(event), 0) + 1
+                state = evolve(state, event, step.now_us, chat.originals(back))
 
-    assert kinds == {SummaryRevoked, ConversationRewound, MessagesRedacted}
-    assert came_back > 100
-    assert redacted_came_back > 5
+    assert min(kinds[k] for k in (SummaryRevoked, MessagesPinned, MessagesUnpinned, ConversationRewound)) > 20
+    assert came_back[SummaryRevoked] > 100
+    assert came_back[MessagesPinned] > 10
+    assert came_back[ConversationRewound] > 10
 
 
-def after(history: History, command: Command, *, next_pass_id: str) -> History:
-    """The history behind a command under profile CHAIN."""
-    for event in decide(history.conversation, command, DecisionContext(chain, Policy(), 0, next_pass_id)):
-        history = evolved(history, event, 0)
-    return history
+def nothing_comes_back(originals: Originals) -> Originals:
+    return lambda ranges: originals(ranges)[1:]
+
+
+def test_a_fold_that_is_not_given_what_comes_back_is_refused():
+    """The control of all of the above: one message fewer, and the fold says so instead of showing a shorter window."""
+    for seed in range(100):
+        chat = SimulatedChat(seed, ways_back=WAYS_BACK)
+        state = initial_state()
+        [*chat.steps()]
+        for event, at_us in chat.log:
+            back = returning(state, event)
+            if back:
+                with pytest.raises(AssertionError, match="all messages that come back"):
+                    fold([(event, at_us)], state, originals=nothing_comes_back(chat.originals))
+                return
+            state = evolve(state, event, at_us)
+    raise AssertionError("no history brought a message back")
+
+
+class Chat:
+    """A chat of CHAIN by hand: commands in, the state after them."""
+
+    def __init__(self, *commands: Command) -> None:
+        self.state = initial_state()
+        self.log: list[tuple[Event, int]] = []
+        self.policy = Policy()
+        self._passes = 0
+        for command in commands:
+            self.after(command)
+
+    def after(self, command: Command) -> list[Event]:
+        """The events of the command, applied."""
+        self._passes += 1
+        originals = self._originals(command)
+        context = DecisionContext(chain, self.policy, 0, f"p{self._passes}", originals)
+        events = decide(self.state, command, context)
+        for event in events:
+            self.state = evolve(self.state, event, 0, originals)
+            self.log.append((event, 0))
+        return events
+
+    def compressed(self) -> str:
+        """Complete the pending pass; the record's id."""
+        self.after(complete(self.state))
+        assert self.state.live
+        return self.state.live.id
+
+    def numbers(self) -> list[int]:
+        return [m.number for m in self.state.window]
+
+    def _originals(self, command: Command) -> list[MessageAppended]:
+        ranges = needed(self.state, command)
+        messages = (event for event, _ in self.log if isinstance(event, MessageAppended))
+        return [m for m in messages if ranges and covers(ranges, m.number)]
+
+
+def full_chat(count: int = 80) -> Chat:
+    """Past its trigger, with a pass pending."""
+    chat = Chat(append(*(appended(number) for number in range(1, count + 1))))
+    assert chat.state.pending
+    return chat
+
+
+def test_a_revoked_record_leaves_the_window_whole_again_and_the_range_is_redone_at_once():
+    """Neither cooldown nor hysteresis holds it back: the messages are as new as before the pass."""
+    chat = full_chat()
+    record_id = chat.compressed()
+    assert 1 not in chat.numbers()
+
+    events = chat.after(RevokeSummary(record_id))
+
+    assert chat.numbers() == [*range(1, 81)]
+    assert (chat.state.shown, [r.id for r in chat.state.revoked]) == ((), [record_id])
+    requested = [event for event in events if isinstance(event, SummarizationRequested)]
+    assert [event.plan.trigger for event in requested] == [Trigger.RATIO]
+    assert requested[0].plan.pass_id != record_id
+
+
+def test_without_the_redo_a_revoked_range_would_wait_for_its_cooldown():
+    """The control: the same state, not due for a redo, asks for nothing."""
+    chat = full_chat()
+    record_id = chat.compressed()
+    chat.policy = Policy(cooldown_messages=100, rearm_messages=100)
+    chat.after(RevokeSummary(record_id))
+    pending, chat.state = chat.state.pending, chat.state._replace(pending=None, redo_due=False)
+
+    assert pending is not None
+    assert chain.due(chat.state, DecisionContext(chain, chat.policy, 0, "p"), extractive=False) is None
 
 
 def test_what_was_made_from_a_record_goes_with_the_one_that_took_its_place():
     """A stand-in was continued and then remade: whoever revokes the remade one revokes what continues it."""
-    messages = [appended(number) for number in range(1, 152)]
-    history = after(History(), append(*messages[:80]), next_pass_id="p")
-    history = after(history, complete(history.conversation, fallback=True), next_pass_id="-")
-    history = after(history, append(*messages[80:]), next_pass_id="q")
-    history = after(history, complete(history.conversation), next_pass_id="-")
-    history = after(history, RemakeFallback(), next_pass_id="r")
-    history = after(history, complete(history.conversation), next_pass_id="-")
+    chat = full_chat()
+    chat.after(complete(chat.state, fallback=True))
+    chat.after(append(*(appended(number) for number in range(81, 152))))
+    continued = chat.compressed()
+    chat.after(RemakeFallback())
+    chat.after(complete(chat.state))
+    (remade,) = chat.state.successors.values()
 
-    revoked = dependents(history, ["summary-r"])
-    event = SummaryRevoked(revoked, shown_without(history, revoked))
-    (outside,) = returning(history, event)
-    back = evolved(history, event, 0, messages[outside.first - 1 : outside.last])
+    chat.after(RevokeSummary(remade))
 
-    assert revoked == {"summary-q", "summary-r"}
-    assert dependents(history, ["summary-p"]) == {"summary-p"}
-    assert (back.conversation.shown, [*back.conversation.window]) == ((), messages)
+    assert {r.id for r in chat.state.revoked} == {remade, continued}
+    assert chat.numbers() == [*range(1, 152)]
 
 
-def _with_redacted_text(_history: History, messages: Iterable[MessageAppended]) -> list[MessageAppended]:
-    return [*messages]
+def test_a_pending_pass_that_would_continue_a_revoked_record_is_cancelled():
+    """In the same commit: no record is ever made from one that is out of use."""
+    chat = full_chat()
+    record_id = chat.compressed()
+    chat.after(append(*(appended(number) for number in range(81, 152))))
+    assert chat.state.pending
+    assert chat.state.pending.base_id == record_id
+
+    events = chat.after(RevokeSummary(record_id))
+
+    assert isinstance(events[0], SummarizationFailed)
+    assert only_plan(events).base_id == ""
 
 
-def _one_short(history: History, messages: Iterable[MessageAppended]) -> list[MessageAppended]:
-    return [*restored(history, messages)][1:]
+def test_a_record_is_revoked_once_and_only_if_there_is_one():
+    """A second revocation would find nothing to do, and says so."""
+    chat = full_chat()
+    record_id = chat.compressed()
+    with pytest.raises(SummaryNotFound):
+        chat.after(RevokeSummary("nothing"))
+    chat.after(RevokeSummary(record_id))
+    with pytest.raises(SummaryNotInUse):
+        chat.after(RevokeSummary(record_id))
 
 
-def _twice(history: History, messages: Iterable[MessageAppended]) -> list[MessageAppended]:
-    return [*restored(history, messages)] * 2
+def test_a_rewind_takes_the_newest_messages_out_and_their_numbers_are_not_used_again():
+    """A number means one message for ever."""
+    chat = Chat(append(*(appended(number) for number in range(1, 11))))
+
+    chat.after(RewindConversation(6))
+    chat.after(append(appended(11)))
+
+    assert chat.numbers() == [1, 2, 3, 4, 5, 6, 11]
+    assert chat.state.message_version == 11
+    assert chat.state.chat_messages_ever == 7
+    assert chat.after(RewindConversation(11)) == []
 
 
-def _none(_history: History, _messages: Iterable[MessageAppended]) -> list[MessageAppended]:
-    return []
+def test_a_rewind_behind_a_record_revokes_it_and_brings_back_what_stays():
+    """A record may not speak of messages that were taken back."""
+    chat = full_chat()
+    record_id = chat.compressed()
+
+    chat.after(RewindConversation(40))
+
+    assert chat.numbers() == [*range(1, 41)]
+    assert [r.id for r in chat.state.revoked] == [record_id]
+    assert chat.after(RewindConversation(40)) == []
+    assert chat.after(RewindConversation(50)) == []
+    chat.after(RewindConversation(0))
+    assert chat.numbers() == []
 
 
-@pytest.mark.parametrize("wrong", [_with_redacted_text, _one_short, _twice, _none])
-def test_a_wrong_restore_is_found(wrong):
-    """What was redacted comes back as it was, a message is missing, comes twice, or none comes back."""
-    with pytest.raises(AssertionError):
-        checked_all(range(min(HISTORIES, 400)), wrong)
+def test_no_conversation_is_rewound_to_what_it_has_not_reached():
+    """There is nothing there to go back to."""
+    with pytest.raises(VersionNotReached):
+        Chat(append(appended(1))).after(RewindConversation(2))
+
+
+def test_a_pinned_message_is_left_out_of_every_pass():
+    """It stays verbatim, in its place before the tail."""
+    chat = Chat(append(*(appended(number) for number in range(1, 40))))
+    chat.after(PinMessages((3,)))
+    chat.after(append(*(appended(number) for number in range(40, 81))))
+
+    chat.compressed()
+
+    assert chat.numbers()[0] == 3
+    assert not any(covers(record.covered, 3) for record in chat.state.records)
+
+
+def test_a_message_that_says_so_is_pinned_as_it_comes():
+    """No second call is needed for what must never be summarized."""
+    pinned = appended(3, message=said(3)._replace(pinned=True))
+    chat = Chat(append(appended(1), appended(2), pinned, *(appended(number) for number in range(4, 81))))
+
+    chat.compressed()
+
+    assert chat.numbers()[0] == 3
+
+
+def test_a_pin_brings_a_covered_message_back_and_unpinning_takes_it_out_again():
+    """The record goes on covering it, so unpinning loses nothing."""
+    chat = full_chat()
+    chat.compressed()
+    left = chat.numbers()
+
+    chat.after(PinMessages((5,)))
+    assert chat.numbers() == [5, *left]
+    chat.after(UnpinMessages((5,)))
+
+    assert chat.numbers() == left
+    assert chat.after(UnpinMessages((5,))) == []
+
+
+def with_a_call() -> Chat:
+    """Message 4 calls a tool, message 5 is its result, and both have left the window."""
+    rest = (appended(number) for number in range(6, 82))
+    call, answer = appended(4, message=calling(4, "a")), appended(5, message=result(5, "a"))
+    chat = Chat(append(*(appended(number) for number in range(1, 4)), call, answer, *rest))
+    chat.compressed()
+    return chat
+
+
+@pytest.mark.parametrize("number", [4, 5])
+def test_a_pin_takes_the_call_with_its_result_and_the_reverse(number):
+    """No chat API takes one without the other."""
+    chat = with_a_call()
+
+    chat.after(PinMessages((number,)))
+
+    assert chat.numbers()[:2] == [4, 5]
+    assert chat.state.pins == {4, 5}
+    chat.after(UnpinMessages((number,)))
+    assert chat.state.pins == set()
+
+
+def test_a_pass_that_would_cover_a_message_that_is_pinned_meanwhile_is_planned_anew():
+    """Its plan names the message, and plans are never changed."""
+    chat = full_chat()
+    first = chat.state.pending
+    assert first
+
+    events = chat.after(PinMessages((2,)))
+
+    assert isinstance(events[0], SummarizationFailed)
+    assert chat.state.pending
+    assert not covers(chat.state.pending.covered, 2)
+
+
+def test_pins_take_no_more_than_their_share():
+    """Otherwise no pass could bring the window under its trigger."""
+    chat = Chat(append(*(appended(number) for number in range(1, 41))))
+    with pytest.raises(PinsTooLarge):
+        chat.after(PinMessages(tuple(range(1, 27))))
+    chat.after(PinMessages(tuple(range(1, 26))))
+
+    with pytest.raises(PinsTooLarge):
+        chat.after(append(appended(41, message=said(41)._replace(pinned=True))))
+
+
+def test_only_messages_of_the_conversation_are_pinned():
+    """A number that no message has, and one that a rewind removed."""
+    chat = Chat(append(*(appended(number) for number in range(1, 11))), RewindConversation(5))
+    with pytest.raises(MessageNotFound):
+        chat.after(PinMessages((11,)))
+    with pytest.raises(MessageRemoved):
+        chat.after(PinMessages((7,)))
+
+
+def test_the_latest_rating_of_a_record_counts():
+    """Users change their minds."""
+    chat = full_chat()
+    record_id = chat.compressed()
+
+    chat.after(RateSummary(record_id, Rating.GOOD))
+    chat.after(RateSummary(record_id, Rating.BAD, "it forgot the gate"))
+
+    assert chat.state.ratings == {record_id: Rating.BAD}
+    with pytest.raises(SummaryNotFound):
+        chat.after(RateSummary("nothing", Rating.GOOD))
+
+
+def test_a_report_about_a_window_before_a_rewind_is_not_learned_from():
+    """Its messages are gone, so its count would be compared with others; with its epoch, or without."""
+    chat = Chat(append(*(appended(number, source=TokenSource.ESTIMATE) for number in range(1, 11))))
+    before = chat.state.epoch
+    chat.after(RewindConversation(5))
+
+    assert chat.after(ReportUsage(10, "", 200, epoch=before)) == []
+    assert chat.after(ReportUsage(10, "", 200)) == []
+    assert chat.after(ReportUsage(10, "", 200, epoch=chat.state.epoch)) != []

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.conversation import Conversation, lineage, live_coverage, next_remake, record_named
-from service.domain.decide import (
+from service.domain.commands import (
     AppendMessages,
     ApplyRules,
     ChangeSettings,
@@ -21,6 +20,7 @@ from service.domain.decide import (
     RequestPass,
     StartPass,
 )
+from service.domain.conversation import Conversation, lineage, live_coverage, next_remake, record_named
 from service.domain.errors import (
     ConversationNotFound,
     InvalidPolicy,

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from service.domain.chunks import calls_needed
+from service.domain.commands import FailPass
 from service.domain.conversation import Conversation
-from service.domain.decide import FailPass
 from service.domain.events import ErrorClass, Event, MessageAppended, SkipReason, Trigger
 from service.domain.fold import fold
 from service.domain.message import Message, Role

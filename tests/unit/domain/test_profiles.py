@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from service.codec.events import decode, encode
+from service.domain.commands import AppendMessages, Command, RemakeFallback, ReportUsage, RequestPass
 from service.domain.conversation import Conversation, initial_state, lineage, live_coverage
-from service.domain.decide import AppendMessages, Command, RemakeFallback, ReportUsage, RequestPass, decide
+from service.domain.decide import decide
 from service.domain.events import Event, MessageAppended, SummarizationCompleted, SummarizationRequested, UsageReported
 from service.domain.fold import evolve, fold
 from service.domain.policy import Policy, SummaryRole

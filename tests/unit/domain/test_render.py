@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
+from service.domain.commands import RequestPass
 from service.domain.conversation import Conversation
-from service.domain.decide import RequestPass
 from service.domain.errors import WindowTooLarge
 from service.domain.message import Attachment, Message, Role, ToolCall
 from service.domain.policy import Policy, SummaryRole

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from service.domain.commands import EndWait
 from service.domain.conversation import Conversation
-from service.domain.decide import EndWait
 from service.domain.events import (
     ErrorClass,
     Event,

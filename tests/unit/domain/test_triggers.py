@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from service.domain.commands import ApplyRules, ChangeSettings, EndWait, ReportUsage, RequestPass
 from service.domain.conversation import Conversation, lineage, record_named
-from service.domain.decide import ApplyRules, ChangeSettings, EndWait, ReportUsage, RequestPass
 from service.domain.errors import DepthLimitReached, NothingToSummarize, PassesDisabled
 from service.domain.events import (
     ErrorClass,

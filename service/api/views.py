@@ -1,0 +1,55 @@
+"""What answers show of a conversation and of its passes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from abridged.v1 import conversation_pb2
+from eventlog.event import StreamId
+from service.api import wire
+from service.api.auth import current_caller
+from service.codec.values import ranges_to_proto
+from service.conversations.conversations import Conversations
+from service.conversations.overview import Overview
+from service.conversations.policies import Policies
+from service.domain.conversation import Conversation, EndedPass
+from service.domain.triggers import held_by
+from service.turn import aside
+
+__all__ = ["conversation_shown", "current_pass", "ended_pass", "key_of", "pass_named"]
+
+
+def key_of(conversation_id: str) -> StreamId:
+    """The conversation in the caller's own namespace: others cannot even be named."""
+    return StreamId(current_caller().namespace, conversation_id)
+
+
+async def conversation_shown(
+    conversations: Conversations, policies: Policies, key: StreamId, state: Conversation
+) -> conversation_pb2.Conversation:
+    """The conversation with everything that its state says."""
+    policy, now_us = policies.of(state.settings), conversations.now_us()
+    held = await aside(conversations.window_weight(key), partial(held_by, state, policy, now_us))
+    shown = wire.conversation_view(Overview.of(state), held_by=held)
+    shown.epoch = state.epoch
+    shown.pinned_numbers.extend(sorted(state.pins))
+    shown.removed.extend(ranges_to_proto(state.removed))
+    return shown
+
+
+def pass_named(state: Conversation, pass_id: str) -> conversation_pb2.Summarization | None:
+    """The pass, pending or over; None if the conversation has none of this id."""
+    if state.pending is not None and state.pending.pass_id == pass_id:
+        return current_pass(state)
+    ended = ended_pass(state, pass_id)
+    return None if ended is None else wire.ended_pass(ended)
+
+
+def current_pass(state: Conversation) -> conversation_pb2.Summarization | None:
+    """The pending pass."""
+    return None if state.pending is None else wire.pending_pass(state.pending, state.pending_since_us)
+
+
+def ended_pass(state: Conversation, pass_id: str) -> EndedPass | None:
+    """The pass of this id that is over."""
+    return next((ended for ended in reversed(state.passes) if ended.plan.pass_id == pass_id), None)

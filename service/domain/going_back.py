@@ -1,0 +1,129 @@
+"""Revoke, rewind, pin and unpin: the events that bring messages back into a window, or take them out without a record.
+
+A state keeps no message outside its window (ADR 16). `returning` names those that an event brings back; whoever folds
+reads them from the log and passes them to the fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from service.domain.conversation import Conversation, ShownRecord, current_id, live_coverage
+from service.domain.events import (
+    ConversationRewound,
+    Event,
+    MessageAppended,
+    MessagesPinned,
+    MessagesUnpinned,
+    SummaryRevoked,
+)
+from service.domain.message import Role
+from service.domain.ranges import covers, merged, ranges_of, without
+from service.domain.record import MessageRange, SummaryRecord
+from service.domain.sequence import Sequence as Window
+from service.domain.tokens import TokenSource
+
+__all__ = ["GoingBack", "dependents", "outside", "returning", "shown_without", "went_back"]
+
+GoingBack = SummaryRevoked | ConversationRewound | MessagesPinned | MessagesUnpinned
+
+
+def outside(state: Conversation) -> tuple[MessageRange, ...]:
+    """The messages that are not in the window: removed by a rewind, or covered by a record in use and not pinned."""
+    return merged((*without(live_coverage(state), ranges_of(state.pins)), *state.removed))
+
+
+def returning(state: Conversation, event: Event) -> tuple[MessageRange, ...]:
+    """The messages that the event brings back into the window, as ascending ranges; none for most events."""
+    if not isinstance(event, GoingBack):
+        return ()
+    return without(outside(state), outside(_in_use_after(state, event)))
+
+
+def went_back(state: Conversation, event: GoingBack, originals: Iterable[MessageAppended]) -> Conversation:
+    """The state after the event. `originals` are messages as the log has them, at least those of `returning`."""
+    after = _in_use_after(state, event)
+    before_ranges, after_ranges = outside(state), outside(after)
+    back = without(before_ranges, after_ranges)
+    returned = [m for m in originals if covers(back, m.number)]
+    assert len(returned) == sum(map(len, back)), "all messages that come back were read"
+    kept = [m for m in state.window if not covers(after_ranges, m.number)]
+    window = sorted([*kept, *returned], key=lambda m: m.number)
+    estimated = sum(m.tokens for m in window if m.source is TokenSource.ESTIMATE)
+    revoked = isinstance(event, SummaryRevoked)
+    return after._replace(
+        window=Window(window),
+        chat_messages=sum(m.message.role is not Role.SYSTEM for m in window),
+        exact_tokens=sum(m.tokens for m in window) - estimated,
+        estimated_tokens=estimated,
+        messages_since_pass=state.messages_since_pass + (len(returned) if revoked else 0),
+        redo_due=after.redo_due or revoked,
+        epoch=state.epoch + 1,
+        went_back_at=state.message_version,
+        irreducible_said_at=None,
+        depth_limit_said=False,
+    )
+
+
+def dependents(state: Conversation, record_ids: Iterable[str]) -> tuple[str, ...]:
+    """These records and all in use whose text was made from one of them, in the order of their commits."""
+    found = set(record_ids)
+    bases = {ended.record_id: ended.plan.base_id for ended in state.passes if ended.record_id}
+    # A record is committed after its base.
+    for record in state.records:
+        base = bases.get(record.id, "")
+        if base and current_id(state, base) in found:
+            found.add(record.id)
+    return tuple(record.id for record in state.records if record.id in found)
+
+
+def shown_without(state: Conversation, revoked_ids: Iterable[str]) -> tuple[str, ...]:
+    """What the window shows without these records: in each one's place its nearest ancestor that stays in use."""
+    gone = set(revoked_ids)
+    in_use = {record.id for record in state.records if record.id not in gone}
+    parents = {record.id: record.parent_id for record in state.records}
+    found: list[str] = []
+    for shown in state.shown:
+        name = shown.record.id
+        while name and name not in in_use:
+            name = current_id(state, parents.get(name, ""))
+        if name:
+            found.append(name)
+    return tuple(dict.fromkeys(found))
+
+
+def _in_use_after(state: Conversation, event: GoingBack) -> Conversation:
+    """What is in use and pinned after the event; the window's messages are still those before it."""
+    match event:
+        case MessagesPinned():
+            return state._replace(pins=state.pins.union(event.numbers))
+        case MessagesUnpinned():
+            return state._replace(pins=state.pins.difference(event.numbers))
+        case ConversationRewound():
+            state = _without_records(state, event.revoked_ids, event.shown_ids)
+            removed = MessageRange(event.to + 1, state.message_version)
+            return state._replace(
+                removed=merged((*state.removed, removed)),
+                pins=frozenset(number for number in state.pins if number <= event.to),
+            )
+        case SummaryRevoked():
+            return _without_records(state, event.revoked_ids, event.shown_ids)
+
+
+def _without_records(state: Conversation, revoked_ids: Sequence[str], shown_ids: Sequence[str]) -> Conversation:
+    if not revoked_ids:
+        return state
+    gone = frozenset(revoked_ids)
+    kept: list[SummaryRecord] = []
+    revoked = state.revoked
+    for record in state.records:
+        if record.id in gone:
+            revoked = revoked.append(record)
+        else:
+            kept.append(record)
+    by_id = {record.id: record for record in kept}
+    return state._replace(
+        records=Window(kept),
+        revoked=revoked,
+        shown=tuple(ShownRecord(by_id[name], state.sources[name]) for name in shown_ids),
+    )
