@@ -25,7 +25,7 @@ from observability.tracing import Tracing, TracingSettings, current_traceparent,
 from service.api.methods import METHOD_SCOPES
 from service.bootstrap.providers import Providers, host_labels
 from service.codec.events import EVENT_TYPES
-from service.config.prompt_file import prompt_template
+from service.config.prompt_file import own_prompts
 from service.config.settings import Settings
 from service.conversations.changes import Changes
 from service.conversations.chat_models import ChatModels
@@ -48,7 +48,7 @@ from service.models.retry import RetryPolicy
 from service.summarizer.ask import AskerSettings, Timing
 from service.summarizer.by_extraction import EXTRACTIVE, ExtractiveSummarizer, is_extractive
 from service.summarizer.by_model import ModelSummarizer
-from service.summarizer.draft import RECORD_FORM
+from service.summarizer.forms import forms_with
 from service.summarizer.reactor import Reactor, ReactorLimits
 from service.summarizer.summarizer import Summarizers
 from service.telemetry.commits import CommitReport
@@ -270,8 +270,8 @@ def _conversations(
 
 def _summarizers(settings: Settings, model: SummaryModel | None, counter: TokenCounter) -> Summarizers:
     summarizer = settings.summarizer
-    template = prompt_template(summarizer.prompt_file)
-    extraction = ExtractiveSummarizer(counter=counter, template=template, deadline_s=summarizer.deadline_s)
+    forms = forms_with(own_prompts(summarizer.prompt_file))
+    extraction = ExtractiveSummarizer(counter=counter, forms=forms, deadline_s=summarizer.deadline_s)
     if model is None:
         return Summarizers(extraction, extraction)
     retry = RetryPolicy(attempts_max=summarizer.retries + 1, delay_base_s=summarizer.backoff_base_ms / 1_000)
@@ -280,8 +280,7 @@ def _summarizers(settings: Settings, model: SummaryModel | None, counter: TokenC
         settings=AskerSettings(
             summarizer.temperature, summarizer.seed, summarizer.repeat_penalty, retry, summarizer.deadline_s
         ),
-        template=template,
-        form=RECORD_FORM,
+        forms=forms,
         window_default=settings.ollama.num_ctx,
         counter=counter,
         timing=Timing(time.monotonic, asyncio.sleep, random.Random()),

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from service.cli.failures import of_config_error
-from service.config.prompt_file import prompt_template
+from service.config.prompt_file import own_prompts
 from service.config.settings import Settings
 from service.config.sources import ConfigError, Configuration, Problem
 from service.domain.errors import InvalidPolicy
@@ -64,7 +64,7 @@ def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], objec
         if model.startswith(_SCRIPTED):
             script = model.removeprefix(_SCRIPTED) or "default"
             yield "summarizer.models", f"[{index}]", partial(load_script, script, clock=time.monotonic)
-    yield "summarizer.prompt_file", "", partial(prompt_template, settings.summarizer.prompt_file)
+    yield "summarizer.prompt_file", "", partial(own_prompts, settings.summarizer.prompt_file)
     group = settings.ollama
     for index, host in enumerate(group.hosts):
         yield "ollama.hosts", f"[{index}]", partial(parse_address, host, allow_insecure=group.allow_insecure_hosts)

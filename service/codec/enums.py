@@ -14,12 +14,13 @@ from service.domain.events import ContextLengthSource, ErrorClass, Rating, SkipR
 from service.domain.message import Role
 from service.domain.policy import DepthLimit, Fallback, ProfileName, SummaryRole, ToolOutput
 from service.domain.profiles.profile import HeldBy
-from service.domain.record import Provenance
+from service.domain.record import FormName, Provenance
 from service.domain.tokens import TokenSource
 
 __all__ = [
     "CONTEXT_LENGTH_SOURCES",
     "DEPTH_LIMITS",
+    "DRAFT_FORMS",
     "ERROR_CLASSES",
     "FALLBACKS",
     "HELD_BY",
@@ -69,4 +70,5 @@ TOOL_OUTPUTS = EnumMap(ToolOutput, conversation_pb2.ToolOutput, "TOOL_OUTPUT_")
 SUMMARY_ROLES = EnumMap(SummaryRole, conversation_pb2.SummaryRole, "SUMMARY_ROLE_")
 HELD_BY = EnumMap(HeldBy, conversation_pb2.HeldBy, "HELD_BY_")
 OMISSIONS = EnumMap(Omission, conversation_service_pb2.AttachmentOmission, "ATTACHMENT_OMISSION_")
+DRAFT_FORMS = EnumMap(FormName, event_pb2.DraftForm, "DRAFT_FORM_")
 TOKEN_SOURCES = EnumMap(TokenSource, event_pb2.TokenSource, "TOKEN_SOURCE_")

@@ -15,7 +15,7 @@ from google.protobuf.message import Message as Proto
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from abridged.v1 import event_pb2
-from service.codec.enums import ERROR_CLASSES, RATINGS, SKIP_REASONS, TOKEN_SOURCES, TRIGGERS
+from service.codec.enums import DRAFT_FORMS, ERROR_CLASSES, RATINGS, SKIP_REASONS, TOKEN_SOURCES, TRIGGERS
 from service.codec.values import (
     canonical,
     duration,
@@ -33,6 +33,7 @@ from service.codec.values import (
     timestamp_us,
 )
 from service.domain import events as domain
+from service.domain.record import FormName
 
 __all__ = ["EVENT_TYPES", "UnknownEvent", "current_form", "decode", "encode", "fact", "parsed", "sent_content"]
 
@@ -138,6 +139,7 @@ def _plan_to_proto(plan: domain.PassPlan) -> event_pb2.PassPlan:
         extractive=plan.extractive,
         cut=plan.cut,
         beside_summary_ids=plan.beside_ids,
+        form=DRAFT_FORMS.to_proto(plan.form),
     )
 
 
@@ -163,6 +165,8 @@ def _plan_from_proto(proto: event_pb2.PassPlan) -> domain.PassPlan:
         extractive=proto.extractive,
         cut=proto.cut,
         beside_ids=tuple(proto.beside_summary_ids),
+        # Plans from before there was a choice.
+        form=DRAFT_FORMS.to_domain(proto.form) if proto.form else FormName.FACETS,
     )
 
 

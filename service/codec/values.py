@@ -57,6 +57,7 @@ __all__ = [
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _POLICY_ENUMS: Mapping[str, EnumMap[Any]] = {
+    "profile": PROFILES,
     "on_depth_limit": DEPTH_LIMITS,
     "fallback": FALLBACKS,
     "tool_output": TOOL_OUTPUTS,

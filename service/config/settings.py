@@ -9,7 +9,6 @@ from __future__ import annotations
 import fnmatch
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -26,7 +25,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from service.config.policy_fields import IN_LOWER_CASE, policy_fields
-from service.domain.policy import CLIENT_FIELDS, Policy, validated
+from service.domain.policy import CLIENT_FIELDS, Policy, ProfileName, overridden
+from service.domain.profiles.registry import profile_of
 from service.models.ollama.settings import OllamaSettings as Called
 
 __all__ = [
@@ -201,7 +201,7 @@ _PolicyFields: Any = create_model("_PolicyFields", __base__=_Group, **policy_fie
 
 
 class PolicySettings(_PolicyFields):  # type: ignore[misc]  # its fields are made from the domain's
-    """When a conversation is summarized, and how (profile CHAIN)."""
+    """When a conversation is summarized, and how. Defaults are those of profile CHAIN."""
 
 
 class SummarizerSettings(_Group):
@@ -348,16 +348,23 @@ class Settings(_Group):
             )
         return self
 
-    def policy_for(self, model: str) -> Policy:
-        """The server's policy for conversations with `model` (`provider:model`): the first matching glob decides."""
+    def policy_for(self, model: str, profile: ProfileName | None = None) -> Policy:
+        """The server's policy for conversations with `model` (`provider:model`): the first matching glob decides.
+
+        `profile` is the one that a conversation already has, instead of the one that the settings name.
+        """
         matching = (pattern for pattern in self.policy_by_model if fnmatch.fnmatchcase(model, pattern))
-        return self.policy_of(next(matching, None))
+        return self.policy_of(next(matching, None), profile)
 
-    def policy_of(self, pattern: str | None) -> Policy:
-        """The policy of one row of `policy_by_model`, or the default for None.
+    def policy_of(self, pattern: str | None, profile: ProfileName | None = None) -> Policy:
+        """The policy of one row of `policy_by_model`, or the default for None: its profile's, with what is set.
 
-        Raises InvalidPolicy when its fields do not fit together; `service.config.sources` has asked for every row at
+        Raises InvalidPolicy if its fields do not fit together; `service.config.sources` has asked for every row at
         start.
         """
-        changes = self.policy_by_model[pattern].model_dump(exclude_unset=True) if pattern is not None else {}
-        return validated(replace(Policy(**self.policy.model_dump()), **changes))
+        changes = self.policy.model_dump(exclude_unset=True)
+        if pattern is not None:
+            changes |= self.policy_by_model[pattern].model_dump(exclude_unset=True)
+        if profile is not None:
+            changes["profile"] = profile
+        return overridden(profile_of(changes.get("profile", Policy().profile)).defaults(), changes)

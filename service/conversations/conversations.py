@@ -266,7 +266,7 @@ class Conversations:
         asked = request.open_with()
         settings = state.settings if state.is_open else asked
         if not settings.includes(asked):
-            self._policies.accepted(asked)
+            self._policies.opening(asked)
             require_possible(asked)
         return settings
 
@@ -318,13 +318,13 @@ class Conversations:
         settings, policy = state.settings, None
         if isinstance(command, AppendMessages) and not state.is_open:
             settings = command.open_with
-            policy = self._policies.accepted(settings)
+            policy = self._policies.opening(settings)
         elif isinstance(command, ChangeSettings):
             settings = command.settings
             if _asks_for_another_policy(settings, state.settings):
                 policy = self._policies.accepted(settings)
         policy = policy or self._policies.of(state.settings)
-        context = DecisionContext(profile_of(settings), policy, self._clock_us(), self._new_id(), originals)
+        context = DecisionContext(profile_of(policy.profile), policy, self._clock_us(), self._new_id(), originals)
         weight = self._cache.weight_of(key) if _may_look_at_window(state, command, context) else 0
         return await aside(weight, lambda: decide(state, command, context))
 

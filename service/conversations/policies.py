@@ -6,7 +6,7 @@ may have changed the policy since: a conversation never stops working for that, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import structlog
 
 from service.domain.errors import InvalidPolicy
 from service.domain.events import Settings
-from service.domain.policy import Policy, largest_summary, overridden
+from service.domain.policy import Policy, ProfileName, largest_summary, overridden
 
 __all__ = ["Policies"]
 
@@ -31,16 +31,19 @@ class Policies:
 
     def __init__(
         self,
-        policy_for: Callable[[str], Policy],
+        policy_for: Callable[[str, ProfileName | None], Policy],
         *,
         client_fields: frozenset[str],
         source_tokens: Callable[[Policy, int], int] = lambda policy, _: policy.max_input_tokens,
     ) -> None:
-        """`source_tokens` says what one call of the summarizer holds beside and for a record of so many tokens."""
+        """`policy_for` returns the operator's policy for a model, under a profile or, for None, the operator's own.
+
+        `source_tokens` says what one call of the summarizer holds beside and for a record of so many tokens.
+        """
         self._policy_for = policy_for
         self._client_fields = client_fields
         self._source_tokens = source_tokens
-        self._cached: dict[tuple[str, tuple[tuple[str, Any], ...]], Policy] = {}
+        self._cached: dict[tuple[str, ProfileName, tuple[tuple[str, Any], ...]], Policy] = {}
         self._plannable: dict[tuple[Policy, int], Policy] = {}
 
     def of(self, settings: Settings) -> Policy:
@@ -48,18 +51,26 @@ class Policies:
 
         Its max_input_tokens is what a call of the summarizer really holds, so that passes are planned by that.
         """
-        key = (settings.model, tuple(sorted(settings.policy.items())))
+        key = (settings.model, settings.profile, tuple(sorted(settings.policy.items())))
         policy = self._cached.get(key)
         if policy is None:
-            policy = self._fitting(settings.model, settings.policy)
+            policy = self._fitting(settings)
             if len(self._cached) >= _CACHED_MAX:
                 self._cached.clear()
             self._cached[key] = policy
         return self._planned(policy, settings)
 
+    def opening(self, settings: Settings) -> Policy:
+        """The policy of a new conversation, under the operator's profile; raises InvalidPolicy as `accepted` does."""
+        return self._accepted(settings, None)
+
     def accepted(self, settings: Settings) -> Policy:
         """The policy for settings that a client asks for; raises InvalidPolicy when one of its fields does not fit."""
-        policy = overridden(self._policy_for(settings.model), settings.policy, allowed=self._client_fields)
+        return self._accepted(settings, settings.profile)
+
+    def _accepted(self, settings: Settings, profile: ProfileName | None) -> Policy:
+        profile = settings.policy.get("profile", profile)
+        policy = overridden(self._policy_for(settings.model, profile), settings.policy, allowed=self._client_fields)
         return self._planned(policy, settings)
 
     def _planned(self, policy: Policy, settings: Settings) -> Policy:
@@ -73,17 +84,22 @@ class Policies:
             planned = self._plannable[policy, tokens] = replace(policy, max_input_tokens=tokens)
         return planned
 
-    def _fitting(self, model: str, overrides: Mapping[str, Any]) -> Policy:
-        left = dict(overrides)
+    def _fitting(self, settings: Settings) -> Policy:
+        model, overrides = settings.model, settings.policy
+        # The profile was resolved when the conversation opened, whatever may be asked for today.
+        own = self._policy_for(model, settings.profile)
+        left: dict[str, Any] = {name: value for name, value in overrides.items() if name != "profile"}
+        asked = len(left)
         while True:
             try:
-                policy = overridden(self._policy_for(model), left, allowed=self._client_fields)
+                policy = overridden(own, left, allowed=self._client_fields)
             except InvalidPolicy as error:
                 # Each turn leaves out at least one, and the operator's own policy is valid.
                 for name in {error.field} & left.keys() or _RATIOS & left.keys() or set(left):
                     del left[name]
             else:
                 break
-        if len(left) < len(overrides):
-            _log.warning("policy.overrides_left_out", model=model, fields=sorted(overrides.keys() - left.keys()))
+        if len(left) < asked:
+            left_out = sorted(overrides.keys() - left.keys() - {"profile"})
+            _log.warning("policy.overrides_left_out", model=model, fields=left_out)
         return policy

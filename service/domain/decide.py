@@ -6,6 +6,7 @@ The trigger of a pass is among the events that its cause yields, so it is in the
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from service.domain.commands import (
@@ -103,10 +104,9 @@ def _append(state: Conversation, command: AppendMessages, context: DecisionConte
     events: list[Event] = []
     if not state.is_open:
         require_possible(command.open_with)
-        events.append(ConversationOpened(command.conversation_id, command.open_with))
-    number = state.message_version
-    for counted in command.messages:
-        number += 1
+        opened = replace(command.open_with, profile=context.policy.profile)
+        events.append(ConversationOpened(command.conversation_id, opened))
+    for number, counted in enumerate(command.messages, state.message_version + 1):
         cost = counted.cost
         events.append(MessageAppended(number, counted.message, cost.tokens, cost.source, counted.counter))
     if any(counted.message.pinned for counted in command.messages):
@@ -124,9 +124,12 @@ def _require_pins_fit(state: Conversation, events: list[Event], context: Decisio
 def _change_settings(state: Conversation, command: ChangeSettings, context: DecisionContext) -> list[Event]:
     _require_version(state, command.expected_version)
     require_possible(command.settings)
-    if command.settings == state.settings:
+    settings = replace(command.settings, profile=context.policy.profile)
+    if settings == state.settings:
         return []
-    events: list[Event] = [SettingsChanged(command.settings)]
+    if settings.profile is not state.settings.profile and (state.shown or state.pending):
+        raise InvalidPolicy("profile", "cannot change while the window shows a record or a pass is pending")
+    events: list[Event] = [SettingsChanged(settings)]
     if state.pending and not context.policy.enabled:
         events.append(cancelled(state.pending.pass_id, attempts=0))
     return _with_trigger(state, events, context)
@@ -177,9 +180,7 @@ def _remake_fallback(state: Conversation, context: DecisionContext) -> list[Even
     if not context.policy.enabled or state.pending or past_trigger:
         return []
     stand_in = next_remake(state)
-    if stand_in is None:
-        return []
-    event = remade(state, stand_in, context)
+    event = remade(state, stand_in, context) if stand_in else None
     return [event] if event else []
 
 

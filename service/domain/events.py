@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from service.domain.message import Message
 from service.domain.policy import Policy, ProfileName
-from service.domain.record import MessageRange, SummaryRecord
+from service.domain.record import FormName, MessageRange, SummaryRecord
 from service.domain.tokens import TokenSource
 
 __all__ = [
@@ -98,7 +98,8 @@ class Settings:
     """A conversation's settings with everything that the fold needs.
 
     `requested_context_length` is what the client set, 0 for nothing; `context_length` is what holds, in tokens.
-    `policy` has only the fields that the client overrides. `profile` is the operator's choice.
+    `policy` has only the fields that the client overrides. `profile` is the one that the policy named when the
+    conversation opened.
     """
 
     model: str = ""
@@ -140,6 +141,7 @@ class PassPlan:
     it would miss what the pass is for. An `extractive` pass asks no model. `covered_tokens` and `rewrites` are the
     record's; a `rebase` makes one that stands alone. A `cut` pass leaves to follow-ups what its bounds did not allow.
     Beside the new record the window goes on showing those that `beside_ids` names, and no others.
+    A model is asked for a draft of this `form`.
     """
 
     pass_id: str
@@ -162,6 +164,7 @@ class PassPlan:
     extractive: bool = False
     cut: bool = False
     beside_ids: tuple[str, ...] = ()
+    form: FormName = FormName.FACETS
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""When and how to summarize: the policy of profile CHAIN, its overrides, and what is impossible whatever the data."""
+"""When and how to summarize: the policy, its overrides, and what is impossible whatever the data."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WAIT_S_MAX = 15 * 60
 
 
 class ProfileName(StrEnum):
-    """The rules that a policy's fields are read by."""
+    """The rules that read a policy's fields; each is a module of `service.domain.profiles`."""
 
     CHAIN = "chain"
 
@@ -111,9 +111,11 @@ _TOKENS_MAX = 100_000
 class Policy:
     """Every field with its default in profile CHAIN and, for a number, its range; settings and contract follow them.
 
-    Ratios are of the budget, counts are messages. What fields mean for one another is for `validated` to say.
+    Ratios are of the budget, counts are messages. What fields mean for one another is for `validated` to say. A profile
+    reads the fields that it uses, and has defaults of its own (`Profile.defaults`).
     """
 
+    profile: ProfileName = ProfileName.CHAIN
     enabled: bool = True
     trigger_token_ratio: float = _in(0, 1, 0.80, above=True)
     reset_token_ratio: float = _in(0, 1, 0.70, above=True)

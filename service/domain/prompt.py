@@ -128,10 +128,10 @@ def prompt_of(template: PromptTemplate, source: PromptInput) -> Prompt:
     return Prompt(_filled(template.system, values), _filled(template.user, values), template.name, template.version)
 
 
-def repair_text(reasons: Sequence[str]) -> str:
-    """What is added to the user text when an answer was not accepted."""
+def repair_text(reasons: Sequence[str], again: str) -> str:
+    """What is added to the user text when an answer was not accepted: every reason, and what to write `again`."""
     listed = "\n".join(f"- {reason}" for reason in reasons)
-    return f"\n\nYour previous answer was not accepted:\n{listed}\nAnswer again with the whole corrected JSON object."
+    return f"\n\nYour previous answer was not accepted:\n{listed}\n{again}"
 
 
 def transcript_entry(

@@ -15,6 +15,7 @@ __all__ = [
     "SUMMARY_CHARS_MAX",
     "UNRESOLVED_MAX",
     "ActionItem",
+    "FormName",
     "MessageRange",
     "Provenance",
     "RecordContext",
@@ -30,6 +31,12 @@ UNRESOLVED_MAX = 20
 DOMAIN_ENTITIES_MAX = 60
 STRING_CHARS_MAX = 1_000
 SUMMARY_CHARS_MAX = 16_000
+
+
+class FormName(StrEnum):
+    """What a model is asked to write for a record; `service.summarizer.forms` has the prompts and schema of each."""
+
+    FACETS = "facets"
 
 
 class Provenance(StrEnum):

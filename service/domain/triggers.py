@@ -61,7 +61,7 @@ def cancelled(pass_id: str, *, attempts: int) -> SummarizationFailed:
 
 def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
     """Why a window past its trigger is left as it is now; None below the trigger, and when nothing holds it."""
-    profile = profile_of(state.settings)
+    profile = profile_of(policy.profile)
     if state.ratio < profile.trigger_ratio(state, policy):
         return None
     if state.due_pass:

@@ -103,16 +103,26 @@ class AnswerLooped(ModelError):
 class CompletionRequest:
     """One question to a model.
 
-    `schema` is the inlined JSON Schema that the answer must satisfy. `prompt_tokens` is our own count of system and
-    user text, which a provider compares with what its server evaluated. `output_tokens_max` bounds the answer,
-    `summary_tokens_max` is the size that the summary should have. A `repeat_penalty` above 1 makes words that were just
-    written less likely. `compacted` says that the prompt holds a record in place of older messages; it and
-    `conversation_id` are for spans only.
+    Attributes:
+        system: The system text.
+        user: The user text.
+        schema: The inlined JSON Schema that the answer must satisfy; None for plain text.
+        prompt_tokens: Our own count of both texts, which a provider compares with what its server evaluated.
+        output_tokens_max: Most tokens of the answer.
+        summary_tokens_max: The size that the summary should have.
+        temperature: Sampling temperature.
+        seed: Sampling seed.
+        repeat_penalty: Above 1, words that were just written become less likely.
+        attempt: Which call of the pass this is, from 1.
+        conversation_id: For spans only.
+        prompt_name: The template's name, for spans only.
+        prompt_version: The template's version, for spans only.
+        compacted: Whether the prompt holds a record in place of older messages; for spans only.
     """
 
     system: str
     user: str
-    schema: Mapping[str, Any]
+    schema: Mapping[str, Any] | None
     prompt_tokens: int
     output_tokens_max: int
     summary_tokens_max: int

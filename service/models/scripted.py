@@ -228,13 +228,17 @@ def _said(transcript: str) -> Iterator[Said]:
 def default_answer(request: CompletionRequest) -> str:
     """A valid record as JSON: the first sentence of as many messages as `summary_tokens_max` holds, newest first.
 
-    Names and identifiers are taken over from what the prompt quotes, so that every one of them has a source.
+    Plain text has an opening and these sentences. Names and identifiers come from what the prompt quotes, so that every
+    one of them has a source.
     """
     quoted = quoted_in(request.user)
     chars_left = request.summary_tokens_max * CHARS_PER_TOKEN
     record = dict(_EMPTY_RECORD)
     record["summary"] = _clip(_opening(quoted), chars_left // 3)
     chars_left -= len(record["summary"])
+    if request.schema is None:
+        sentences = _taken(_first_sentences(quoted, SENTENCE_CHARS_MAX), KEY_POINTS_MAX, chars_left)
+        return " ".join((record["summary"], *sentences))
     record["participants"] = _taken(_participants(quoted), PARTICIPANTS_MAX, chars_left // 4)
     record["domain_entities"] = _taken(_entities(quoted), DOMAIN_ENTITIES_MAX, chars_left // 3)
     points = chars_left // 3

@@ -18,7 +18,8 @@ from service.domain.tokens import TokenCounter
 from service.models.model import AnswerLooped, Completion, CompletionRequest, ModelError, SummaryModel
 from service.models.retry import RetryDetails, RetryPolicy, complete_with_retry
 from service.summarizer.check import CheckedDraft, Room, Source, check_draft, fit_draft
-from service.summarizer.draft import Draft, DraftForm, InvalidDraft
+from service.summarizer.draft import Draft, InvalidDraft
+from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import Observer, PassFailed
 
 __all__ = ["Answer", "Asker", "AskerSettings", "Timing"]
@@ -107,18 +108,18 @@ class Asker:
         reasons: tuple[str, ...] = ()
         output = cause = ""
         for repair in range(self._policy.repair_attempts + 1):
-            user = prompt.user + (repair_text(reasons) if repair else "")
+            user = prompt.user + (repair_text(reasons, self._form.repair.again) if repair else "")
             at_any_length = repair == self._policy.repair_attempts and not room.strict
             try:
                 completion = await self._complete(prompt, user, source, room.content_tokens, repair)
                 output = completion.text
                 if completion.finish_reason == "length":
-                    reasons = ("cut_off: the answer was cut off, write a shorter summary and fewer list items",)
+                    reasons = (self._form.repair.cut_off,)
                     cause = "the answer was cut off at its length limit"
                     continue
                 result = await asyncio.to_thread(self._checked, output, source, room, at_any_length=at_any_length)
             except AnswerLooped as error:
-                reasons = ("loop: the answer repeated one word without end, say everything once, then close the JSON",)
+                reasons = (self._form.repair.looped,)
                 output, cause = "", str(error)
                 continue
             except InvalidDraft as error:
@@ -218,5 +219,5 @@ class Asker:
         draft = self._form.read(output, room.content_tokens)
         fitting = fit_draft(draft, tokens_max=room.limit_tokens, cost=self._cost)
         if fitting is None and not at_any_length:
-            raise InvalidDraft((f"summary: too long, the whole object may take {room.content_tokens} tokens",))
+            raise InvalidDraft((f"summary: too long, the whole answer may take {room.content_tokens} tokens",))
         return check_draft(fitting or draft, source)

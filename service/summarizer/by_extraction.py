@@ -7,17 +7,18 @@ floors: it is the way out of a full window, and asked again it says the same.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from service.domain.events import ErrorClass
 from service.domain.policy import Policy, without_floors
-from service.domain.prompt import PromptTemplate
-from service.domain.record import Provenance
+from service.domain.record import FormName, Provenance
 from service.domain.tokens import TokenCounter
 from service.extraction.extract import Extract, extract
 from service.summarizer.check import Room, Source, check_draft, fit_draft
 from service.summarizer.draft import Draft, DraftItem
+from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
 
 __all__ = ["EXTRACTIVE", "SOURCE_TOKENS_UNBOUNDED", "ExtractiveSummarizer", "is_extractive"]
@@ -37,14 +38,14 @@ def is_extractive(model: str) -> bool:
 class ExtractiveSummarizer:
     """Summarizes by extraction, in a thread and within `deadline_s` seconds.
 
-    `template` is the prompt that a model would be sent, whose words are nobody's in an extract either.
+    `forms` have the prompts that a model would be sent, whose words are nobody's in an extract either.
     """
 
     name = EXTRACTIVE
 
-    def __init__(self, *, counter: TokenCounter, template: PromptTemplate, deadline_s: float) -> None:
+    def __init__(self, *, counter: TokenCounter, forms: Mapping[FormName, DraftForm], deadline_s: float) -> None:
         self._counter = counter
-        self._template = template
+        self._forms = forms
         self._deadline_s = deadline_s
 
     def source_tokens(self, _policy: Policy, _summary_tokens: int, /) -> int:
@@ -75,6 +76,7 @@ class ExtractiveSummarizer:
 
     def _summary(self, work: PassWork) -> Summary:
         plan = work.plan
+        prompt = self._forms[plan.form].prompt
         messages = tuple(m.message for m in work.telling)
         cost = WindowCost(work, self._counter)
         size = plan.summary_tokens_max
@@ -89,7 +91,7 @@ class ExtractiveSummarizer:
             messages,
             texts=(),
             previous=work.previous,
-            instructions=self._template.system,
+            instructions=prompt.system,
             policy=without_floors(plan.policy),
             replaces=work.replaces,
         )
@@ -109,7 +111,7 @@ class ExtractiveSummarizer:
             cost=cost,
             model=self.name,
             provenance=Provenance.EXTRACTIVE,
-            template=self._template,
+            template=prompt,
         )
 
 

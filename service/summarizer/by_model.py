@@ -9,18 +9,18 @@ summarized and the results merged, level by level. No message is left out for it
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
 from service.domain.chunks import calls_needed, grouped, part_tokens_max, source_room, writable_tokens
 from service.domain.events import ErrorClass
 from service.domain.policy import Policy
-from service.domain.prompt import PromptTemplate
-from service.domain.record import Provenance
+from service.domain.record import FormName, Provenance
 from service.domain.tokens import TokenCounter
 from service.models.model import ModelError, SummaryModel
 from service.summarizer.ask import Answer, Asker, AskerSettings, Timing
 from service.summarizer.check import Room, Source
-from service.summarizer.draft import DraftForm
+from service.summarizer.forms import DraftForm
 from service.summarizer.questions import CHUNK_TOKENS_MIN, Limits, Questions
 from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
 
@@ -28,7 +28,7 @@ __all__ = ["ModelSummarizer"]
 
 
 class ModelSummarizer:
-    """Summarizes by asking `model`, within what it says that it can hold, for drafts of this `form`.
+    """Summarizes by asking `model`, within what it says that it can hold, for a draft of the plan's form.
 
     `window_default` is what a model holds that cannot be asked, in tokens.
     """
@@ -38,21 +38,20 @@ class ModelSummarizer:
         model: SummaryModel,
         *,
         settings: AskerSettings,
-        template: PromptTemplate,
-        form: DraftForm,
+        forms: Mapping[FormName, DraftForm],
         window_default: int,
         counter: TokenCounter,
         timing: Timing,
     ) -> None:
         self._model = model
         self._settings = settings
-        self._template = template
-        self._form = form
+        self._forms = forms
         self._window_tokens = window_default
         self._window_default = window_default
         self._counter = counter
         self._timing = timing
-        self._template_tokens = counter.count(template.system) + counter.count(template.user)
+        prompts = [form.prompt for form in forms.values()]
+        self._prompt_tokens = max(counter.count(prompt.system) + counter.count(prompt.user) for prompt in prompts)
 
     @property
     def name(self) -> str:
@@ -60,14 +59,15 @@ class ModelSummarizer:
         return self._model.name
 
     def source_tokens(self, policy: Policy, summary_tokens: int, /) -> int:
-        """See Summarizer: by what the model's server has last said that it holds."""
-        fixed = self._template_tokens + summary_tokens
+        """See Summarizer: by what the model's server has last said that it holds, beside the longest prompt."""
+        fixed = self._prompt_tokens + summary_tokens
         written = writable_tokens(summary_tokens, window_tokens=self._window_tokens)
         room = source_room(self._window_tokens, fixed_tokens=fixed, summary_tokens=written)
         return max(CHUNK_TOKENS_MIN, min(policy.max_input_tokens, room))
 
     async def summarize(self, work: PassWork, observer: Observer) -> Summary:
         """See Summarizer."""
+        form = self._forms[work.plan.form]
         window_tokens = self._window_tokens = await self._held_tokens()
         cost = await asyncio.to_thread(WindowCost, work, self._counter)
         asker = Asker(
@@ -78,11 +78,11 @@ class ModelSummarizer:
             observer=observer,
             conversation_id=work.conversation_id,
             policy=work.plan.policy,
-            form=self._form,
+            form=form,
             cost=cost,
             window_tokens=window_tokens,
         )
-        questions = Questions(work, self._template, cost=cost, counter=self._counter, window_tokens=window_tokens)
+        questions = Questions(work, form, cost=cost, counter=self._counter, window_tokens=window_tokens)
         reading = _Reading(questions, asker, observer)
         try:
             answer, source = await reading.whole()
@@ -98,7 +98,7 @@ class ModelSummarizer:
             cost=cost,
             model=answer.model,
             provenance=Provenance.REBASED if work.plan.rebase else provenance,
-            template=self._template,
+            template=form.prompt,
         )
         return replace(summary, attempts=asker.attempts, tried=asker.tried)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -24,7 +23,7 @@ from service.domain.record import (
 )
 from service.extraction.sentences import up_to_last_end
 
-__all__ = ["RECORD_FORM", "SCHEMA", "Draft", "DraftForm", "InvalidDraft", "parsed", "schema_for", "without_cut_ends"]
+__all__ = ["SCHEMA", "Draft", "InvalidDraft", "parsed", "schema_for", "without_cut_ends"]
 
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 
@@ -216,21 +215,6 @@ def without_cut_ends(draft: Draft, summary_tokens: int) -> Draft:
             "domain_entities": whole(draft.domain_entities),
         }
     )
-
-
-@dataclass(frozen=True, slots=True)
-class DraftForm:
-    """What an answer must look like. Both functions take the tokens that the whole summary may have.
-
-    `schema` is the JSON Schema that the model is given; `read` is the draft in its answer, or raises InvalidDraft.
-    """
-
-    schema: Callable[[int], Mapping[str, Any]]
-    read: Callable[[str, int], Draft]
-
-
-RECORD_FORM = DraftForm(schema_for, lambda answer, tokens: without_cut_ends(parsed(answer), tokens))
-"""Every facet of a record, as JSON."""
 
 
 def _ended(narrative: str, chars_max: int | None) -> str:

@@ -11,7 +11,6 @@ from service.domain.events import ErrorClass
 from service.domain.message import Message
 from service.domain.policy import ToolOutput
 from service.domain.prompt import (
-    MERGE_TEMPLATE,
     Prompt,
     PromptInput,
     PromptTemplate,
@@ -23,6 +22,7 @@ from service.domain.record import SummaryRecord
 from service.domain.tokens import TokenCounter
 from service.summarizer.ask import Answer
 from service.summarizer.check import CONTENT_TOKENS_MIN, Room, Source
+from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import PassFailed, PassWork, WindowCost, draft_text
 
 __all__ = ["CHUNK_TOKENS_MIN", "Limits", "Part", "Questions"]
@@ -66,14 +66,14 @@ class Questions:
     def __init__(
         self,
         work: PassWork,
-        template: PromptTemplate,
+        form: DraftForm,
         *,
         cost: WindowCost,
         counter: TokenCounter,
         window_tokens: int,
     ) -> None:
         self._work = work
-        self._template = template
+        self._form = form
         self._cost = cost
         self._count = counter.count
         self._window_tokens = window_tokens
@@ -92,7 +92,7 @@ class Questions:
     def limits(self) -> Limits:
         """What one call takes, by the policy and by what the model can hold; raises PassFailed when that is nothing."""
         window, most, size = self._window_tokens, self._work.plan.policy.max_input_tokens, self.size
-        frame = self._prompt(self._template, (), self._work.previous, 0)
+        frame = self._prompt(self._form.prompt, (), self._work.previous, 0)
         fixed = self._count(frame.system) + self._count(frame.user)
         whole = source_room(window, fixed_tokens=fixed, summary_tokens=size)
         if whole < CHUNK_TOKENS_MIN:
@@ -120,24 +120,24 @@ class Questions:
 
     def of_whole(self, part: Part, room: Room) -> tuple[Prompt, Source]:
         """The question about a source that is one part."""
-        prompt = self._prompt(self._template, part.entries, self._work.previous, room.content_tokens)
+        prompt = self._prompt(self._form.prompt, part.entries, self._work.previous, room.content_tokens)
         return prompt, self._source(part.messages, prompt.system)
 
     def of_part(self, part: Part, room: Room) -> tuple[Prompt, Source]:
         """The question about one of several parts. What the pass replaces is no measure for less than the whole."""
-        prompt = self._prompt(self._template, part.entries, None, room.content_tokens)
+        prompt = self._prompt(self._form.prompt, part.entries, None, room.content_tokens)
         return prompt, self._source(part.messages, prompt.system, whole=False)
 
     def of_merge(self, texts: Sequence[str], room: Room, *, last: bool) -> tuple[Prompt, Source]:
         """The question that makes one summary of several; the `last` one has the record before as well."""
         entries = tuple(f"<partial_summary>\n{escaped(text)}\n</partial_summary>" for text in texts)
         previous = self._work.previous if last else None
-        prompt = self._prompt(MERGE_TEMPLATE, entries, previous, room.content_tokens)
+        prompt = self._prompt(self._form.merge_prompt, entries, previous, room.content_tokens)
         return prompt, self._source((), prompt.system, texts=texts, whole=last)
 
     def whole_source(self) -> Source:
         """What a merged record is judged by: everything that its parts were made of."""
-        prompt = self._prompt(self._template, (), self._work.previous, 0)
+        prompt = self._prompt(self._form.prompt, (), self._work.previous, 0)
         return self._source([m.message for m in self._work.messages], prompt.system)
 
     def texts(self, answers: Sequence[Answer]) -> tuple[list[str], list[int]]:

@@ -152,6 +152,24 @@ async def test_a_policy_field_that_the_operator_keeps_is_refused(tmp_path):
         assert (await chat.update(["policy.min_messages"], policy={"min_messages": 3})).conversation
 
 
+async def test_a_profile_is_set_where_the_operator_lets_clients_choose(tmp_path):
+    """One that does not exist is refused by the contract, and any by an operator who says nothing; both by name."""
+    chain = conversation.PROFILE_CHAIN
+    async with sidecar(tmp_path, {"client_policy_fields": ["profile"]}) as s:
+        answer = await s.chat(policy={"profile": chain}).append(said(1))
+        assert (await s.chat().state()).settings.policy.profile == chain
+        assert not answer.settings_ignored
+
+        async with refused("INVALID_ARGUMENT", "INVALID_FIELD") as refusal:
+            await s.chat("c2", policy={"profile": 99}).append(said(1))
+        assert list(refusal.fields) == ["settings.policy.profile"]
+
+    async with sidecar(tmp_path) as s:
+        async with refused("INVALID_ARGUMENT", "INVALID_POLICY") as refusal:
+            await s.chat("c3", policy={"profile": chain}).append(said(1))
+        assert list(refusal.fields) == ["settings.policy.profile"]
+
+
 async def test_costly_policy_fields_are_the_operators_by_default(tmp_path):
     """A client cannot buy more model calls than the operator lets it."""
     async with sidecar(tmp_path) as s:

@@ -28,7 +28,7 @@ from service.domain.events import Event, Settings, SummarizationCompleted
 from service.domain.message import Message
 from service.domain.policy import Policy
 from service.domain.profiles.profile import HeldBy
-from service.domain.prompt import CHAIN_TEMPLATE, escaped
+from service.domain.prompt import escaped
 from service.domain.record import SummaryRecord
 from service.domain.render import summary_text
 from service.domain.triggers import held_by, may_stand_in
@@ -40,7 +40,7 @@ from service.models.scripted import quoted_in
 from service.summarizer.ask import AskerSettings, Timing
 from service.summarizer.by_extraction import ExtractiveSummarizer
 from service.summarizer.by_model import ModelSummarizer
-from service.summarizer.draft import RECORD_FORM
+from service.summarizer.forms import FORMS
 from service.summarizer.reactor import Reactor, ReactorLimits
 from service.summarizer.summarizer import Summarizers
 from service.telemetry.progress import ProgressBoard
@@ -172,14 +172,13 @@ class _Player:
         wanted = ModelSummarizer(
             self._model,
             settings=AskerSettings(0.0, 1, 1.0, RetryPolicy(delay_base_s=0.001), 600.0),
-            template=CHAIN_TEMPLATE,
-            form=RECORD_FORM,
+            forms=FORMS,
             window_default=MODEL_WINDOW,
             counter=counter,
             timing=Timing(clock_s, asyncio.sleep, random.Random(1)),
         )
-        extraction = ExtractiveSummarizer(counter=counter, template=CHAIN_TEMPLATE, deadline_s=600.0)
-        self._policies = Policies(lambda _: Policy(), client_fields=frozenset(), source_tokens=wanted.source_tokens)
+        extraction = ExtractiveSummarizer(counter=counter, forms=FORMS, deadline_s=600.0)
+        self._policies = Policies(lambda *_: Policy(), client_fields=frozenset(), source_tokens=wanted.source_tokens)
         table = MemoryConversationTable()
         self._conversations = Conversations(
             ConversationLog(

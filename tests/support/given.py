@@ -57,7 +57,7 @@ class Given:
         """Decide `command` on it. A pass that this leads to is `p`, and one behind the end of pass x is `x+`."""
         if not next_pass_id:
             next_pass_id = f"{command.pass_id}+" if isinstance(command, CompletePass | FailPass) else "p"
-        context = DecisionContext(profile_of(self.state.settings), policy, now_us, next_pass_id)
+        context = DecisionContext(profile_of(policy.profile), policy, now_us, next_pass_id)
         try:
             return Outcome(self.state, decide(self.state, command, context))
         except DomainError as refusal:

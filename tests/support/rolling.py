@@ -20,6 +20,7 @@ __all__ = [
     "MAX_SUMMARY_TOKENS",
     "RECORDS_SHARE",
     "THRESHOLD_TOKENS",
+    "defaults",
     "due",
     "follow_up",
     "forced",
@@ -29,11 +30,15 @@ __all__ = [
 
 THRESHOLD_TOKENS = 600
 MIN_NEW_MESSAGES = 5
-PRESERVE_RECENT = 4
 MAX_SUMMARY_TOKENS = 100
 """A newest record of this size or more is left as it is, and the next pass begins another."""
 
 RECORDS_SHARE = 0.3
+
+
+def defaults() -> Policy:
+    """See Profile."""
+    return Policy(preserve_recent=4)
 
 
 def trigger_ratio(state: Conversation, _policy: Policy) -> float:
@@ -87,7 +92,7 @@ def held_by(state: Conversation, policy: Policy) -> HeldBy | None:
 
 
 def _division(state: Conversation, policy: Policy) -> WindowSplit | None:
-    return compressible(state, policy, tail_messages=PRESERVE_RECENT)
+    return compressible(state, policy, tail_messages=policy.preserve_recent)
 
 
 def _requested(

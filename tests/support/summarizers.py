@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from service.domain.events import MessageAppended, PassPlan, Trigger
 from service.domain.message import Message
 from service.domain.policy import Policy
-from service.domain.prompt import CHAIN_TEMPLATE
-from service.domain.record import MessageRange
+from service.domain.record import FormName, MessageRange
 from service.domain.tokens import TokenCounter, TokenSource
 from service.models.model import Completion, SummaryModel
 from service.models.retry import RetryPolicy
 from service.summarizer.ask import AskerSettings, Timing
 from service.summarizer.by_extraction import ExtractiveSummarizer
 from service.summarizer.by_model import ModelSummarizer
-from service.summarizer.draft import RECORD_FORM, DraftForm
+from service.summarizer.forms import FORMS, DraftForm
 from service.summarizer.summarizer import PassWork
 from service.tokenizers.estimated import EstimatingCounter
 
@@ -55,14 +54,17 @@ class Heard:
 
 
 def by_model(
-    model: SummaryModel, *, window: int = 8_192, counter: TokenCounter | None = None, form: DraftForm = RECORD_FORM
+    model: SummaryModel,
+    *,
+    window: int = 8_192,
+    counter: TokenCounter | None = None,
+    form: DraftForm = FORMS[FormName.FACETS],
 ) -> ModelSummarizer:
     """The summarizer that asks `model`, once again where it does not answer."""
     return ModelSummarizer(
         model,
         settings=AskerSettings(0.0, 1, 1.0, RetryPolicy(delay_base_s=0.001), 60.0),
-        template=CHAIN_TEMPLATE,
-        form=form,
+        forms={FormName.FACETS: form},
         window_default=window,
         counter=counter or EstimatingCounter(),
         timing=Timing(time.monotonic, asyncio.sleep, random.Random(1)),
@@ -71,7 +73,7 @@ def by_model(
 
 def by_extraction(*, deadline_s: float = 60.0, counter: TokenCounter | None = None) -> ExtractiveSummarizer:
     """The summarizer that asks none."""
-    return ExtractiveSummarizer(counter=counter or EstimatingCounter(), template=CHAIN_TEMPLATE, deadline_s=deadline_s)
+    return ExtractiveSummarizer(counter=counter or EstimatingCounter(), forms=FORMS, deadline_s=deadline_s)
 
 
 def work_on(

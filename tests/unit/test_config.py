@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from service.config.settings import Settings, is_local_address
 from service.config.sources import ConfigError, Configuration, Origin, known_settings, load
-from service.domain.policy import Policy
+from service.domain.policy import Policy, ProfileName
+from service.domain.profiles.registry import profile_of
 
 
 def problems_of(environ=None, *, flags=None, config_path=None) -> dict[str, str]:
@@ -222,6 +224,26 @@ def test_the_first_matching_row_of_the_table_decides():
     assert settings.policy_for("ollama:qwen3:4b").min_messages == 40
     assert settings.policy_for("ollama:phi4").min_messages == 5
     assert settings.policy_for("openai:gpt").preserve_recent == Policy().preserve_recent
+
+
+@pytest.mark.parametrize("setting", ["policy.profile", "policy_by_model.ollama:*.profile"])
+def test_a_profile_that_does_not_exist_is_refused_by_name(config_file, setting):
+    """With the ones that there are; upper case is as good as lower case."""
+    table = "policy" if setting == "policy.profile" else 'policy_by_model."ollama:*"'
+    found = problems_of(config_path=config_file(f'[{table}]\nprofile = "rollling"\n'))
+
+    assert list(found) == [setting]
+    assert "'chain'" in found[setting]
+    assert load({"ABRIDGED_POLICY__PROFILE": "CHAIN"}).settings.policy.profile is ProfileName.CHAIN
+
+
+def test_a_policy_is_asked_for_under_the_profile_that_a_conversation_has():
+    """With the operator's own fields, over that profile's defaults."""
+    settings = load({}, flags={"policy.min_messages": 40}).settings
+
+    assert settings.policy_for("m", ProfileName.CHAIN) == replace(
+        profile_of(ProfileName.CHAIN).defaults(), min_messages=40
+    )
 
 
 def test_a_policy_field_that_clients_may_set_must_exist():

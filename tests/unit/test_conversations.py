@@ -49,7 +49,7 @@ class Bench:
         )
         self.conversations = Conversations(
             self.conversation_log,
-            policies=Policies(lambda model: Policy(), client_fields=CLIENT_FIELDS),
+            policies=Policies(lambda *_: Policy(), client_fields=CLIENT_FIELDS),
             counting=Counting(EstimatingCounter()),
             clock_us=count(1).__next__,
             new_id=new_id,

@@ -1,19 +1,20 @@
-"""Drafts of another form than a record's JSON: whoever asks knows neither schema nor reader."""
+"""Drafts of another form than a record's JSON: whoever asks knows neither prompts nor schema nor reader."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 from service.domain.message import Message, Role
+from service.domain.prompt import PromptTemplate
+from service.domain.record import FormName
 from service.models.model import CompletionRequest
-from service.models.scripted import ScriptedModel
-from service.summarizer.draft import Draft, DraftForm, InvalidDraft
+from service.models.scripted import ScriptedModel, default_answer
+from service.summarizer.draft import Draft, InvalidDraft
+from service.summarizer.forms import FORMS, DraftForm, RepairWords, forms_with
 from tests.support.summarizers import Heard, by_model, work_on
 
 TEXT = "Maria moved the importer to host db-07 on 2026-03-12 because table orders was slow."
-SCHEMA: Mapping[str, Any] = {"type": "string"}
 
 
 def read(answer: str, _summary_tokens: int) -> Draft:
@@ -24,8 +25,17 @@ def read(answer: str, _summary_tokens: int) -> Draft:
     return Draft.model_validate({"summary": answer, **lists})
 
 
+PLAIN = DraftForm(
+    prompt=PromptTemplate("plain", "1", "Write sentences.", "{{previous}}{{transcript}}"),
+    merge_prompt=PromptTemplate("plain-merge", "1", "Join the texts.", "{{previous}}{{transcript}}"),
+    schema=lambda _: None,
+    read=read,
+    repair=RepairWords(cut_off="shorter", looped="once", again="Write the sentences again."),
+)
+
+
 async def test_a_model_is_asked_for_plain_text_and_its_answer_is_read_as_that():
-    """Its schema goes to the model, a bad answer goes back with the form's own reason, and the checks are the same."""
+    """The form has the prompt, no schema, the reader and the words of a repair; the checks are the same."""
     requests: list[CompletionRequest] = []
 
     def answer(request: CompletionRequest) -> str:
@@ -34,8 +44,44 @@ async def test_a_model_is_asked_for_plain_text_and_its_answer_is_read_as_that():
 
     work = work_on([Message(f"m{n}", Role.USER, f"{TEXT} That was message {n}.") for n in range(1, 9)])
     model = ScriptedModel([answer, answer], clock=time.monotonic)
-    summary = await by_model(model, form=DraftForm(lambda _: SCHEMA, read)).summarize(work, Heard())
+    summary = await by_model(model, form=PLAIN).summarize(work, Heard())
 
-    assert [request.schema for request in requests] == [SCHEMA, SCHEMA]
+    assert {(request.prompt_name, request.system, request.schema) for request in requests} == {
+        ("plain", "Write sentences.", None)
+    }
     assert "write plain text" in requests[1].user
+    assert requests[1].user.endswith("\nWrite the sentences again.")
+    assert (summary.draft.summary, summary.template) == (TEXT, PLAIN.prompt)
+
+
+async def test_the_parts_of_a_long_source_are_merged_by_the_forms_own_prompt():
+    """As one of several partial texts."""
+    requests: list[CompletionRequest] = []
+
+    def answer(request: CompletionRequest) -> str:
+        requests.append(request)
+        return TEXT
+
+    work = work_on([Message(f"m{n}", Role.USER, f"{TEXT} That was message {n}. " * 20) for n in range(1, 13)])
+    summary = await by_model(ScriptedModel([answer], clock=time.monotonic), form=PLAIN).summarize(work, Heard())
+
+    assert [request.prompt_name for request in requests][-2:] == ["plain", "plain-merge"]
+    assert TEXT in requests[-1].user
     assert summary.draft.summary == TEXT
+
+
+async def test_a_scripted_model_writes_plain_text_where_no_schema_is_asked_for():
+    """Its default answer quotes the prompt, as its record does."""
+    work = work_on([Message(f"m{n}", Role.USER, f"{TEXT} That was message {n}.") for n in range(1, 9)])
+    summary = await by_model(ScriptedModel([default_answer], clock=time.monotonic), form=PLAIN).summarize(work, Heard())
+
+    assert summary.draft.summary.startswith(f"Messages by user. {TEXT[:-1]}")
+
+
+def test_an_operators_prompt_takes_the_place_of_the_shipped_one():
+    """The rest of the form stays as it is."""
+    own = PLAIN.prompt
+    form = forms_with({FormName.FACETS: own})[FormName.FACETS]
+
+    assert form == replace(FORMS[FormName.FACETS], prompt=own)
+    assert forms_with({}) == FORMS

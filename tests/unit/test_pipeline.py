@@ -41,7 +41,7 @@ class Pipelined:
         self.conversation_log = ConversationLog(self.log, table=table, new_id=lambda: f"e{next(ids)}", traceparent=str)
         self.conversations = Conversations(
             self.conversation_log,
-            policies=Policies(lambda model: Policy(), client_fields=CLIENT_FIELDS),
+            policies=Policies(lambda *_: Policy(), client_fields=CLIENT_FIELDS),
             counting=Counting(EstimatingCounter()),
             clock_us=clock.__next__,
             new_id=lambda: f"p{next(ids)}",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from structlog.testing import capture_logs
 
 from service.conversations.policies import Policies
 from service.domain.errors import InvalidPolicy
 from service.domain.events import Settings
-from service.domain.policy import CLIENT_FIELDS, Policy
+from service.domain.policy import CLIENT_FIELDS, Policy, ProfileName
 
 LOWER = Policy(trigger_token_ratio=0.75, reset_token_ratio=0.6)
 
@@ -17,7 +19,7 @@ FITTING = {"trigger_token_ratio": 0.9, "reset_token_ratio": 0.8}
 
 
 def policies(operator: Policy = LOWER, *, allowed: frozenset[str] = CLIENT_FIELDS) -> Policies:
-    return Policies(lambda model: operator, client_fields=allowed)
+    return Policies(lambda *_: operator, client_fields=allowed)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,17 @@ def test_what_is_left_out_is_said_once_for_each_kind_of_settings():
     assert [(line["event"], line["model"], line["fields"]) for line in lines] == [
         ("policy.overrides_left_out", "m", ["reset_token_ratio"])
     ]
+
+
+def test_a_conversation_keeps_the_profile_that_it_opened_with():
+    """The operator's and the client's choice are for new ones; a client changes its own by asking for another."""
+    other, asked = cast(ProfileName, "other"), cast(ProfileName, "asked")
+    held = Policies(lambda _, profile: Policy(profile=profile or other), client_fields=CLIENT_FIELDS | {"profile"})
+    plain, asking = Settings(), Settings(policy={"profile": asked})
+
+    assert [held.opening(plain).profile, held.opening(asking).profile] == [other, asked]
+    assert [held.of(plain).profile, held.of(asking).profile] == [ProfileName.CHAIN, ProfileName.CHAIN]
+    assert [held.accepted(plain).profile, held.accepted(asking).profile] == [ProfileName.CHAIN, asked]
 
 
 @pytest.mark.parametrize("overrides", [{"reset_token_ratio": 0.75}, {"max_input_tokens": 9_000}])

@@ -82,7 +82,7 @@ class Bench:
         """What a process knows of the log when it opens it."""
         return Conversations(
             ConversationLog(self.log, table=self.table, new_id=self.new_id, traceparent=str),
-            policies=Policies(lambda _model: Policy(), client_fields=frozenset()),
+            policies=Policies(lambda *_: Policy(), client_fields=frozenset()),
             counting=Counting(EstimatingCounter()),
             clock_us=self.clock_us,
             new_id=self.new_id,

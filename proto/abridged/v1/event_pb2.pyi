@@ -51,6 +51,26 @@ TOKEN_SOURCE_ESTIMATE: TokenSource.ValueType  # 3
 """An estimate, which the calibration factor corrects."""
 Global___TokenSource: _TypeAlias = TokenSource  # noqa: Y015
 
+class _DraftForm:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DraftFormEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DraftForm.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DRAFT_FORM_UNSPECIFIED: _DraftForm.ValueType  # 0
+    """DRAFT_FORM_FACETS."""
+    DRAFT_FORM_FACETS: _DraftForm.ValueType  # 1
+    """A JSON object: a narrative, key points, participants, decisions, action items, open points and names."""
+
+class DraftForm(_DraftForm, metaclass=_DraftFormEnumTypeWrapper):
+    """DraftForm is what a model is asked to write for a record."""
+
+DRAFT_FORM_UNSPECIFIED: DraftForm.ValueType  # 0
+"""DRAFT_FORM_FACETS."""
+DRAFT_FORM_FACETS: DraftForm.ValueType  # 1
+"""A JSON object: a narrative, key points, participants, decisions, action items, open points and names."""
+Global___DraftForm: _TypeAlias = DraftForm  # noqa: Y015
+
 @_typing.final
 class Event(_message.Message):
     """Event is a stored event and its decoded payload."""
@@ -405,6 +425,7 @@ class PassPlan(_message.Message):
     EXTRACTIVE_FIELD_NUMBER: _builtins.int
     CUT_FIELD_NUMBER: _builtins.int
     BESIDE_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
+    FORM_FIELD_NUMBER: _builtins.int
     summarization_id: _builtins.str
     """The pass's id."""
     trigger: _conversation_pb2.Trigger.ValueType
@@ -437,6 +458,8 @@ class PassPlan(_message.Message):
     """Whether the record is made by extraction, without a model call."""
     cut: _builtins.bool
     """Whether more could have been compressed: a pass reads what its limits allow, and follow-ups read the rest."""
+    form: Global___DraftForm.ValueType
+    """What a model is asked to write; unspecified, in plans from before there was a choice, means DRAFT_FORM_FACETS."""
     @_builtins.property
     def covered(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.MessageRange]:
         """Messages that the record will cover: those that leave the window, and on a rebase all that have already left it."""
@@ -478,10 +501,11 @@ class PassPlan(_message.Message):
         extractive: _builtins.bool = ...,
         cut: _builtins.bool = ...,
         beside_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
+        form: Global___DraftForm.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_summary_id", b"base_summary_id", "beside_summary_ids", b"beside_summary_ids", "covered", b"covered", "covered_tokens", b"covered_tokens", "cut", b"cut", "depth", b"depth", "extractive", b"extractive", "message_version", b"message_version", "parent_summary_id", b"parent_summary_id", "policy", b"policy", "rebase", b"rebase", "replaced_tokens", b"replaced_tokens", "replaces_summary_id", b"replaces_summary_id", "rewrites", b"rewrites", "room_tokens", b"room_tokens", "source", b"source", "summarization_id", b"summarization_id", "summary_tokens_max", b"summary_tokens_max", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_summary_id", b"base_summary_id", "beside_summary_ids", b"beside_summary_ids", "covered", b"covered", "covered_tokens", b"covered_tokens", "cut", b"cut", "depth", b"depth", "extractive", b"extractive", "form", b"form", "message_version", b"message_version", "parent_summary_id", b"parent_summary_id", "policy", b"policy", "rebase", b"rebase", "replaced_tokens", b"replaced_tokens", "replaces_summary_id", b"replaces_summary_id", "rewrites", b"rewrites", "room_tokens", b"room_tokens", "source", b"source", "summarization_id", b"summarization_id", "summary_tokens_max", b"summary_tokens_max", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

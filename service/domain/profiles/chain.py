@@ -12,17 +12,22 @@ from service.domain.chunks import calls_needed
 from service.domain.conversation import Conversation, lineage, live_coverage
 from service.domain.errors import DepthLimitReached, NothingToSummarize
 from service.domain.events import PassPlan, SkipReason, SummarizationRequested, SummarizationSkipped, Trigger
-from service.domain.policy import RECORD_TOKENS_MIN, SUMMARY_TOKENS_MIN, DepthLimit, Policy, summary_cap
+from service.domain.policy import RECORD_TOKENS_MIN, SUMMARY_TOKENS_MIN, DepthLimit, Policy, ProfileName, summary_cap
 from service.domain.portion import compressible, prompt_tokens
 from service.domain.profiles.profile import DecisionContext, HeldBy
 from service.domain.ranges import merged, without
-from service.domain.record import MessageRange, SummaryRecord
+from service.domain.record import FormName, MessageRange, SummaryRecord
 from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, summary_tokens
 
-__all__ = ["due", "follow_up", "forced", "held_by", "trigger_ratio"]
+__all__ = ["defaults", "due", "follow_up", "forced", "held_by", "trigger_ratio"]
 
 OVERRUN = 2
 """Models write more than they are asked for; a record of more than twice its size would leave the next pass no room."""
+
+
+def defaults() -> Policy:
+    """See Profile."""
+    return Policy(profile=ProfileName.CHAIN)
 
 
 def trigger_ratio(_state: Conversation, policy: Policy) -> float:
@@ -122,6 +127,7 @@ def _requested(
         rewrites=live.rewrites + 1 if live else 0,
         extractive=extractive,
         cut=division.cut,
+        form=FormName.FACETS,
     )
     if plan.depth < policy.max_summary_chain_depth or policy.on_depth_limit is DepthLimit.HALT:
         return SummarizationRequested(plan)

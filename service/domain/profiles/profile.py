@@ -35,6 +35,10 @@ class HeldBy(StrEnum):
 class Profile(Protocol):
     """Pure functions of the state. A pass is `extractive` when it may ask no model, since failures hold calls back."""
 
+    def defaults(self) -> Policy:
+        """The policy of an operator who sets no field but `profile`; valid, and naming this profile."""
+        ...
+
     def trigger_ratio(self, state: Conversation, policy: Policy, /) -> float:
         """The ratio from which the window is past its trigger."""
         ...

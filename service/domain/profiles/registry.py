@@ -1,4 +1,4 @@
-"""The profiles that there are, by the name that settings carry."""
+"""The profiles that there are, by the name that a policy carries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from service.domain.events import Settings
 from service.domain.policy import ProfileName
 from service.domain.profiles import chain
 from service.domain.profiles.profile import Profile
@@ -18,6 +17,6 @@ _PROFILES: Final[Mapping[ProfileName, Profile]] = MappingProxyType({ProfileName.
 assert set(_PROFILES) == set(ProfileName), "every profile that can be named is there"
 
 
-def profile_of(settings: Settings) -> Profile:
-    """The rules of a conversation with these settings."""
-    return _PROFILES[settings.profile]
+def profile_of(name: ProfileName) -> Profile:
+    """The rules of that name."""
+    return _PROFILES[name]

@@ -35,7 +35,7 @@ CUT_SLACK_TOKENS = 3
 
 
 def chat_body(request: CompletionRequest, *, model: str, num_ctx: int, think: bool | None) -> bytes:
-    """The body of POST /api/chat; omits `think` if it is None."""
+    """The body of POST /api/chat; omits `think` and the schema if they are None."""
     messages = [{"role": "system", "content": request.system}] if request.system else []
     messages.append({"role": "user", "content": request.user})
     options = {
@@ -48,10 +48,11 @@ def chat_body(request: CompletionRequest, *, model: str, num_ctx: int, think: bo
     body: dict[str, Any] = _common(model, num_ctx) | {
         "messages": messages,
         "stream": True,
-        "format": dict(request.schema),
         "truncate": False,
         "options": options,
     }
+    if request.schema is not None:
+        body["format"] = dict(request.schema)
     if think is not None:
         body["think"] = think
     return json.dumps(body, ensure_ascii=False).encode()

@@ -95,8 +95,15 @@ def test_a_client_sets_only_what_the_operator_allows():
 
 
 def test_clients_cannot_raise_what_a_pass_costs():
-    """The fields that bound model calls and their input are the operator's, and the floors that cause repairs."""
-    costly = {"rebase_calls_max", "rewrites_max", "pass_calls_max", "max_input_tokens", "tool_output_tokens_max"}
+    """The profile is the operator's, the bounds of model calls and their input, and the floors that cause repairs."""
+    costly = {
+        "profile",
+        "rebase_calls_max",
+        "rewrites_max",
+        "pass_calls_max",
+        "max_input_tokens",
+        "tool_output_tokens_max",
+    }
     floors = {"min_shared_words", "min_grounded_share", "min_coverage", "min_identifier_survival"}
     floors |= {"min_carried_share", "min_remake_share", "max_repetition"}
 

@@ -6,14 +6,27 @@ The other one is tests/support/rolling.py, which shows several records at once a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import cast
+
+import pytest
 
 from service.codec.events import decode, encode
-from service.domain.commands import AppendMessages, Command, RemakeFallback, ReportUsage, RequestPass
+from service.domain.commands import AppendMessages, ChangeSettings, Command, RemakeFallback, ReportUsage, RequestPass
 from service.domain.conversation import Conversation, initial_state, lineage, live_coverage
 from service.domain.decide import decide
-from service.domain.events import Event, MessageAppended, SummarizationCompleted, SummarizationRequested, UsageReported
+from service.domain.errors import InvalidPolicy
+from service.domain.events import (
+    ConversationOpened,
+    Event,
+    MessageAppended,
+    SettingsChanged,
+    SummarizationCompleted,
+    SummarizationRequested,
+    UsageReported,
+)
 from service.domain.fold import evolve, fold
-from service.domain.policy import Policy, SummaryRole
+from service.domain.policy import ProfileName, SummaryRole
 from service.domain.profiles.profile import DecisionContext, Profile
 from service.domain.record import MessageRange
 from service.domain.render import rendered_window
@@ -23,7 +36,14 @@ from tests.support import invariants, rolling
 from tests.support.chats import append, appended, complete, live_in, only_plan, pending_in, ranges
 
 ROLLING: Profile = rolling
-POLICY = Policy()
+POLICY = ROLLING.defaults()
+
+
+OTHER = cast(ProfileName, "other")
+
+
+def context_of(profile: ProfileName) -> DecisionContext:
+    return DecisionContext(ROLLING, replace(POLICY, profile=profile), 0, "p")
 
 
 class RollingChat:
@@ -150,6 +170,31 @@ def test_a_usage_report_counts_every_record_that_is_shown():
     events = chat.take(ReportUsage(version, newest, window_tokens))
 
     assert events == [UsageReported(version, newest, window_tokens, window_tokens, 0, 1.0)]
+
+
+def test_a_conversation_opens_under_the_profile_of_its_policy():
+    """Whatever the settings named, so that a later default of the operator is for new conversations."""
+    opened, *_ = decide(initial_state(), append(appended(1)), context_of(OTHER))
+
+    assert isinstance(opened, ConversationOpened)
+    assert opened.settings.profile is OTHER
+
+
+def test_a_profile_changes_only_while_the_window_shows_no_record_and_none_is_made():
+    """The first pass of the other one would have to cover what the records do."""
+    chat = RollingChat()
+    chat.take(append(appended(1)))
+    change = ChangeSettings(chat.state.settings)
+    assert decide(chat.state, change, context_of(OTHER)) == [SettingsChanged(replace(change.settings, profile=OTHER))]
+
+    chat.speak_until(lambda state: state.pending is not None)
+    for _ in range(2):
+        with pytest.raises(InvalidPolicy) as refused:
+            decide(chat.state, change, context_of(OTHER))
+        assert refused.value.field == "profile"
+        assert decide(chat.state, change, context_of(POLICY.profile)) == []
+        if chat.state.pending:
+            chat.take(complete(chat.state, tokens=120))
 
 
 def test_the_log_of_another_profile_folds_without_it():

@@ -206,11 +206,11 @@ def test_a_short_result_is_not_capped():
 
 
 def test_a_repair_names_every_reason():
-    """The model hears once what was wrong, and is asked for the whole object."""
-    text = repair_text(["summary: too long", "key_points: not a list"])
+    """The form's own words come last: they say what to write."""
+    text = repair_text(["summary: too long", "key_points: not a list"], "Write all of it.")
 
     assert "- summary: too long\n- key_points: not a list\n" in text
-    assert text.rstrip().endswith("the whole corrected JSON object.")
+    assert text.endswith("\nWrite all of it.")
 
 
 GOOD = "Be brief.\n--- user ---\n{{meta}}\n{{previous}}{{ transcript }}\nUp to {{summary_tokens_max}} tokens."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -116,6 +117,14 @@ def test_an_answer_of_any_length_is_bounded():
 
     with pytest.raises(ModelUnavailable):
         answer.add(line("x"))
+
+
+def test_plain_text_is_asked_for_without_a_format():
+    """A schema of a string would have the model write a string of JSON."""
+    request = record_request()
+
+    assert json.loads(chat_body(request, model="m", num_ctx=4_096, think=None))["format"] == request.schema
+    assert "format" not in json.loads(chat_body(replace(request, schema=None), model="m", num_ctx=4_096, think=None))
 
 
 def test_load_and_call_ask_for_the_same_runner():

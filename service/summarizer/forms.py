@@ -1,0 +1,76 @@
+"""What models are asked to write: for each form of draft its prompts, its schema and the reader of an answer.
+
+A plan names its form, so whoever asks, retries and checks knows none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from service.domain.prompt import CHAIN_TEMPLATE, MERGE_TEMPLATE, PromptTemplate
+from service.domain.record import FormName
+from service.summarizer.draft import Draft, parsed, schema_for, without_cut_ends
+
+__all__ = ["FORMS", "DraftForm", "RepairWords", "forms_with"]
+
+
+@dataclass(frozen=True, slots=True)
+class RepairWords:
+    """What a model is told about an answer that it has to write again.
+
+    Attributes:
+        cut_off: The answer reached its length limit.
+        looped: The answer repeated one word without end.
+        again: The last line of a repair prompt, after the reasons.
+    """
+
+    cut_off: str
+    looped: str
+    again: str
+
+
+@dataclass(frozen=True, slots=True)
+class DraftForm:
+    """A form of draft.
+
+    Attributes:
+        prompt: Asks for the draft of a source.
+        merge_prompt: Asks for one draft made of several partial ones.
+        schema: The JSON Schema to constrain an answer to, for a summary of so many tokens; None for plain text.
+        read: The draft in an answer, for a summary of so many tokens; raises InvalidDraft.
+        repair: What a model is told about an answer that it has to write again.
+    """
+
+    prompt: PromptTemplate
+    merge_prompt: PromptTemplate
+    schema: Callable[[int], Mapping[str, Any] | None]
+    read: Callable[[str, int], Draft]
+    repair: RepairWords
+
+
+FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(
+    {
+        FormName.FACETS: DraftForm(
+            prompt=CHAIN_TEMPLATE,
+            merge_prompt=MERGE_TEMPLATE,
+            schema=schema_for,
+            read=lambda answer, tokens: without_cut_ends(parsed(answer), tokens),
+            repair=RepairWords(
+                cut_off="cut_off: the answer was cut off, write a shorter summary and fewer list items",
+                looped="loop: the answer repeated one word without end, say everything once, then close the JSON",
+                again="Answer again with the whole corrected JSON object.",
+            ),
+        )
+    }
+)
+"""The forms as shipped."""
+
+assert set(FORMS) == set(FormName), "every form that a plan can name is there"
+
+
+def forms_with(prompts: Mapping[FormName, PromptTemplate]) -> Mapping[FormName, DraftForm]:
+    """The shipped forms, with an operator's own prompts in place of theirs."""
+    return {name: replace(form, prompt=prompts.get(name, form.prompt)) for name, form in FORMS.items()}
