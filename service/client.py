@@ -30,14 +30,19 @@ from abridged.v1 import (
 from abridged.v1.conversation_pb2 import Conversation, ConversationSettings, Summarization, TokenUsage
 from abridged.v1.conversation_service_pb2 import (
     AppendMessagesResponse,
+    ContextMessage,
     GetContextResponse,
     PassProgress,
+    PinMessagesResponse,
     Rendering,
+    RevokeSummaryResponse,
+    RewindConversationResponse,
+    UnpinMessagesResponse,
     WatchConversationResponse,
 )
 from abridged.v1.event_pb2 import Event
 from abridged.v1.server_info_service_pb2 import GetServerInfoResponse
-from abridged.v1.summary_pb2 import SummaryRecord
+from abridged.v1.summary_pb2 import MessageRange, Rating, SummaryRecord
 from service.codec.events import UnknownEvent, fact
 from service.codec.values import message_to_proto
 from service.domain.events import Event as DomainEvent
@@ -46,6 +51,7 @@ from service.domain.message import Message
 __all__ = [
     "RENDERINGS",
     "AppendMessagesResponse",
+    "ContextMessage",
     "Conversation",
     "ConversationSettings",
     "Event",
@@ -249,9 +255,53 @@ class SidecarClient:
             conversation_id=conversation_id,
             message_version=sent.message_version,
             summary_id=sent.summary_id,
+            epoch=sent.epoch,
             prompt_tokens=prompt_tokens,
         )
         return (await self._unary(self._conversations.ReportUsage, request)).usage
+
+    async def originals(
+        self, conversation_id: str, *, summary_id: str = "", first: int = 0, last: int = 0, max_tokens: int = 0
+    ) -> AsyncIterator[ContextMessage]:
+        """The messages behind a record, or from `first` to `last`; `max_tokens` bounds each page of them."""
+        request = _pb.ExpandSummaryRequest(conversation_id=conversation_id, page_size=PAGE_SIZE, max_tokens=max_tokens)
+        if summary_id:
+            request.summary_id = summary_id
+        else:
+            request.messages.CopyFrom(MessageRange(first=first, last=last))
+        async for page in self._pages(self._conversations.ExpandSummary, request):
+            for message in page.messages:
+                yield message
+
+    async def revoke(self, conversation_id: str, summary_id: str) -> RevokeSummaryResponse:
+        """Take a record out of use."""
+        request = _pb.RevokeSummaryRequest(conversation_id=conversation_id, summary_id=summary_id)
+        return await self._unary(self._conversations.RevokeSummary, request)
+
+    async def rate(self, conversation_id: str, summary_id: str, rating: str, *, comment: str = "") -> None:
+        """Rate a record `good` or `bad`."""
+        request = _pb.RateSummaryRequest(
+            conversation_id=conversation_id,
+            summary_id=summary_id,
+            rating=Rating.Value(f"RATING_{rating.upper()}"),
+            comment=comment,
+        )
+        await self._unary(self._conversations.RateSummary, request)
+
+    async def pin(
+        self, conversation_id: str, numbers: Sequence[int], *, remove: bool = False
+    ) -> PinMessagesResponse | UnpinMessagesResponse:
+        """Keep messages in the window for good, or `remove` their pins."""
+        if remove:
+            unpin = _pb.UnpinMessagesRequest(conversation_id=conversation_id, numbers=numbers)
+            return await self._unary(self._conversations.UnpinMessages, unpin)
+        request = _pb.PinMessagesRequest(conversation_id=conversation_id, numbers=numbers)
+        return await self._unary(self._conversations.PinMessages, request)
+
+    async def rewind(self, conversation_id: str, to_version: int) -> RewindConversationResponse:
+        """Remove the messages after a number."""
+        request = _pb.RewindConversationRequest(conversation_id=conversation_id, to_version=to_version)
+        return await self._unary(self._conversations.RewindConversation, request)
 
     async def watch(self, conversation_id: str, *, after_version: int = 0) -> AsyncIterator[WatchConversationResponse]:
         """Events and progress from a version on, until the sidecar stops."""

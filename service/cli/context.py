@@ -12,9 +12,9 @@ from service.cli.options import Invocation, sidecar_options
 from service.cli.plain_json import as_json, json_text, word
 from service.cli.sidecar import call
 from service.cli.terminal import excerpt, say, say_text, width
-from service.client import RENDERINGS, GetContextResponse
+from service.client import RENDERINGS, ContextMessage, GetContextResponse
 
-__all__ = ["context", "context_lines", "message_text"]
+__all__ = ["context", "context_line", "context_lines", "message_text"]
 
 MARK_CHARS_MAX = 40
 TEXT_CHARS_MIN = 20
@@ -73,13 +73,7 @@ def context(
 
 def context_lines(answer: GetContextResponse, *, columns: int) -> list[str]:
     """One line per message (number, tokens, role, start of the text), then the window's cost and state."""
-    lines = []
-    for entry in answer.messages:
-        message = entry.message
-        marks = (word(message, "role").lower(), message.name, entry.tag, "clipped" if entry.clipped else "")
-        calls = (tool_call.name for tool_call in message.tool_calls)
-        head = f"{entry.number or '':>5} {entry.tokens:>6}  "
-        lines.append(head + message_text(marks, message.content, calls, chars_max=columns - len(head)))
+    lines = [context_line(entry, columns=columns) for entry in answer.messages]
     lines.append(usage_line(answer.usage))
     if answer.over_limit or answer.held_by:
         held_by = f", held by {word(answer, 'held_by')}" if answer.held_by else ""
@@ -87,6 +81,15 @@ def context_lines(answer: GetContextResponse, *, columns: int) -> list[str]:
     if answer.pending_summarization_id:
         lines.append(f"pass {short(answer.pending_summarization_id)} is pending")
     return lines
+
+
+def context_line(entry: ContextMessage, *, columns: int) -> str:
+    """A message: number, tokens, role, start of the text."""
+    message = entry.message
+    marks = (word(message, "role").lower(), message.name, entry.tag, "clipped" if entry.clipped else "")
+    calls = (tool_call.name for tool_call in message.tool_calls)
+    head = f"{entry.number or '':>5} {entry.tokens:>6}  "
+    return head + message_text(marks, message.content, calls, chars_max=columns - len(head))
 
 
 def message_text(marks: Iterable[str], content: str, calls: Iterable[str], *, chars_max: int) -> str:

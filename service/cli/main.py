@@ -64,6 +64,36 @@ def _log() -> click.Command:
     return log
 
 
+def _expand() -> click.Command:
+    from service.cli.ways_back import expand
+
+    return expand
+
+
+def _pin() -> click.Command:
+    from service.cli.ways_back import pin
+
+    return pin
+
+
+def _rate() -> click.Command:
+    from service.cli.ways_back import rate
+
+    return rate
+
+
+def _revoke() -> click.Command:
+    from service.cli.ways_back import revoke
+
+    return revoke
+
+
+def _rewind() -> click.Command:
+    from service.cli.ways_back import rewind
+
+    return rewind
+
+
 def _serve() -> click.Command:
     from service.cli.serve import serve
 
@@ -90,6 +120,11 @@ COMMANDS: Mapping[str, Callable[[], click.Command]] = {
     "context": _context,
     "watch": _watch,
     "summaries": _summaries,
+    "expand": _expand,
+    "rate": _rate,
+    "revoke": _revoke,
+    "pin": _pin,
+    "rewind": _rewind,
     "doctor": _doctor,
     "config": _config,
     "log": _log,

@@ -338,3 +338,17 @@ def test_the_text_of_json_is_escaped_and_not_lost(cli):
 def test_wrong_usage_ends_with_two(arguments):
     """Scripts can tell misuse from failure."""
     assert abridged(*arguments).code == 2
+
+
+def test_a_window_is_repaired_from_the_command_line(cli, summarized):
+    """Summaries are named as `summaries` prints them, messages by their numbers."""
+    (record, *_) = re.findall(r"record (\w+):", cli("summaries", summarized).out)
+
+    assert int(cli("expand", summarized, record).out.split()[0]) > 1
+    assert cli("expand", summarized, "3-4").out.count("\n") == 2
+    assert cli("rate", summarized, record, "bad", "--comment", "no ticket").out == "rated bad\n"
+    assert cli("pin", summarized, "2").out.startswith("pinned: 2\n")
+    assert cli("pin", summarized, "2", "--remove").out.startswith("pinned: none\n")
+    assert cli("revoke", summarized, record).out.startswith(f"revoked {record}")
+    assert cli("rewind", summarized, "10").out.startswith("rewound to message 10\n")
+    assert cli("rewind", summarized, "31").code == 1

@@ -1,0 +1,115 @@
+"""`abridged expand`, `revoke`, `rate`, `pin` and `rewind`: look behind a summary, and repair a window by hand."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from service.cli.context import context_line
+from service.cli.figures import pass_line, short, usage_line
+from service.cli.options import Invocation, sidecar_options
+from service.cli.plain_json import as_json
+from service.cli.sidecar import call
+from service.cli.terminal import say, width
+from service.client import Conversation, SidecarClient, Summarization
+
+__all__ = ["expand", "pin", "rate", "revoke", "rewind"]
+
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+@click.command(short_help="Show the original messages behind a summary.")
+@click.argument("conversation")
+@click.argument("what")
+@click.option(
+    "--max-tokens", type=click.IntRange(0), default=0, help="Most tokens per page; larger messages are excerpted."
+)
+@click.option("--json", "as_json_", is_flag=True, help="JSON lines, one message each.")
+@sidecar_options
+@click.pass_obj
+def expand(invocation: Invocation, conversation: str, what: str, *, max_tokens: int, as_json_: bool) -> None:
+    """Show the original messages of CONVERSATION behind WHAT: a summary's id, or numbers such as 12 or 12-20."""
+    numbers = _RANGE.fullmatch(what)
+
+    async def work(client: SidecarClient) -> None:
+        first, last = (int(numbers[1]), int(numbers[2] or numbers[1])) if numbers else (0, 0)
+        summary_id = "" if numbers else await _summary_id(client, conversation, what)
+        pages = client.originals(conversation, summary_id=summary_id, first=first, last=last, max_tokens=max_tokens)
+        async for message in pages:
+            say(as_json(message) if as_json_ else context_line(message, columns=width()))
+
+    call(invocation, work)
+
+
+@click.command(short_help="Take a bad summary out of use.")
+@click.argument("conversation")
+@click.argument("summary")
+@sidecar_options
+@click.pass_obj
+def revoke(invocation: Invocation, conversation: str, summary: str) -> None:
+    """Take SUMMARY of CONVERSATION out of use, with every summary made from it; its messages are summarized again."""
+
+    async def work(client: SidecarClient) -> tuple[list[str], Conversation, Summarization | None]:
+        answer = await client.revoke(conversation, await _summary_id(client, conversation, summary))
+        triggered = answer.summarization if answer.HasField("summarization") else None
+        return list(answer.revoked_summary_ids), answer.conversation, triggered
+
+    revoked, state, triggered = call(invocation, work)
+    say(f"revoked {', '.join(map(short, revoked))}")
+    _say_state(state, triggered)
+
+
+@click.command(short_help="Say whether a summary is good or bad.")
+@click.argument("conversation")
+@click.argument("summary")
+@click.argument("rating", type=click.Choice(["good", "bad"]))
+@click.option("--comment", default="", help="What is wrong with it; kept in the log.")
+@sidecar_options
+@click.pass_obj
+def rate(invocation: Invocation, conversation: str, summary: str, rating: str, *, comment: str) -> None:
+    """Rate SUMMARY of CONVERSATION."""
+
+    async def work(client: SidecarClient) -> None:
+        await client.rate(conversation, await _summary_id(client, conversation, summary), rating, comment=comment)
+
+    call(invocation, work)
+    say(f"rated {rating}")
+
+
+@click.command(short_help="Keep messages in the window for good.")
+@click.argument("conversation")
+@click.argument("numbers", type=click.IntRange(1), nargs=-1, required=True)
+@click.option("--remove", is_flag=True, help="Unpin them.")
+@sidecar_options
+@click.pass_obj
+def pin(invocation: Invocation, conversation: str, numbers: tuple[int, ...], *, remove: bool) -> None:
+    """Keep the messages of CONVERSATION with these NUMBERS verbatim, with their tool calls and results."""
+    answer = call(invocation, lambda client: client.pin(conversation, numbers, remove=remove))
+    pinned = ", ".join(map(str, answer.conversation.pinned_numbers))
+    say(f"pinned: {pinned or 'none'}")
+    _say_state(answer.conversation, answer.summarization if answer.HasField("summarization") else None)
+
+
+@click.command(short_help="Remove the newest messages.")
+@click.argument("conversation")
+@click.argument("version", type=click.IntRange(0))
+@sidecar_options
+@click.pass_obj
+def rewind(invocation: Invocation, conversation: str, version: int) -> None:
+    """Remove the messages of CONVERSATION after number VERSION; the log keeps them."""
+    answer = call(invocation, lambda client: client.rewind(conversation, version))
+    say(f"rewound to message {version}")
+    _say_state(answer.conversation, answer.summarization if answer.HasField("summarization") else None)
+
+
+async def _summary_id(client: SidecarClient, conversation: str, named: str) -> str:
+    """The full id of a summary that is named in full or as `abridged summaries` prints it."""
+    matching = [record.id for record in await client.summaries(conversation) if named in (record.id, short(record.id))]
+    return matching[0] if len(matching) == 1 else named
+
+
+def _say_state(state: Conversation, triggered: Summarization | None) -> None:
+    say(usage_line(state.usage))
+    if triggered is not None:
+        say(pass_line(triggered))
