@@ -185,9 +185,9 @@ class Page:
 class EventLog(Protocol):
     """An append-only log. Every method is synchronous and thread-safe; reads are pages, never cursors left open.
 
-    A page ends at `limit` or before the event that would take it past PAGE_BYTES_MAX. So a short page is not the end:
-    only an empty one is. Whatever reads raises LogCorrupt for what is not as it was written, and for what is missing
-    between two events of a page.
+    A page ends at `limit` or before the event that would take its payloads past `bytes_max`, but not before its first.
+    So a short page is not the end: only an empty one is. Whatever reads raises LogCorrupt for what is not as it was
+    written, and for what is missing between two events of a page.
     """
 
     @property
@@ -211,7 +211,13 @@ class EventLog(Protocol):
         ...
 
     def read_stream(
-        self, stream: StreamId, *, after: int = 0, limit: int = 500, backward: bool = False
+        self,
+        stream: StreamId,
+        *,
+        after: int = 0,
+        limit: int = 500,
+        backward: bool = False,
+        bytes_max: int = PAGE_BYTES_MAX,
     ) -> list[RecordedEvent]:
         """Events of one stream with version > `after` in order; backward: version < `after` (0: from the end) down."""
         ...
@@ -227,6 +233,7 @@ class EventLog(Protocol):
         limit: int = PAGE_EVENTS_MAX,
         matching: EventFilter = EVERYTHING,
         backward: bool = False,
+        bytes_max: int = PAGE_BYTES_MAX,
     ) -> Page:
         """The next matching events by position; looks at no more than SCAN_EVENTS_MAX, so the page may be empty.
 

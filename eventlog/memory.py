@@ -120,10 +120,16 @@ class MemoryEventLog:
         self._events.extend(admitted.events)
 
     def read_stream(
-        self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, backward: bool = False
+        self,
+        stream: StreamId,
+        *,
+        after: int = 0,
+        limit: int = PAGE_EVENTS_MAX,
+        backward: bool = False,
+        bytes_max: int = PAGE_BYTES_MAX,
     ) -> list[RecordedEvent]:
         with self._reading():
-            return _page(_walk(self._by_stream.get(stream, []), after, backward), limit)[0]
+            return _page(_walk(self._by_stream.get(stream, []), after, backward), limit, bytes_max)[0]
 
     def read_all(self, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, backward: bool = False) -> list[RecordedEvent]:
         with self._reading():
@@ -136,11 +142,12 @@ class MemoryEventLog:
         limit: int = PAGE_EVENTS_MAX,
         matching: EventFilter = EVERYTHING,
         backward: bool = False,
+        bytes_max: int = PAGE_BYTES_MAX,
     ) -> Page:
         with self._reading():
             head = len(self._events)
             window = islice(_walk(self._events, after, backward), SCAN_EVENTS_MAX)
-            found, whole = _page((sealed for sealed in window if matching.accepts(sealed.event)), limit)
+            found, whole = _page((sealed for sealed in window if matching.accepts(sealed.event)), limit, bytes_max)
         if len(found) == limit or not whole:
             return Page(tuple(found), found[-1].position, head)
         if backward:
@@ -207,7 +214,9 @@ def _walk(events: list[SealedEvent], after: int, backward: bool) -> Iterator[Sea
     return (events[place] for place in range(last - 1, -1, -1))
 
 
-def _page(events: Iterable[SealedEvent], limit: int) -> tuple[list[RecordedEvent], bool]:
-    """The first `limit` events up to PAGE_BYTES_MAX, at least one; and whether bytes did not cut the page."""
+def _page(
+    events: Iterable[SealedEvent], limit: int, bytes_max: int = PAGE_BYTES_MAX
+) -> tuple[list[RecordedEvent], bool]:
+    """The first `limit` events up to `bytes_max`, at least one; and whether bytes did not cut the page."""
     recorded = (sealed.event for sealed in islice(events, limit))
-    return up_to_bytes(recorded, lambda event: len(event.payload), bytes_max=PAGE_BYTES_MAX)
+    return up_to_bytes(recorded, lambda event: len(event.payload), bytes_max=bytes_max)

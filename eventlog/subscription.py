@@ -15,7 +15,6 @@ from typing import Protocol
 
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import EVERYTHING, PAGE_EVENTS_MAX, EventFilter, EventLog, Page
-from eventlog.paging import up_to_bytes
 
 __all__ = [
     "BATCH_BYTES_MAX",
@@ -40,9 +39,6 @@ CHECKPOINT_EVENTS = 4_000
 
 BATCH_BYTES_MAX = 128 << 10
 """Payload of a batch, or one larger event: what a consumer that takes nothing keeps in memory."""
-
-FIRST_EVENTS = 8
-"""Events that the first page asks for: when nothing is known yet of their size, few large ones are read for nothing."""
 
 ReadPage = Callable[[int], Awaitable[Page]]
 """Reads the page after a cursor. Cursor and head are positions, or versions of one stream."""
@@ -202,44 +198,32 @@ async def subscribe(
 def log_pages(
     log: EventLog, executor: Executor, *, matching: EventFilter = EVERYTHING, limit: int = PAGE_EVENTS_MAX
 ) -> ReadPage:
-    """Pages of the whole log by position, read on `executor`."""
-    return _in_batches(lambda after, most: log.scan(after=after, limit=most, matching=matching), executor, limit)
+    """Pages of the whole log by position, of at most BATCH_BYTES_MAX, read on `executor`."""
+
+    def page(after: int) -> Page:
+        return log.scan(after=after, limit=limit, matching=matching, bytes_max=BATCH_BYTES_MAX)
+
+    return _read_on(executor, page)
 
 
 def stream_pages(log: EventLog, executor: Executor, *, stream: StreamId, limit: int = PAGE_EVENTS_MAX) -> ReadPage:
-    """Pages of one stream by version, read on `executor`."""
+    """Pages of one stream by version, of at most BATCH_BYTES_MAX, read on `executor`."""
 
-    def page(after: int, most: int) -> Page:
+    def page(after: int) -> Page:
         head = log.stream_version(stream)
-        events = tuple(log.read_stream(stream, after=after, limit=most)) if head > after else ()
+        events: tuple[RecordedEvent, ...] = ()
+        if head > after:
+            events = tuple(log.read_stream(stream, after=after, limit=limit, bytes_max=BATCH_BYTES_MAX))
         cursor = events[-1].version if events else after
         return Page(events, cursor, max(head, cursor))
 
-    return _in_batches(page, executor, limit, cursor_of=lambda event: event.version)
+    return _read_on(executor, page)
 
 
-def _in_batches(
-    page: Callable[[int, int], Page],
-    executor: Executor,
-    limit: int,
-    *,
-    cursor_of: Callable[[RecordedEvent], int] = lambda event: event.position,
-) -> ReadPage:
-    """Pages that `page` reads after a cursor, cut to BATCH_BYTES_MAX.
-
-    Each asks for twice the events that the one before kept, so that few are read to be thrown away.
-    """
+def _read_on(executor: Executor, page: Callable[[int], Page]) -> ReadPage:
     loop = asyncio.get_running_loop()
-    most = min(limit, FIRST_EVENTS)
-
-    def batch(after: int) -> Page:
-        nonlocal most
-        whole = page(after, most)
-        events, all_fit = up_to_bytes(whole.events, lambda event: len(event.payload), bytes_max=BATCH_BYTES_MAX)
-        most = min(limit, 2 * (most if all_fit else len(events)))
-        return whole if all_fit else Page(tuple(events), cursor_of(events[-1]), whole.head)
 
     async def read(after: int) -> Page:
-        return await loop.run_in_executor(executor, batch, after)
+        return await loop.run_in_executor(executor, page, after)
 
     return read

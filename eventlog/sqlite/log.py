@@ -35,6 +35,7 @@ from eventlog.event import RecordedEvent, SealedEvent, StreamId
 from eventlog.group_commit import GroupCommit
 from eventlog.log import (
     EVERYTHING,
+    PAGE_BYTES_MAX,
     PAGE_EVENTS_MAX,
     Append,
     AppendHook,
@@ -195,9 +196,15 @@ class SqliteEventLog:
         mailbox.deliver([(ticket, refusal)])
 
     def read_stream(
-        self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, backward: bool = False
+        self,
+        stream: StreamId,
+        *,
+        after: int = 0,
+        limit: int = PAGE_EVENTS_MAX,
+        backward: bool = False,
+        bytes_max: int = PAGE_BYTES_MAX,
     ) -> list[RecordedEvent]:
-        return self._reading().read_stream(stream, after=after, limit=limit, backward=backward)
+        return self._reading().read_stream(stream, after=after, limit=limit, backward=backward, bytes_max=bytes_max)
 
     def read_all(self, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, backward: bool = False) -> list[RecordedEvent]:
         return self._reading().read_all(after=after, limit=limit, backward=backward, head=self._head)
@@ -209,8 +216,11 @@ class SqliteEventLog:
         limit: int = PAGE_EVENTS_MAX,
         matching: EventFilter = EVERYTHING,
         backward: bool = False,
+        bytes_max: int = PAGE_BYTES_MAX,
     ) -> Page:
-        return self._reading().scan(after=after, limit=limit, matching=matching, head=self._head, backward=backward)
+        return self._reading().scan(
+            after=after, limit=limit, matching=matching, head=self._head, backward=backward, bytes_max=bytes_max
+        )
 
     def known(self, append: Append) -> dict[bytes, int]:
         return recall(append, self._reading().known(append), self._identity)

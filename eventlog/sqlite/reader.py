@@ -74,12 +74,14 @@ class SqliteReader:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def read_stream(self, stream: StreamId, *, after: int, limit: int, backward: bool) -> list[RecordedEvent]:
+    def read_stream(
+        self, stream: StreamId, *, after: int, limit: int, backward: bool, bytes_max: int
+    ) -> list[RecordedEvent]:
         if not backward:
-            events, _ = self._page(_STREAM_FORWARD, (*stream, after, limit), recorded)
+            events, _ = self._page(_STREAM_FORWARD, (*stream, after, limit), recorded, bytes_max)
             _require_gapless((event.version for event in events), after=after)
             return events
-        events, whole = self._page(_STREAM_BACKWARD, (*stream, after or _END, limit), recorded)
+        events, whole = self._page(_STREAM_BACKWARD, (*stream, after or _END, limit), recorded, bytes_max)
         versions = [event.version for event in events]
         if versions:
             # Whether it begins at the stream's end, only its reader can know; it ends at the first event or at a limit.
@@ -96,7 +98,7 @@ class SqliteReader:
         _require_gapless(sorted(event.position for event in events), after=start, up_to=end)
         return events
 
-    def scan(self, *, after: int, limit: int, matching: EventFilter, head: int, backward: bool) -> Page:
+    def scan(self, *, after: int, limit: int, matching: EventFilter, head: int, backward: bool, bytes_max: int) -> Page:
         """`head` was committed before this call, so that up to there nothing may be missing.
 
         An event is looked at whole before a filter passes it over: a column by which it does not match may be damaged.
@@ -105,15 +107,21 @@ class SqliteReader:
         if start == end:
             return Page((), end + 1 if backward else after, head if backward else max(head, after))
         namespace = matching.stream.namespace if matching.stream is not None else matching.namespace
-        rows_max = SCAN_EVENTS_MAX if matching.stream is not None or matching.types else limit
+        # Where each row matches, those that the page has no room for need not be read.
+        by_row = matching.stream is not None or matching.types
+        rows_max, read_max = (SCAN_EVENTS_MAX, PAGE_BYTES_MAX) if by_row else (limit, bytes_max)
         if namespace is None:
-            looked_at, whole = self._page(_WINDOWS[backward], (start, end, rows_max), recorded)
+            looked_at, whole = self._page(_WINDOWS[backward], (start, end, rows_max), recorded, read_max)
         else:
-            looked_at, whole = self._page(_OF_NAMESPACE[backward], (start, end, namespace, rows_max), recorded)
-        found = list(islice((place for place, event in enumerate(looked_at) if matching.accepts(event)), limit))
-        if len(found) == limit:
+            looked_at, whole = self._page(
+                _OF_NAMESPACE[backward], (start, end, namespace, rows_max), recorded, read_max
+            )
+        places = islice((place for place, event in enumerate(looked_at) if matching.accepts(event)), limit)
+        found, all_fit = up_to_bytes(places, lambda place: len(looked_at[place].payload), bytes_max=bytes_max)
+        is_full = len(found) == limit or not all_fit
+        if is_full:
             looked_at = looked_at[: found[-1] + 1]
-        if looked_at and (len(found) == limit or len(looked_at) == rows_max or not whole):
+        if looked_at and (is_full or len(looked_at) == rows_max or not whole):
             last = looked_at[-1].position
             start, end = (last - 1, end) if backward else (start, last)
         if len(looked_at) < end - start:
@@ -189,13 +197,15 @@ class SqliteReader:
         if there != end - start:
             raise LogCorrupt(f"{end - start - there} of the positions from {start + 1} to {end} cannot be read")
 
-    def _page(self, statement: str, parameters: Sequence[Any], read: Callable[[Row], T]) -> tuple[list[T], bool]:
-        """What `read` makes of the rows up to PAGE_BYTES_MAX of payload; and whether bytes did not cut the page.
+    def _page(
+        self, statement: str, parameters: Sequence[Any], read: Callable[[Row], T], bytes_max: int = PAGE_BYTES_MAX
+    ) -> tuple[list[T], bool]:
+        """What `read` makes of the rows up to `bytes_max` of payload; and whether bytes did not cut the page.
 
         Rows behind the page are never read, and checked is when the snapshot has ended: hashing takes longer.
         """
         with self._cursor() as cursor:
-            rows, whole = up_to_bytes(cursor.execute(statement, parameters), _payload_bytes, bytes_max=PAGE_BYTES_MAX)
+            rows, whole = up_to_bytes(cursor.execute(statement, parameters), _payload_bytes, bytes_max=bytes_max)
         return [read(row) for row in rows], whole
 
     @contextmanager

@@ -139,7 +139,8 @@ def select_window(*, backward: bool, of_namespace: bool) -> str:
     """
     where = "e.position > ? AND e.position <= ?"
     if of_namespace:
-        where += f" AND NOT coalesce(s.namespace <> ? AND {_NAME_IN_INDEX} AND {_PLACE_IN_INDEX}, FALSE)"
+        # Alternatives, since SQLite stops at the first that holds; of an AND whose result may be NULL it computes all.
+        where += f" AND (s.namespace IS ? OR s.namespace IS NULL OR NOT {_NAME_IN_INDEX} OR NOT {_PLACE_IN_INDEX})"
     return (
         f"SELECT {_READ_COLUMNS} FROM events AS e NOT INDEXED LEFT JOIN streams AS s ON s.id = e.stream "  # noqa: S608 - of constants
         f"LEFT JOIN types AS t ON t.id = e.type "
@@ -191,4 +192,6 @@ def _event(row: Row) -> RecordedEvent:
     if row[PAYLOAD] is None:
         raise LogCorrupt(f"position {row[0]} has no payload")
     # As a tuple makes itself: by its own constructor a named tuple costs twice as much, and this runs for every event.
-    return tuple.__new__(RecordedEvent, (row[0], tuple.__new__(StreamId, row[1:3]), *row[3:10]))
+    stream = tuple.__new__(StreamId, (row[1], row[2]))
+    fields = (row[0], stream, row[3], row[4], row[5], row[6], row[7], row[8], row[9])
+    return tuple.__new__(RecordedEvent, fields)

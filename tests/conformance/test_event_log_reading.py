@@ -9,7 +9,16 @@ import pytest
 from eventlog.chain import LogIdentity, Verified, verify_stream
 from eventlog.errors import EventIdConflict, RequestKeyConflict, WrongExpectedVersion
 from eventlog.event import NewEvent, StreamId
-from eventlog.log import PAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, SCAN_EVENTS_MAX, EventFilter, Page, RequestKey, exactly
+from eventlog.log import (
+    EVERYTHING,
+    PAGE_BYTES_MAX,
+    PAYLOAD_BYTES_MAX,
+    SCAN_EVENTS_MAX,
+    EventFilter,
+    Page,
+    RequestKey,
+    exactly,
+)
 from tests.support.event_logs import BACKENDS, OTHER, A, B, Trial, append, event, event_id, trial
 from tests.support.patience import PATIENCE_S
 
@@ -286,6 +295,36 @@ def test_no_page_is_larger_than_its_bytes_allow(heavy: Trial):
     assert _positions(heavy.log.read_stream(A)) == list(range(1, fitting + 1))
     assert _positions(heavy.log.read_stream(A, backward=True)) == list(range(10, 10 - fitting, -1))
     assert _positions(sealed.event for sealed in heavy.log.read_sealed(A, after=1)) == list(range(2, fitting + 2))
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize(
+    "matching",
+    [EVERYTHING, EventFilter(namespace="default"), EventFilter(stream=A), EventFilter(types=frozenset({"noted"}))],
+    ids=["everything", "namespace", "stream", "types"],
+)
+def test_a_reader_may_want_fewer_bytes(at: Trial, matching: EventFilter, backward: bool):
+    """Pages end before they exceed them, the next begins there, and one larger event comes alone."""
+    sizes = [400, 600, 1, 5_000, 999, 1, 1]
+    for number, size in enumerate(sizes, start=1):
+        at.append(event(number, bytes(size)))
+    expected = [[1, 2], [3], [4], [5, 6], [7]] if not backward else [[7, 6], [5], [4], [3, 2], [1]]
+
+    scanned: list[list[int]] = []
+    cursor = 0
+    while len(scanned) < len(expected):
+        page = at.log.scan(after=cursor, matching=matching, backward=backward, bytes_max=1_000)
+        scanned.append(_positions(page.events))
+        cursor = page.cursor
+    read: list[list[int]] = []
+    cursor = 0
+    while events := at.log.read_stream(A, after=cursor, backward=backward, bytes_max=1_000):
+        read.append(_positions(events))
+        cursor = events[-1].version
+        if cursor == 1 and backward:
+            break
+
+    assert scanned == read == expected
 
 
 def test_a_scan_that_its_bytes_cut_short_goes_on_where_it_ended(heavy: Trial):
