@@ -7,7 +7,7 @@ namespace grows: how far the whole log has come says what others do.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from abridged.v1 import event_log_service_pb2, event_log_service_pb2_grpc
 from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, StreamId
-from eventlog.log import PAGE_BYTES_MAX, PAYLOAD_BYTES_MAX, EventFilter
+from eventlog.log import PAYLOAD_BYTES_MAX, EventFilter
 from eventlog.subscription import (
     BATCH_BYTES_MAX,
     Batch,
@@ -29,8 +29,8 @@ from eventlog.subscription import (
 )
 from service.api.auth import current_caller
 from service.api.errors import CursorOutOfRange, InvalidRequest
-from service.api.event_wire import EventEncoder, event_bytes, field, repeated
-from service.api.fitting import RESPONSE_BYTES_MAX, fitting
+from service.api.event_wire import EventEncoder, field
+from service.api.fitting import RESPONSE_BYTES_MAX
 from service.api.watch import Watching, until_stopped
 from service.api.wire import page_size
 from service.codec.events import EVENT_TYPES
@@ -43,11 +43,15 @@ __all__ = ["EventLogServicer"]
 
 READ_DEFAULT = 100
 
+READ_BYTES_MAX = RESPONSE_BYTES_MAX // 2
+"""Payload of an answer to ReadEvents, which has it as bytes and as a message."""
+
 _Read = tuple[list[RecordedEvent], int, bool]
 """Events, the cursor behind them, and whether there is nothing more in this direction."""
 
-assert 2 * max(BATCH_BYTES_MAX, PAYLOAD_BYTES_MAX) <= RESPONSE_BYTES_MAX, "a batch, in both forms, exceeds an answer"
-assert RESPONSE_BYTES_MAX <= PAGE_BYTES_MAX - PAYLOAD_BYTES_MAX, "a page cut short by its bytes exceeds an answer"
+assert 2 * max(BATCH_BYTES_MAX, READ_BYTES_MAX, PAYLOAD_BYTES_MAX) <= RESPONSE_BYTES_MAX, (
+    "a batch, in both forms, exceeds an answer"
+)
 
 _pb = event_log_service_pb2
 
@@ -69,18 +73,15 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         else:
             read = partial(self._of_namespace, namespace)
         events, cursor, end = await asyncio.to_thread(read, request.after, limit, backward=request.backward)
-        answered = _answerable(events)
-        if len(answered) < len(events):
-            cursor, end = answered[-1].version if request.conversation_id else answered[-1].position, False
         answer = _pb.ReadEventsResponse(next_after=cursor, end=end)
         events_field = _pb.ReadEventsResponse.EVENTS_FIELD_NUMBER
-        return repeated(events_field, map(self._encoded, answered)) + answer.SerializeToString()
+        return self._encoded.repeated(events_field, events) + answer.SerializeToString()
 
     def _of_conversation(self, stream: StreamId, after: int, limit: int, *, backward: bool) -> _Read:
         """Events of a conversation by version. Its row says where the stream ends: an index may have lost that."""
         row = self._table.row(stream)
         head = row.event_version if row is not None else 0
-        events = self._log.read_stream(stream, after=after, limit=limit, backward=backward)
+        events = self._log.read_stream(stream, after=after, limit=limit, backward=backward, bytes_max=READ_BYTES_MAX)
         if not head and not events:
             raise ConversationNotFound(stream.name)
         if not head:
@@ -105,7 +106,8 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
             after = after or head + 1
         else:
             self._check_cursor(after, head)
-        page = self._log.scan(after=after, limit=limit, matching=EventFilter(namespace=namespace), backward=backward)
+        matching = EventFilter(namespace=namespace)
+        page = self._log.scan(after=after, limit=limit, matching=matching, backward=backward, bytes_max=READ_BYTES_MAX)
         events = list(page.events)
         if backward:
             return events, page.cursor, page.cursor <= 1
@@ -154,7 +156,7 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         cursor, position = min(item.cursor, head), min(item.head, head)
         match item:
             case Batch():
-                events = repeated(_pb.EventPage.EVENTS_FIELD_NUMBER, map(self._encoded, item.events))
+                events = self._encoded.repeated(_pb.EventPage.EVENTS_FIELD_NUMBER, item.events)
                 page = events + _pb.EventPage(cursor=cursor).SerializeToString()
                 return field(_pb.SubscribeEventsResponse.PAGE_FIELD_NUMBER, page)
             case Checkpoint():
@@ -174,7 +176,3 @@ def _namespace(conversation_id: str) -> str:
     if not conversation_id:
         caller.require("read-all")
     return caller.namespace
-
-
-def _answerable(events: Iterable[RecordedEvent]) -> list[RecordedEvent]:
-    return fitting(events, event_bytes)

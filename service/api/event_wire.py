@@ -16,24 +16,29 @@ from eventlog.event import EVENT_ID_BYTES, RecordedEvent
 from service.codec.events import current_form
 from service.codec.values import timestamp
 
-__all__ = ["EventEncoder", "event_bytes", "field", "repeated"]
+__all__ = ["EventEncoder", "field"]
 
 TEXTS_KEPT = 1_024
 """Encoded names, types and times that are remembered: events that were written together share most of theirs."""
+
+LENGTHS_KEPT = 4_096
+"""Encoded lengths that are remembered: nearly all are those of short messages."""
 
 _VARINT, _LENGTH_DELIMITED = 0, 2
 """Wire types."""
 
 
+_LAST = [bytes((bits,)) for bits in range(1 << 7)]
+_CONTINUED = [bytes((bits | 0x80,)) for bits in range(1 << 7)]
+"""The bytes of a varint: seven bits each, the lowest first; all but the last have the eighth bit set."""
+
+
 def _varint(number: int) -> bytes:
-    """Seven bits a byte, the lowest first; all but the last byte have the eighth bit set."""
-    if number < 1 << 7:
-        return bytes((number,))
-    if number < 1 << 14:
-        return bytes((number & 0x7F | 0x80, number >> 7))
-    if number < 1 << 21:
-        return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14))
-    return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14 & 0x7F | 0x80)) + _varint(number >> 21)
+    return _CONTINUED[number & 0x7F] + _length(number >> 7) if number >> 7 else _LAST[number]
+
+
+_length = lru_cache(LENGTHS_KEPT)(_varint)
+"""The same, remembered."""
 
 
 def _tag(number: int, wire_type: int) -> bytes:
@@ -43,12 +48,6 @@ def _tag(number: int, wire_type: int) -> bytes:
 def field(number: int, value: bytes) -> bytes:
     """The bytes of a message in which the field of that number, a message or a text, is `value`."""
     return b"".join((_tag(number, _LENGTH_DELIMITED), _varint(len(value)), value))
-
-
-def repeated(number: int, messages: Iterable[bytes]) -> bytes:
-    """The bytes of a message in which the repeated field of that number has `messages`."""
-    tag = _tag(number, _LENGTH_DELIMITED)
-    return b"".join([part for message in messages for part in (tag, _varint(len(message)), message)])
 
 
 _Event = event_pb2.Event
@@ -64,40 +63,52 @@ _BODIES = {
 
 
 class EventEncoder:
-    """Encodes events of one log."""
+    """Encodes events of one log: a payload as it is stored, and as today's contract has it unless a newer version wrote
+    it."""
 
     def __init__(self, log_id: str) -> None:
-        self._log_id = _Event(log_id=log_id).SerializeToString()
+        self._before_position = _Event(log_id=log_id).SerializeToString() + _POSITION
 
     def __call__(self, event: RecordedEvent) -> bytes:
-        """The bytes of an `Event`: the payload as it is stored, and as today's contract has it unless a newer version
-        wrote it."""
+        """The bytes of an `Event`."""
+        return b"".join(self._parts(event))
+
+    def repeated(self, number: int, events: Iterable[RecordedEvent]) -> bytes:
+        """The bytes of a message in which the repeated field of that number has `events`."""
+        tag = _tag(number, _LENGTH_DELIMITED)
+        pieces: list[bytes] = []
+        for event in events:
+            fields, payload, body_tag, body = self._parts(event)
+            size = _length(len(fields) + len(payload) + len(body_tag) + len(body))
+            pieces += (tag, size, fields, payload, body_tag, body)
+        return b"".join(pieces)
+
+    def _parts(self, event: RecordedEvent) -> tuple[bytes, bytes, bytes, bytes]:
+        """What joined is an event: all up to its payload, that, what says that a body comes, and the body."""
         position, stream, version, event_id, event_type, schema_version, time_us, trace_context, payload = event
-        size = _varint(len(payload))
-        body = current_form(event_type, schema_version, payload)
-        parts = (
-            self._log_id,
-            _POSITION,
-            _varint(position),
-            _conversation(stream.name),
-            _VERSION,
-            _varint(version),
-            _EVENT_ID,
-            hexlify(event_id),
-            _kind(event_type, schema_version),
-            _origin(time_us, trace_context),
-            _PAYLOAD,
-            size,
-            payload,
+        size = _length(len(payload))
+        fields = b"".join(
+            (
+                self._before_position,
+                _varint(position),
+                _before_version(stream[1]),
+                _varint(version),
+                _EVENT_ID,
+                hexlify(event_id),
+                _kind(event_type, schema_version),
+                _before_payload(time_us, trace_context),
+                size,
+            )
         )
+        body = current_form(event_type, schema_version, payload)
         if body is None:
-            return b"".join(parts)
-        return b"".join((*parts, _BODIES[event_type], size if body is payload else _varint(len(body)), body))
+            return fields, payload, b"", b""
+        return fields, payload, _BODIES[event_type] + (size if body is payload else _length(len(body))), body
 
 
 @lru_cache(TEXTS_KEPT)
-def _conversation(name: str) -> bytes:
-    return _Event(conversation_id=name).SerializeToString()
+def _before_version(name: str) -> bytes:
+    return _Event(conversation_id=name).SerializeToString() + _VERSION
 
 
 @lru_cache(TEXTS_KEPT)
@@ -106,10 +117,5 @@ def _kind(event_type: str, schema_version: int) -> bytes:
 
 
 @lru_cache(TEXTS_KEPT)
-def _origin(time_us: int, trace_context: str) -> bytes:
-    return _Event(time=timestamp(time_us), trace_context=trace_context).SerializeToString()
-
-
-def event_bytes(event: RecordedEvent) -> int:
-    """About what an event takes in an answer: its payload is in it as bytes and as a message."""
-    return 2 * len(event.payload)
+def _before_payload(time_us: int, trace_context: str) -> bytes:
+    return _Event(time=timestamp(time_us), trace_context=trace_context).SerializeToString() + _PAYLOAD
