@@ -221,8 +221,8 @@ def _is_other(stored: object, own: bytes) -> bool:
 
 def _first_result(known: Mapping[bytes, KnownEvent]) -> AppendResult:
     positions = [event.position for event in known.values()]
-    versions = {event_id: event.version for event_id, event in known.items()}
-    return AppendResult(min(positions), max(positions), max(versions.values()), already_appended=True, known=versions)
+    last_version = max(event.version for event in known.values())
+    return AppendResult(min(positions), max(positions), last_version, already_appended=True)
 
 
 def _seal(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from eventlog.event import NewEvent, RecordedEvent, SealedEvent, StreamId
@@ -110,9 +109,8 @@ class Append(NamedTuple):
 class AppendResult(NamedTuple):
     """Where the events are.
 
-    `events` are as recorded, in order; empty when `already_appended`. `first_position`, `last_position` and
-    `last_version` are those of the first time; `known` maps event ids to the versions that they have had since then,
-    and is empty when a request key said so.
+    `events` are as recorded, in order; empty when `already_appended`: then `first_position`, `last_position` and
+    `last_version` are those of the first time.
     """
 
     first_position: int
@@ -120,7 +118,6 @@ class AppendResult(NamedTuple):
     last_version: int
     events: tuple[RecordedEvent, ...] = ()
     already_appended: bool = False
-    known: Mapping[bytes, int] = MappingProxyType({})
 
 
 class Committed(NamedTuple):

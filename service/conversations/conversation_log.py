@@ -71,26 +71,6 @@ class ConversationLog:
         """
         return await asyncio.to_thread(self._fold, key)
 
-    async def commit(
-        self,
-        key: StreamId,
-        state: Conversation,
-        events: Sequence[Event],
-        sent: SentMessages,
-        *,
-        on_disk: OnChanged,
-        originals: Sequence[MessageAppended] = (),
-    ) -> tuple[Conversation, AppendResult]:
-        """Write events that were decided on `state`; answers the state behind them, once they are on disk.
-
-        `on_disk` gets that state on the event loop, with the events, before anybody else and also when the caller has
-        gone in the meantime. `originals` are the messages that the events bring back into the window.
-        Raises EventLogError; then nothing was written.
-        """
-        projected = Projected(state, events, originals=originals)
-        result = await self.post(key, projected, sent, on_disk=on_disk)
-        return projected.after or state, result
-
     def post(
         self,
         key: StreamId,
@@ -98,9 +78,13 @@ class ConversationLog:
         sent: SentMessages,
         *,
         on_disk: OnChanged,
-        on_outcome: Callable[[bool], None] = lambda _: None,
+        on_outcome: Callable[[bool], None],
     ) -> asyncio.Future[AppendResult]:
-        """Queue the events of `projected`, as `commit` writes them. `on_outcome` hears whether they were written."""
+        """Queue the events of `projected`; the future fails with an EventLogError when nothing was written.
+
+        Once they are on disk, `on_disk` gets the state that they lead to and the events; then `on_outcome` whether they
+        were written. Both are called on the event loop, before the future is done, and also when nobody awaits it.
+        """
         events = projected.events
 
         def heard(outcome: Outcome) -> None:

@@ -2,12 +2,14 @@
 
 Inside this process the commands of one conversation are decided one after another. Appends are decided behind those
 that are queued and share their commits; everything else, and an append that was not written as it was decided, waits
-until nothing is under way. Should another writer come between, the log's version check decides, and the loser reloads
-and decides again, a bounded number of times.
+until nothing is under way: no commit of this process, whether its caller still waits for it or was cancelled. Should
+another writer come between, the log's version check decides, and the loser reloads and decides again, a bounded number
+of times.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -28,8 +30,8 @@ from eventlog.log import AppendResult, RequestKey
 from service.conversations.cache import ConversationCache, Sent, window_size
 from service.conversations.conversation_log import ConversationLog, OnChanged, SentMessages
 from service.conversations.counting import Counting
-from service.conversations.pipeline import Pipeline, Queued
 from service.conversations.policies import Policies
+from service.conversations.queued_appends import Queued, QueuedAppends
 from service.conversations.table import Projected
 from service.domain.commands import AppendMessages, ChangeSettings, Command, CountedMessage
 from service.domain.conversation import Conversation
@@ -109,15 +111,15 @@ class Conversations:
         self._on_changed = on_changed
         self._on_loaded = on_loaded
         self._cache = cache or ConversationCache()
-        self._pipelines: WeakValueDictionary[StreamId, Pipeline] = WeakValueDictionary()
+        self._queues: WeakValueDictionary[StreamId, QueuedAppends] = WeakValueDictionary()
 
     async def state(self, key: StreamId) -> Conversation:
         """The conversation now; raises ConversationNotFound."""
         state = self._cache.get(key)
         if state is None:
-            pipeline = self._pipeline(key)
-            async with pipeline.turn:
-                await pipeline.settled()
+            queue = self._queue(key)
+            async with queue.turn:
+                await queue.settled()
                 state = await self._current(key)
         if not state.is_open:
             raise ConversationNotFound(key.name)
@@ -157,9 +159,9 @@ class Conversations:
 
         Raises ConversationNotFound, what the decision raises, or an EventLogError.
         """
-        pipeline = self._pipeline(key)
-        async with pipeline.turn:
-            await pipeline.settled()
+        queue = self._queue(key)
+        async with queue.turn:
+            await queue.settled()
             for attempts_left in reversed(range(ATTEMPTS_MAX)):
                 state = await self._current(key)
                 if not state.is_open:
@@ -171,9 +173,7 @@ class Conversations:
                 if not events:
                     return state, events
                 try:
-                    after, _ = await self.log.commit(
-                        key, state, events, _NOTHING_SENT, on_disk=self._committed, originals=originals
-                    )
+                    after, _ = await self._commit(key, queue, state, events, _NOTHING_SENT, originals)
                     return after, events
                 except WrongExpectedVersion:
                     await self._reload(key, refused=state)
@@ -192,25 +192,20 @@ class Conversations:
 
         None when that may not be so: what was decided on is a guess, so that neither a refusal nor a repeat is told.
         """
-        pipeline = self._pipeline(key)
-        async with pipeline.turn:
-            newest = await pipeline.newest()
+        queue = self._queue(key)
+        async with queue.turn:
+            newest = await queue.newest()
             state = newest.state if newest else await self._current(key)
             try:
                 command = self._append_command(key, state, request, counted)
                 events = await self._decided(key, state, command)
             except DomainError:
                 return None
+            if not queue.may_follow(newest):
+                return None
             after = fold(((event, state.updated_us) for event in events), state)
             queued = Queued(after, Projected(state, events, behind=newest.projected if newest else None))
-            ended = self.log.post(
-                key,
-                queued.projected,
-                sent,
-                on_disk=self._committed,
-                on_outcome=lambda written: pipeline.ended(queued, written=written),
-            )
-            pipeline.began(queued)
+            ended = self._post(key, queue, queued.projected, sent, queued)
         try:
             result = await ended
         except (EventIdConflict, KnownEvents, RequestKeyConflict, WrongExpectedVersion):
@@ -223,9 +218,9 @@ class Conversations:
         self, key: StreamId, request: AppendRequest, counted: tuple[CountedMessage, ...], sent: SentMessages
     ) -> Appended:
         """Append what is not on disk yet to the conversation as it is there, with nothing under way."""
-        pipeline = self._pipeline(key)
-        async with pipeline.turn:
-            await pipeline.settled()
+        queue = self._queue(key)
+        async with queue.turn:
+            await queue.settled()
             for attempts_left in reversed(range(ATTEMPTS_MAX)):
                 state = await self._current(key)
                 self._settings(state, request)
@@ -235,7 +230,7 @@ class Conversations:
                     return await self._known_already(key, request, known, sent)
                 events = await self._decided(key, state, self._append_command(key, state, request, remaining))
                 try:
-                    after, result = await self.log.commit(key, state, events, sent, on_disk=self._committed)
+                    after, result = await self._commit(key, queue, state, events, sent)
                 except (EventIdConflict, KnownEvents, RequestKeyConflict) as error:
                     if not attempts_left:
                         raise LogUnavailable("others keep writing the same messages") from error
@@ -247,6 +242,37 @@ class Conversations:
                     if not result.already_appended:
                         return Appended(after, _placed(request, known, _fresh(events, result)))
             raise LogUnavailable("others keep writing the same messages")
+
+    async def _commit(
+        self,
+        key: StreamId,
+        queue: QueuedAppends,
+        state: Conversation,
+        events: Sequence[Event],
+        sent: SentMessages,
+        originals: Sequence[MessageAppended] = (),
+    ) -> tuple[Conversation, AppendResult]:
+        """Write events that were decided on `state` with nothing under way; returns the state after them.
+
+        `originals` are the messages that the events bring back into the window.
+        """
+        projected = Projected(state, events, originals=originals)
+        result = await self._post(key, queue, projected, sent, None)
+        return projected.after or state, result
+
+    def _post(
+        self, key: StreamId, queue: QueuedAppends, projected: Projected, sent: SentMessages, queued: Queued | None
+    ) -> asyncio.Future[AppendResult]:
+        """Queue the events of `projected`, which are under way from now on until their outcome is known."""
+        ended = self.log.post(
+            key,
+            projected,
+            sent,
+            on_disk=self._committed,
+            on_outcome=lambda written: queue.ended(queued, written=written),
+        )
+        queue.began(queued)
+        return ended
 
     def _append_command(
         self, key: StreamId, state: Conversation, request: AppendRequest, messages: tuple[CountedMessage, ...]
@@ -351,11 +377,11 @@ class Conversations:
         if (await self._current(key)).event_version == refused.event_version:
             raise LogCorrupt("a stream ends elsewhere for its reader than for its writer")
 
-    def _pipeline(self, key: StreamId) -> Pipeline:
-        pipeline = self._pipelines.get(key)
-        if pipeline is None:
-            pipeline = self._pipelines[key] = Pipeline()
-        return pipeline
+    def _queue(self, key: StreamId) -> QueuedAppends:
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = QueuedAppends()
+        return queue
 
 
 def _may_look_at_window(state: Conversation, command: Command, context: DecisionContext) -> bool:

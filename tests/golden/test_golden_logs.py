@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from service.codec.events import EVENT_TYPES
-from service.domain.events import SettingsChanged
+from service.domain.events import ConversationOpened, Settings, SettingsChanged
 from service.domain.fold import evolve, fold
 from tests.support.golden import GoldenLog, is_within, view_of
 
@@ -43,3 +43,13 @@ def test_a_view_that_differs_is_found():
     assert not is_within(expected, view_of(evolve(state, SettingsChanged(state.settings), 0)))
     assert not is_within(never_compacted, view_of(state))
     assert is_within(expected, view_of(state) | {"a_field_of_a_later_version": 1})
+
+
+def test_an_entry_that_a_map_never_had_is_found():
+    """The keys of a map are no fields: a label that nobody set is no addition of a later version."""
+    plain, labelled = (
+        view_of(fold([(ConversationOpened("c1", Settings(labels=labels)), 0)])) for labels in ({}, {"invented": "1"})
+    )
+
+    assert is_within(labelled, labelled)
+    assert not is_within(plain, labelled)

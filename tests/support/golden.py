@@ -90,9 +90,13 @@ def _context(state: Conversation) -> Iterable[Message]:
     return GetContextResponse.FromString(b"".join(context_message(message) for message in window)).messages
 
 
+class _Map(dict[str, Any]):
+    """A map of the contract: its keys are no fields, and one more is another value."""
+
+
 def is_within(old: Any, new: Any) -> bool:
     """Whether `new` says all that `old` said; fields that later versions added are passed over."""
-    if isinstance(old, dict):
+    if isinstance(old, dict) and not isinstance(new, _Map):
         return isinstance(new, dict) and all(key in new and is_within(old[key], new[key]) for key in old)
     if isinstance(old, list):
         return isinstance(new, list) and len(old) == len(new) and all(map(is_within, old, new))
@@ -110,7 +114,7 @@ def _plain(proto: Message) -> dict[str, Any]:
 def _plain_field(proto: Message, field: Any) -> Any:
     value = getattr(proto, field.name)
     if field.message_type and field.message_type.GetOptions().map_entry:
-        return dict(value)
+        return _Map(value)
     if field.is_repeated:
         return [_plain_value(item, field) for item in value]
     if field.has_presence and not proto.HasField(field.name):

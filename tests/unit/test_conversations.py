@@ -20,6 +20,7 @@ from service.conversations.conversations import ATTEMPTS_MAX, AppendRequest, Con
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
 from service.conversations.table import MemoryConversationTable, Projected
+from service.domain.conversation import Conversation
 from service.domain.errors import TooLarge
 from service.domain.events import MessageAppended, Settings
 from service.domain.message import Message, Role
@@ -61,6 +62,18 @@ class Bench:
         messages = tuple(said(number, text) for number in numbers)
         return await self.conversations.append(KEY, AppendRequest(messages, contents(messages), Settings))
 
+    def written_by_others(self, state: Conversation, number: int) -> Conversation:
+        """A message that comes to the log by another way; the state behind it."""
+        message = said(number)
+        sent = contents((message,))[message.id]
+        event = MessageAppended(number, message, 1, TokenSource.CALLER)
+        name, schema_version, payload = encode(event, sent=sent)
+        new = NewEvent(self.conversation_log.message_event_id(KEY, message.id), name, payload, schema_version, sent)
+        projected = Projected(state, [event])
+        self.log.submit(Append(KEY, [new], projected=projected)).result()
+        assert projected.after is not None
+        return projected.after
+
 
 def said(number: int, text: str = "hello") -> Message:
     return Message(id=f"m{number}", role=Role.USER, content=text)
@@ -78,16 +91,7 @@ async def test_an_append_whose_messages_others_keep_writing_is_told_to_come_back
 
     def write_one_of_them() -> None:
         nonlocal state
-        message = said(next(numbers))
-        sent = contents((message,))[message.id]
-        event = MessageAppended(int(message.id[1:]), message, 1, TokenSource.CALLER)
-        name, schema_version, payload = encode(event, sent=sent)
-        event_id = bench.conversation_log.message_event_id(KEY, message.id)
-        new = NewEvent(event_id, name, payload, schema_version, sent)
-        projected = Projected(state, [event])
-        bench.log.submit(Append(KEY, [new], projected=projected)).result()
-        assert projected.after is not None
-        state = projected.after
+        state = bench.written_by_others(state, next(numbers))
 
     bench.rival = write_one_of_them
 
@@ -97,6 +101,18 @@ async def test_an_append_whose_messages_others_keep_writing_is_told_to_come_back
     bench.rival = lambda: None
     appended = await bench.append(*range(2, ATTEMPTS_MAX + 4))
     assert [placed.number for placed in appended.messages] == list(range(2, ATTEMPTS_MAX + 4))
+
+
+async def test_a_repeat_of_what_others_wrote_returns_a_state_that_has_it():
+    """The state in memory is older than the message that it is asked for."""
+    bench = Bench()
+    state = (await bench.append(1)).state
+    bench.written_by_others(state, 2)
+
+    appended = await bench.append(2)
+
+    assert [(placed.number, placed.already_appended) for placed in appended.messages] == [(2, True)]
+    assert appended.state.message_version == 2
 
 
 async def test_a_conversation_larger_than_a_page_in_bytes_is_folded_whole():

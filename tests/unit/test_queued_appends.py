@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from itertools import count
 from random import Random
 from typing import Any
@@ -24,9 +25,13 @@ from service.domain.events import MessageAppended, Settings
 from service.domain.message import Message, Role
 from service.domain.policy import CLIENT_FIELDS, Policy
 from service.tokenizers.estimated import EstimatingCounter
+from service.turn import TURN_WEIGHT_MAX
 from tests.support.held_log import HeldLog
 
 KEY = StreamId("default", "c1")
+LARGE = "x" * (TURN_WEIGHT_MAX << 10)
+"""A text whose window is looked at in a thread."""
+
 TURNS = 20
 """Of the loop: more than an append takes from its call to the log, and from its outcome to its caller."""
 
@@ -37,15 +42,22 @@ class Pipelined:
     def __init__(self) -> None:
         table = MemoryConversationTable()
         ids, clock = count(1), count(1)
+        self.deciding: Callable[[], None] = lambda: None
+        self.changed: Callable[[], None] = lambda: None
         self.log = HeldLog(hook=table.project)
         self.conversation_log = ConversationLog(self.log, table=table, new_id=lambda: f"e{next(ids)}", traceparent=str)
+
+        def new_id() -> str:
+            self.deciding()
+            return f"p{next(ids)}"
+
         self.conversations = Conversations(
             self.conversation_log,
             policies=Policies(lambda *_: Policy(), client_fields=CLIENT_FIELDS),
             counting=Counting(EstimatingCounter()),
             clock_us=clock.__next__,
-            new_id=lambda: f"p{next(ids)}",
-            on_changed=lambda key, state, events: None,
+            new_id=new_id,
+            on_changed=lambda key, state, events: self.changed(),
             on_loaded=lambda key, state: None,
         )
 
@@ -58,11 +70,24 @@ class Pipelined:
         await turns()
         return task
 
-    async def opened(self) -> None:
+    async def opened(self, *, text: str = "hello") -> None:
         """The conversation has message 0, and the log holds back from now on."""
-        await (await self.begun(0))
+        await (await self.begun(0, text=text))
         self.log.posted.clear()
         self.log.is_holding = True
+
+    def changed_to(self, title: str) -> asyncio.Task[Any]:
+        """Another command than an append, on its way."""
+        return asyncio.create_task(self.conversations.execute(KEY, lambda _: ChangeSettings(Settings(title=title))))
+
+    def attempts(self, number: int) -> int:
+        """How often a message came to the log."""
+        return sum(
+            event.message.id == f"m{number}"
+            for append in self.log.posted
+            for event in append.projected.events
+            if isinstance(event, MessageAppended)
+        )
 
     def written(self) -> list[tuple[int, str]]:
         """Number and id of every message in the log."""
@@ -157,9 +182,29 @@ async def test_nothing_is_decided_behind_a_chain_that_has_failed():
     p.log.let_all_go()
     await asyncio.gather(*appends, late, return_exceptions=True)
 
-    attempts = [append for append in p.log.posted if append.projected.events[0].message.id == "m4"]
-    assert len(attempts) == 1
+    assert p.attempts(4) == 1
     assert sorted(message_id for _, message_id in p.written()) == ["m0", "m1", "m3", "m4"]
+
+
+async def test_what_was_decided_while_the_append_before_it_failed_is_decided_anew():
+    """Deciding may take a thread, and meanwhile the guess may have failed: the log would refuse what came of it."""
+    p = Pipelined()
+    await p.opened(text=LARGE)
+    first = await p.begun(1)
+    await until_held(p, 1)
+
+    def fail_once() -> None:
+        p.deciding = lambda: None
+        p.log.let_go(failing=LogUnavailable("busy"))
+
+    p.deciding = fail_once
+    second = await p.begun(2)
+    await until_held(p, 1)
+    p.log.let_all_go()
+    outcomes = await asyncio.gather(first, second, return_exceptions=True)
+
+    assert [type(o) for o in outcomes] == [LogUnavailable, Appended]
+    assert p.attempts(2) == 1
 
 
 async def test_a_chain_goes_on_when_the_one_before_has_been_tried_again():
@@ -279,6 +324,76 @@ async def test_a_caller_that_goes_leaves_its_append_and_those_behind_it():
     assert [type(o) for o in outcomes] == [asyncio.CancelledError, asyncio.CancelledError, Appended, Appended, Appended]
     assert {message_id for _, message_id in p.written()} == {"m0", "m1", "m3", "m4", "m5"}
     assert (await p.conversations.state(KEY)).message_version == 5
+
+
+@pytest.mark.parametrize("begin", [lambda p: p.begun(0, 1), lambda p: _begun_change(p)], ids=["append", "change"])
+async def test_a_commit_whose_caller_goes_is_waited_for(begin):
+    """Its outcome is not known when the caller is gone: who comes next would decide on a state that it ends."""
+    p = Pipelined()
+    await p.opened()
+    gone = await begin(p)
+    p.log.let_go()
+    await until_held(p, 1)
+    gone.cancel()
+    await turns()
+
+    append = await p.begun(2)
+    change = p.changed_to("next")
+    await threads()
+    assert p.log.held == 1
+
+    p.log.let_go()
+    await until_held(p, 1)
+    p.log.let_all_go()
+    await asyncio.gather(append, change)
+    assert p.attempts(2) == 1
+    assert (await p.conversations.state(KEY)) == await p.conversation_log.fold(KEY)
+
+
+async def _begun_change(p: Pipelined) -> asyncio.Task[Any]:
+    """A change of settings that is the second to come to the log."""
+    append = await p.begun(1)
+    append.cancel()
+    change = p.changed_to("gone")
+    await turns()
+    return change
+
+
+async def test_a_conversation_that_is_on_its_way_is_read_when_it_is_there():
+    """A read of what is not in memory and under way would see one commit or the other, as the disk likes."""
+    p = Pipelined()
+    p.log.is_holding = True
+    append = await p.begun(1)
+    reading = asyncio.create_task(p.conversations.state(KEY))
+    await threads()
+    assert not reading.done()
+
+    p.log.let_all_go()
+    assert await reading == (await append).state
+
+
+async def test_a_listener_that_fails_holds_nobody_back():
+    """The commit is on disk, and no longer under way for those that wait for it."""
+    p = Pipelined()
+    await p.opened()
+    reported: list[Any] = []
+
+    def fail() -> None:
+        raise KeyError("a bug")
+
+    asyncio.get_running_loop().set_exception_handler(lambda _, report: reported.append(report["exception"]))
+    p.changed = fail
+    append = await p.begun(1)
+    p.log.let_go()
+    assert (await append).messages[0].number == 2
+    assert [type(error) for error in reported] == [KeyError]
+
+    p.changed = lambda: None
+    change = p.changed_to("next")
+    await turns()
+    assert p.log.held == 1
+    p.log.let_all_go()
+    await change
 
 
 async def test_a_log_that_has_failed_is_told_to_every_caller():
