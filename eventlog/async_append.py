@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from eventlog.futures import settle
 from eventlog.log import Append, AppendResult, EventLog, Outcome
-from eventlog.mailbox import settle
 
 __all__ = ["AsyncAppender"]
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from eventlog.errors import LogClosed, LogFailed, LogUnavailable
-from eventlog.log import Append, Mailbox, Outcome
+from eventlog.log import Append, CompletionQueue, Outcome
 
 __all__ = ["GROUP_BYTES_MAX", "GROUP_EVENTS_MAX", "QUEUE_BYTES_MAX", "QUEUE_EVENTS_MAX", "GroupCommit"]
 
@@ -40,11 +40,11 @@ class _Posted(NamedTuple):
     append: Append
     size: int
     ticket: Any
-    mailbox: Mailbox
+    completions: CompletionQueue
 
 
 class GroupCommit:
-    """Hands groups of appends to `commit`, one at a time, and their outcomes to their mailboxes.
+    """Hands groups of appends to `commit`, one at a time, and their outcomes to their completion queues.
 
     `commit` answers an outcome for each append and does not raise; `after` runs when the outcomes of a group are out;
     `idle` runs once when nothing has come for `idle_after_s`. `failed` hears of a bug in any of them, after which every
@@ -79,7 +79,7 @@ class GroupCommit:
         self._thread = threading.Thread(target=self._run, name="eventlog-writer", daemon=True)
         self._thread.start()
 
-    def post(self, append: Append, size: int, ticket: Any, mailbox: Mailbox) -> None:
+    def post(self, append: Append, size: int, ticket: Any, completions: CompletionQueue) -> None:
         """Queue an append of `size` payload bytes; a refusal is delivered at once, in the caller's thread."""
         refusal: Exception | None = None
         with self._changed:
@@ -88,13 +88,13 @@ class GroupCommit:
             elif self._queued_events >= QUEUE_EVENTS_MAX or self._queued_bytes >= QUEUE_BYTES_MAX:
                 refusal = LogUnavailable("too many appends are waiting")
             else:
-                self._queue.append(_Posted(append, size, ticket, mailbox))
+                self._queue.append(_Posted(append, size, ticket, completions))
                 self._queued_events += len(append.events)
                 self._queued_bytes += size
                 if self._waiting and self._enough():
                     self._changed.notify()
         if refusal is not None:
-            mailbox.deliver([(ticket, refusal)])
+            completions.deliver([(ticket, refusal)])
 
     def close(self) -> None:
         """Commit what is queued and end the thread; later appends are refused as LogClosed."""
@@ -174,11 +174,11 @@ class GroupCommit:
         return group
 
     def _answer(self, group: Sequence[_Posted], outcomes: Sequence[Outcome]) -> None:
-        by_mailbox: dict[int, tuple[Mailbox, list[tuple[Any, Outcome]]]] = {}
+        by_queue: dict[int, tuple[CompletionQueue, list[tuple[Any, Outcome]]]] = {}
         for posted, outcome in zip(group, outcomes, strict=True):
-            by_mailbox.setdefault(id(posted.mailbox), (posted.mailbox, []))[1].append((posted.ticket, outcome))
-        for mailbox, delivered in by_mailbox.values():
-            mailbox.deliver(delivered)
+            by_queue.setdefault(id(posted.completions), (posted.completions, []))[1].append((posted.ticket, outcome))
+        for completions, delivered in by_queue.values():
+            completions.deliver(delivered)
 
     def _refuse_all(self, group: Sequence[_Posted]) -> None:
         while group:

@@ -24,10 +24,10 @@ __all__ = [
     "AppendHook",
     "AppendResult",
     "Committed",
+    "CompletionQueue",
     "EventFilter",
     "EventLog",
     "ExpectedVersion",
-    "Mailbox",
     "Outcome",
     "Page",
     "RequestKey",
@@ -138,11 +138,11 @@ Outcome = AppendResult | Exception
 """How an append ended: its result, or why nothing was written."""
 
 
-class Mailbox(Protocol):
-    """Where outcomes go: called once per group commit with all of the group's that were posted to it."""
+class CompletionQueue(Protocol):
+    """Receives the outcomes of posted appends, once for each group commit."""
 
     def deliver(self, outcomes: Sequence[tuple[Any, Outcome]]) -> None:
-        """Take the outcomes, each with its ticket. Called by the writer; must be quick and must not raise."""
+        """Take the outcomes of a group, each with its ticket. The writer calls it: it must be quick and never raise."""
         ...
 
 
@@ -203,8 +203,8 @@ class EventLog(Protocol):
         """
         ...
 
-    def post(self, append: Append, ticket: Any, mailbox: Mailbox) -> None:
-        """Queue an append as `submit` does; its outcome goes to `mailbox` with `ticket`, together with its group's."""
+    def post(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
+        """Queue an append as `submit` does; deliver its outcome to `completions`, with `ticket` and its group's."""
         ...
 
     def read_stream(

@@ -17,6 +17,7 @@ from eventlog.admission import Admitted, StreamState, admit, check_size, recall
 from eventlog.chain import KEY_BYTES, LogIdentity, genesis
 from eventlog.errors import EventTooLarge, LogClosed
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
+from eventlog.futures import submit
 from eventlog.log import (
     EVERYTHING,
     PAGE_BYTES_MAX,
@@ -25,12 +26,11 @@ from eventlog.log import (
     Append,
     AppendHook,
     AppendResult,
+    CompletionQueue,
     EventFilter,
-    Mailbox,
     Outcome,
     Page,
 )
-from eventlog.mailbox import submit
 from eventlog.paging import up_to_bytes
 
 __all__ = ["MemoryEventLog"]
@@ -67,8 +67,8 @@ class MemoryEventLog:
     def submit(self, append: Append) -> Future[AppendResult]:
         return submit(self, append)
 
-    def post(self, append: Append, ticket: Any, mailbox: Mailbox) -> None:
-        mailbox.deliver([(ticket, self._commit(append))])
+    def post(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
+        completions.deliver([(ticket, self._commit(append))])
 
     def _commit(self, append: Append) -> Outcome:
         try:

@@ -39,7 +39,7 @@ BROAD_EXCEPTS: dict[str, str] = {
     "eventlog/memory.py": "the hook's error is the outcome of its append",
     "service/api/pipeline.py": "whatever a call ends in becomes its status",
     "service/api/http.py": "one route's bug does not take the port down",
-    "service/summarizer/reactor.py": "one broken pass does not stop the others",
+    "service/passes/reactor.py": "one broken pass does not stop the others",
 }
 """Supervision boundaries. Cleaning up and raising again is no such handler."""
 SLEEPING_TESTS: dict[str, str] = {

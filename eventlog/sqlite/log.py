@@ -32,6 +32,7 @@ from eventlog.errors import (
     LogUnavailable,
 )
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
+from eventlog.futures import submit
 from eventlog.group_commit import GroupCommit
 from eventlog.log import (
     EVERYTHING,
@@ -40,12 +41,11 @@ from eventlog.log import (
     Append,
     AppendHook,
     AppendResult,
+    CompletionQueue,
     EventFilter,
-    Mailbox,
     Outcome,
     Page,
 )
-from eventlog.mailbox import submit
 from eventlog.sqlite.engine import (
     identity_of,
     migrate,
@@ -181,7 +181,7 @@ class SqliteEventLog:
     def submit(self, append: Append) -> Future[AppendResult]:
         return submit(self, append)
 
-    def post(self, append: Append, ticket: Any, mailbox: Mailbox) -> None:
+    def post(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
         refusal: EventLogError
         if os.getpid() != self._process:
             refusal = LogForked("the log was opened before the fork")
@@ -191,9 +191,9 @@ class SqliteEventLog:
             except EventTooLarge as error:
                 refusal = error
             else:
-                self._group_commit.post(append, size, ticket, mailbox)
+                self._group_commit.post(append, size, ticket, completions)
                 return
-        mailbox.deliver([(ticket, refusal)])
+        completions.deliver([(ticket, refusal)])
 
     def read_stream(
         self,

@@ -1,4 +1,4 @@
-"""What the SQL backends have in common: statements, row shapes, and rows read back as events.
+"""The statements of the SQLite log, the shapes of its rows, and rows read back as events.
 
 Statements are rendered once, as text for the driver: at the rates of a log, building them again costs more than running
 them. Writes go in as few statements as possible, since each one hands the interpreter's lock over and back.

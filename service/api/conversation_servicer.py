@@ -35,7 +35,7 @@ from service.domain.errors import PassNotFound, WaitedPassFailed
 from service.domain.events import SummarizationRequested
 from service.domain.policy import Policy
 from service.domain.triggers import may_stand_in
-from service.summarizer.reactor import Reactor
+from service.passes.reactor import Reactor
 from service.turn import aside
 
 __all__ = ["ConversationServicer", "RequestLimits"]

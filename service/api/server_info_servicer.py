@@ -13,7 +13,7 @@ from service.api import wire
 from service.api.auth import current_caller
 from service.api.quotas import Quotas
 from service.codec.values import timestamp
-from service.summarizer.queue import Backlog
+from service.passes.queue import Backlog
 
 __all__ = ["CAPABILITIES", "ServerFacts", "ServerInfoServicer"]
 

@@ -45,11 +45,11 @@ from service.domain.tokens import TokenCounter
 from service.domain.triggers import held_by
 from service.models.model import SummaryModel
 from service.models.retry import RetryPolicy
+from service.passes.reactor import Reactor, ReactorLimits
 from service.summarizer.ask import AskerSettings, Timing
 from service.summarizer.by_extraction import EXTRACTIVE, ExtractiveSummarizer, is_extractive
 from service.summarizer.by_model import ModelSummarizer
 from service.summarizer.forms import forms_with
-from service.summarizer.reactor import Reactor, ReactorLimits
 from service.summarizer.summarizer import Summarizers
 from service.telemetry.commits import CommitReport
 from service.telemetry.models import TracedModel
@@ -126,8 +126,8 @@ def open_core(
     # Closed before the log: what models have under way may still end in it.
     resources.push_async_callback(providers.close)
     changes = Changes()
-    heard = _Heard(changes)
-    conversations = _conversations(log, table, policies, counter, heard, now_us)
+    listeners = _Listeners()
+    conversations = _conversations(log, table, policies, counter, listeners, now_us)
     reactor = Reactor(
         conversations,
         summarizers=summarizers,
@@ -140,8 +140,12 @@ def open_core(
         clock_s=time.monotonic,
     )
     models = _chat_models(settings, providers, conversations, resources)
-    heard.loaded_by = reactor.loaded
-    heard.listeners = (reactor.changed, lambda key, state, _: models.changed(key, state.settings))
+    listeners.on_loaded = reactor.loaded
+    listeners.on_changed = (
+        lambda key, state, _: changes.notify(key, state),
+        reactor.changed,
+        lambda key, state, _: models.changed(key, state.settings),
+    )
     return Core(
         log=log,
         table=table,
@@ -185,22 +189,21 @@ def _read_threads(resources: AsyncExitStack) -> ThreadPoolExecutor:
     return executor
 
 
-class _Heard:
-    """Hands commits and loads to whoever listens; the listeners are known only after what they listen to is made."""
+class _Listeners:
+    """Passes commits and loads on to `on_changed` and `on_loaded`, which are set once their owners exist."""
 
-    def __init__(self, changes: Changes) -> None:
-        self._changes = changes
-        self.listeners: tuple[OnChanged, ...] = ()
-        self.loaded_by: OnLoaded = lambda _key, _state: None
+    def __init__(self) -> None:
+        self.on_changed: tuple[OnChanged, ...] = ()
+        self.on_loaded: OnLoaded = lambda _key, _state: None
 
-    def __call__(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
-        self._changes.notify(key, state)
-        for listener in self.listeners:
+    def changed(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
+        """A commit changed the conversation."""
+        for listener in self.on_changed:
             listener(key, state, events)
 
     def loaded(self, key: StreamId, state: Conversation) -> None:
-        """Hand on a state that was read from the log."""
-        self.loaded_by(key, state)
+        """The conversation was read from the log."""
+        self.on_loaded(key, state)
 
 
 def _open_log(
@@ -254,7 +257,7 @@ def _conversations(
     table: ConversationTable,
     policies: Policies,
     counter: TokenCounter,
-    heard: _Heard,
+    listeners: _Listeners,
     now_us: Callable[[], int],
 ) -> Conversations:
     return Conversations(
@@ -263,8 +266,8 @@ def _conversations(
         counting=Counting(counter),
         clock_us=now_us,
         new_id=new_id,
-        on_changed=heard,
-        on_loaded=heard.loaded,
+        on_changed=listeners.changed,
+        on_loaded=listeners.loaded,
     )
 
 

@@ -16,8 +16,7 @@ from service.domain.message import Message
 from service.domain.record import DOMAIN_ENTITIES_MAX, KEY_POINTS_MAX, RecordContext, SummaryRecord
 from service.extraction import facts
 from service.extraction.entities import ranked_entities
-from service.extraction.passages import LEAD, Passage, gathered
-from service.extraction.scoring import diverse, is_usable, ranked
+from service.extraction.passages import LEAD, Passage, diverse, gathered, is_usable, ranked
 
 __all__ = ["Extract", "extract"]
 

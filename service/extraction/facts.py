@@ -31,8 +31,7 @@ from service.extraction.cues import (
     is_reversal,
     owner_of,
 )
-from service.extraction.passages import Corpus, Passage
-from service.extraction.scoring import Scored, is_usable, repetition
+from service.extraction.passages import Corpus, Passage, Scored, is_usable, repetition
 from service.extraction.sentences import Terms, terms_of
 
 __all__ = ["Talk", "action_items", "decisions", "participants", "talk_of", "unresolved"]

@@ -1,7 +1,11 @@
-"""The material of an extractive summary: sentences with who said them, and the texts that names are looked for in.
+"""The material of an extractive summary: sentences with who said them, and what each is worth.
 
 Secrets, marks of chat templates and the tags of our own frames are gone before anything else looks at a text. Tool
 results give names, not sentences, unless there is nothing else.
+
+A term counts by how many sentences hold it, damped where nearly all do. A sentence scores by the terms it shares with
+the whole (centroid), then, among a bounded number of the best, by how well the other good ones support it (TextRank:
+Mihalcea and Tarau, 2004, with the overlap measure over term sets). Only basic arithmetic: the same everywhere.
 """
 
 from __future__ import annotations
@@ -12,15 +16,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.checks.chat_markup import strip_chat_markup, strip_marks
+from service.domain.checks.chat_markup import leftover_markup, strip_chat_markup, strip_marks
 from service.domain.checks.claims import texts_of
-from service.domain.checks.secrets import mask_secrets
+from service.domain.checks.draft import echoes_instructions, is_placeholder
+from service.domain.checks.secrets import contains_secret, mask_secrets
 from service.domain.envelope import unwrap_envelope
 from service.domain.message import Message, Role
 from service.domain.record import SummaryRecord
+from service.extraction.cues import asks, is_courtesy, is_wish
 from service.extraction.sentences import Terms, clipped, is_broken, is_label, sentences, terms_of
 
-__all__ = ["LEAD", "SENTENCES_MAX", "Corpus", "Passage", "gathered", "speaker_of"]
+__all__ = [
+    "LEAD",
+    "SENTENCES_MAX",
+    "Corpus",
+    "Passage",
+    "Scored",
+    "diverse",
+    "gathered",
+    "is_usable",
+    "ranked",
+    "repetition",
+    "speaker_of",
+]
 
 LEAD: Final = "From the conversation, in its own words:"
 """First line of an extractive summary; not a sentence of anybody."""
@@ -42,6 +60,31 @@ _UNCAPITALIZED_SHARE: Final = 0.25
 _NAME_CHARS_MAX: Final = 60
 _EARLIER_WEIGHT: Final = 0.9
 _ROLE_WEIGHTS: Final = {Role.USER: 1.0, Role.ASSISTANT: 0.9, Role.SYSTEM: 0.5, Role.TOOL: 0.3}
+
+_RANKED_MAX: Final = 240
+"""TextRank compares each sentence with each: this many take a few hundredths of a second."""
+
+_ROUNDS: Final = 12
+_DAMPING: Final = 0.85
+_LENGTH_PRIOR_TERMS: Final = 6
+"""Keeps a two-word sentence of frequent words from beating one that says something."""
+
+_TERMS_MIN: Final = 5
+"""Below it a line is a fragment, a label with its value."""
+
+_CHOSEN_MAX: Final = 80
+"""More than any record can hold: lines of the summary and key points together."""
+
+_REPEATED: Final = 0.7
+"""From this overlap on, a passage says nothing new."""
+
+_REPETITION_WEIGHT: Final = 0.6
+
+_LEAD_BONUS: Final = 0.2
+_WISH_BONUS: Final = 0.2
+
+_QUOTES_MIN: Final = 3
+"""What one source may give when the places are shared among all sources alike; a long one among few gives more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +124,14 @@ class Corpus:
     texts: tuple[str, ...]
     spoken: tuple[str, ...]
     speakers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A passage and its worth among the others."""
+
+    passage: Passage
+    score: float
 
 
 def gathered(messages: Sequence[Message], *, previous: SummaryRecord | None) -> Corpus:
@@ -161,3 +212,125 @@ def _is_prose(message: Message) -> bool:
 def _texts_of_record(record: SummaryRecord | None) -> tuple[str, ...]:
     """Summary and key points; the lists of the context are carried as lists."""
     return () if record is None else (record.summary, *record.key_points)
+
+
+def ranked(corpus: Corpus) -> list[Scored]:
+    """Every passage that says something, the best first; the first _RANKED_MAX by mutual support as well.
+
+    Of equal ones only the last: what somebody repeats in every message is not what all is about.
+    """
+    distinct = tuple({passage.line: passage for passage in corpus.passages}.values())
+    central = _centroid_scores([passage.terms for passage in distinct])
+    last = max(1, len(corpus.speakers) - 1)
+    rough = [
+        Scored(passage, passage.weight * (score + _place_bonus(passage.source / last) + _own_bonus(passage)))
+        for passage, score in zip(distinct, central, strict=True)
+        if _tells(passage) and is_usable(passage.text) and is_usable(passage.line)
+    ]
+    rough.sort(key=lambda scored: -scored.score)
+    head = rough[:_RANKED_MAX]
+    support = _support_scores([scored.passage.terms for scored in head])
+    supported = [
+        Scored(scored.passage, scored.score + scored.passage.weight * share / 2)
+        for scored, share in zip(head, support, strict=True)
+    ]
+    supported.sort(key=lambda scored: -scored.score)
+    return supported + rough[_RANKED_MAX:]
+
+
+def _place_bonus(place: float) -> float:
+    """What opens a conversation says what it is about; what ends it says where it stands. `place` is 0..1."""
+    return 0.3 * max(1 - 8 * place, place**2)
+
+
+def _own_bonus(passage: Passage) -> float:
+    """What opens a message says what the message is about; what somebody wants is what the talk is for."""
+    wish = _WISH_BONUS if is_wish(passage.text) and not passage.by_model else 0.0
+    return _LEAD_BONUS / (1 + passage.nth) + wish
+
+
+def _tells(passage: Passage) -> bool:
+    """Whether the sentence has more than one word of meaning, or a number."""
+    return len(passage.terms) > 1 or any(map(str.isdigit, passage.text))
+
+
+def _is_telling(passage: Passage) -> bool:
+    return not (passage.fragment or asks(passage.text) or is_courtesy(passage.text))
+
+
+def is_usable(text: str) -> bool:
+    """Whether a record may hold `text`."""
+    return not (is_placeholder(text) or leftover_markup(text) or contains_secret(text) or echoes_instructions(text, ""))
+
+
+def diverse(best: Sequence[Scored], corpus: Corpus, *, skipped: set[str]) -> list[Passage]:
+    """Passages by maximal marginal relevance; from each source at most half of its sentences, but always one.
+
+    Questions, courtesies and fragments only where there is nothing else: what was asked and answered is in the answer,
+    and what is open has its list.
+    """
+    share = max(_QUOTES_MIN, _CHOSEN_MAX // max(1, len(corpus.speakers)))
+    counts = Counter(passage.source for passage in corpus.passages)
+    left = {
+        source: min(share if corpus.speakers[source] else count, max(1, count // 2)) for source, count in counts.items()
+    }
+    telling = [scored for scored in best if _is_telling(scored.passage)] or best
+    pool = [scored for scored in telling[:_RANKED_MAX] if scored.passage.line not in skipped]
+    repeated = [0.0] * len(pool)
+    chosen: list[Passage] = []
+    while pool and len(chosen) < _CHOSEN_MAX:
+        index = max(range(len(pool)), key=lambda i: pool[i].score - _REPETITION_WEIGHT * repeated[i])
+        passage, redundancy = pool.pop(index).passage, repeated.pop(index)
+        if redundancy >= _REPEATED or not left[passage.source]:
+            continue
+        left[passage.source] -= 1
+        chosen.append(passage)
+        repeated = [
+            max(known, repetition(scored.passage.terms, passage.terms))
+            for scored, known in zip(pool, repeated, strict=True)
+        ]
+    return chosen
+
+
+def _centroid_scores(sentences: Sequence[Terms]) -> list[float]:
+    """For each sentence its share in what all are about, 0..1; linear in the number of terms."""
+    spread = Counter(term for terms in sentences for term in terms)
+    total = len(sentences)
+    weights = {term: count * (total - count / 2) / total for term, count in spread.items()}
+    raw = [
+        sum(weights[term] for term in terms) / (len(terms) + _LENGTH_PRIOR_TERMS) * min(1, len(terms) / _TERMS_MIN)
+        for terms in sentences
+    ]
+    return _scaled(raw)
+
+
+def _support_scores(sentences: Sequence[Terms]) -> list[float]:
+    """TextRank of at most _RANKED_MAX sentences, 0..1."""
+    assert len(sentences) <= _RANKED_MAX
+    links = [[_overlap(one, other) if one is not other else 0.0 for other in sentences] for one in sentences]
+    sums = [sum(row) for row in links]
+    shares = [[link / total if total else 0.0 for link in row] for row, total in zip(links, sums, strict=True)]
+    scores = [1.0] * len(sentences)
+    incoming = list(zip(*shares, strict=True))
+    for _ in range(_ROUNDS):
+        scores = [
+            1 - _DAMPING + _DAMPING * sum(share * score for share, score in zip(column, scores, strict=True))
+            for column in incoming
+        ]
+    return _scaled(scores)
+
+
+def _overlap(one: Terms, other: Terms) -> float:
+    """How much of the shorter sentence the other repeats, 0..1; short ones count less."""
+    shorter = min(len(one), len(other))
+    return len(one & other) / (shorter + 1) if shorter else 0.0
+
+
+def repetition(candidate: Terms, taken: Terms) -> float:
+    """How much of the candidate was said already, 0..1."""
+    return len(candidate & taken) / len(candidate) if candidate else 1.0
+
+
+def _scaled(scores: list[float]) -> list[float]:
+    highest = max(scores, default=0.0)
+    return [score / highest for score in scores] if highest > 0 else scores

@@ -1,1 +1,1 @@
-"""From a requested pass to its end: claim, compute, commit."""
+"""Summaries: what a pass computes, by a model or by extraction. Knows neither log nor conversations' state."""

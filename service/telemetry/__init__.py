@@ -1,1 +1,1 @@
-"""What commits and passes report: facts for metrics and spans, lines for logs."""
+"""Facts on their way to metrics, spans, logs and watchers."""

@@ -666,10 +666,10 @@ def test_a_hook_that_refuses_one_append_does_not_harm_its_neighbours(at: Trial):
     assert [recorded.position for recorded in at.log.read_all()] == list(range(1, 28))
 
 
-# Mailboxes and closing
+# Completion queues and closing
 
 
-class _Mailbox:
+class _CompletionQueue:
     def __init__(self) -> None:
         self.deliveries: list[list[object]] = []
         self.complete = threading.Event()
@@ -680,15 +680,15 @@ class _Mailbox:
             self.complete.set()
 
 
-def test_a_mailbox_gets_every_outcome_with_its_ticket_in_order(at: Trial):
+def test_a_completion_queue_gets_every_outcome_with_its_ticket_in_order(at: Trial):
     """Each post is answered exactly once."""
-    mailbox = _Mailbox()
+    completions = _CompletionQueue()
 
     for number in range(50):
-        at.log.post(append(event(number)), number, mailbox)
+        at.log.post(append(event(number)), number, completions)
 
-    assert mailbox.complete.wait(PATIENCE_S)
-    assert [ticket for delivery in mailbox.deliveries for ticket in delivery] == list(range(50))
+    assert completions.complete.wait(PATIENCE_S)
+    assert [ticket for delivery in completions.deliveries for ticket in delivery] == list(range(50))
 
 
 def test_a_closed_log_refuses_appends(at: Trial):

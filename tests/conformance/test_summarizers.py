@@ -16,7 +16,7 @@ from service.summarizer.check import Source, check_draft
 from service.summarizer.summarizer import Summarizer, WindowCost, record_of
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.summarizers import Heard, by_extraction, by_model, work_on
-from tests.unit.extractive.corpora import PLANNING
+from tests.unit.extraction.corpora import PLANNING
 
 WORK = work_on(PLANNING)
 PROVENANCE = {"scripted:default": Provenance.MODEL, "extractive:default": Provenance.EXTRACTIVE}

@@ -17,7 +17,7 @@ from service.domain.message import Message, Role
 from service.domain.record import SummaryRecord
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.extracts import extract_of, record_of
-from tests.unit.extractive.corpora import real_conversation
+from tests.unit.extraction.corpora import real_conversation
 
 GOLDEN = sorted((Path(__file__).parent / "extracts").glob("*.json"))
 TAIL = 6

@@ -21,7 +21,7 @@ from service.conversations.sql_table import SqlConversationTable
 from service.conversations.table import Projected
 from service.domain.events import SummarizationStarted
 from service.domain.fold import fold
-from service.summarizer.wakeups import PROBE_FIRST_S
+from service.passes.wakeups import PROBE_FIRST_S
 from tests.support.answers import gated, hanging, record, saying
 from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import refused

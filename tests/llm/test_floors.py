@@ -31,7 +31,7 @@ from service.summarizer.draft import Draft, DraftItem
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.llm.engine import ENGINE_MODEL, Engine
 from tests.support.ollama_responder import Ask
-from tests.unit.extractive.corpora import real_conversations
+from tests.unit.extraction.corpora import real_conversations
 
 pytestmark = [pytest.mark.llm, pytest.mark.timeout(3_000)]
 

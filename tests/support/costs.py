@@ -37,11 +37,11 @@ from service.models.breaker import BreakerPolicy, CircuitBreaker
 from service.models.model import Completion, CompletionRequest, ModelDescription, ModelUnavailable, OnProgress
 from service.models.retry import RetryPolicy
 from service.models.scripted import quoted_in
+from service.passes.reactor import Reactor, ReactorLimits
 from service.summarizer.ask import AskerSettings, Timing
 from service.summarizer.by_extraction import ExtractiveSummarizer
 from service.summarizer.by_model import ModelSummarizer
 from service.summarizer.forms import FORMS
-from service.summarizer.reactor import Reactor, ReactorLimits
 from service.summarizer.summarizer import Summarizers
 from service.telemetry.progress import ProgressBoard
 from service.telemetry.telemetry import Telemetry

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from eventlog.log import Append, AppendHook, Mailbox
+from eventlog.log import Append, AppendHook, CompletionQueue
 from eventlog.memory import MemoryEventLog
 
 __all__ = ["HeldLog"]
@@ -20,27 +20,27 @@ class HeldLog(MemoryEventLog):
         super().__init__(clock_us=clock_us or count(1_000_000).__next__, hook=hook)
         self.posted: list[Append] = []
         self.is_holding = False
-        self._held: deque[tuple[Append, Any, Mailbox]] = deque()
+        self._held: deque[tuple[Append, Any, CompletionQueue]] = deque()
 
     @property
     def held(self) -> int:
         """How many are held back."""
         return len(self._held)
 
-    def post(self, append: Append, ticket: Any, mailbox: Mailbox) -> None:
+    def post(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
         self.posted.append(append)
         if self.is_holding:
-            self._held.append((append, ticket, mailbox))
+            self._held.append((append, ticket, completions))
         else:
-            super().post(append, ticket, mailbox)
+            super().post(append, ticket, completions)
 
     def let_go(self, *, failing: Exception | None = None) -> None:
         """Commit the oldest one, or let it fail."""
-        append, ticket, mailbox = self._held.popleft()
+        append, ticket, completions = self._held.popleft()
         if failing is None:
-            super().post(append, ticket, mailbox)
+            super().post(append, ticket, completions)
         else:
-            mailbox.deliver([(ticket, failing)])
+            completions.deliver([(ticket, failing)])
 
     def let_all_go(self) -> None:
         """Commit all that are held back, and hold none from now on."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from service.models.model import ModelDescription
-from service.models.ollama.json import NotAnObject, count_of, name_of, read_object
+from service.models.ollama.fields import NotAnObject, count_of, name_of, read_object
 
 __all__ = [
     "DESCRIPTIONS_MAX",

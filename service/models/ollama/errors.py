@@ -34,7 +34,7 @@ from service.models.model import (
     ModelUnavailable,
     PromptTruncated,
 )
-from service.models.ollama.json import NotAnObject, count_of, read_object
+from service.models.ollama.fields import NotAnObject, count_of, read_object
 
 __all__ = [
     "AnswerEncoded",

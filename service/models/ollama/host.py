@@ -33,7 +33,7 @@ from service.models.ollama.errors import (
     classify_transport,
     retry_after_s,
 )
-from service.models.ollama.json import OBJECT_BYTES_MAX, NotAnObject, read_object
+from service.models.ollama.fields import OBJECT_BYTES_MAX, NotAnObject, read_object
 from service.models.ollama.settings import OllamaSettings
 from service.models.ollama.small_reads import SmallReads
 from service.models.ollama.use import UseWatch, expiries_of

@@ -10,8 +10,8 @@ from service.models.deadline import Deadline
 from service.models.model import ModelError, ModelMissing
 from service.models.ollama.address import OllamaAddress
 from service.models.ollama.description import canonical_name, names_of, read_description
+from service.models.ollama.fields import name_of
 from service.models.ollama.host import OllamaHost
-from service.models.ollama.json import name_of
 from service.models.ollama.settings import OllamaSettings
 
 __all__ = ["HostInventory", "ModelEntry", "inventory_of", "missing_remedy"]

@@ -10,9 +10,9 @@ from typing import Any
 
 from service.models.deadline import Deadline
 from service.models.ollama.address import OllamaAddress
+from service.models.ollama.fields import count_of, seconds_of
 from service.models.ollama.host import OllamaHost
 from service.models.ollama.inventory import ModelEntry
-from service.models.ollama.json import count_of, seconds_of
 from service.models.ollama.settings import OllamaSettings
 from service.models.ollama.wire import load_body
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from service.models.model import AnswerLooped, CompletionRequest, ModelRefused, ModelUnavailable, PromptTruncated
 from service.models.ollama.errors import classify_stream_error
-from service.models.ollama.json import OBJECT_BYTES_MAX, NotAnObject, count_of, name_of, read_object, seconds_of
+from service.models.ollama.fields import OBJECT_BYTES_MAX, NotAnObject, count_of, name_of, read_object, seconds_of
 
 __all__ = ["Answer", "LineSplitter", "chat_body", "check_prompt_was_whole", "load_body"]
 

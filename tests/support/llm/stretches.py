@@ -15,7 +15,7 @@ from abridged.v1 import message_pb2
 from service.domain.message import Role
 from tests.support.junk import CHATS
 from tests.support.shared_data import shared_chats, shared_data_is_there
-from tests.unit.extractive.corpora import PLANNING
+from tests.unit.extraction.corpora import PLANNING
 
 __all__ = ["Stretch", "stretches"]
 

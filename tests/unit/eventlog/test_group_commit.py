@@ -126,8 +126,8 @@ def test_a_lone_caller_is_never_held_back():
     assert writer.groups == [1] * 5
 
 
-def test_a_mailbox_gets_one_delivery_for_each_group(writer: _Writer):
-    """One wake-up of a loop a commit, however many wait there; two mailboxes are answered each for itself."""
+def test_a_completion_queue_gets_one_delivery_for_each_group(writer: _Writer):
+    """One wake-up of a loop a commit, however many wait there; each of two queues gets its own."""
     one, two = _Box(), _Box()
     _hold(writer, one)
 

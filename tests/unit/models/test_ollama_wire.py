@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.models.model import AnswerLooped, ModelRefused, ModelUnavailable, PromptTruncated
-from service.models.ollama.json import OBJECT_BYTES_MAX, NotAnObject
+from service.models.ollama.fields import OBJECT_BYTES_MAX, NotAnObject
 from service.models.ollama.wire import (
     ANSWER_BYTES_MAX,
     Answer,

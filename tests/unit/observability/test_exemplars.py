@@ -13,7 +13,7 @@ from observability.metrics import Metrics
 from observability.tracing import SilentSpan, SilentTracing, Span, TraceIds, sampled_trace_id
 from service.domain.events import PassPlan, Trigger
 from service.domain.policy import Policy
-from service.telemetry.passes import PassReport
+from service.passes.report import PassReport
 from service.telemetry.progress import ProgressBoard
 from service.telemetry.telemetry import Telemetry
 

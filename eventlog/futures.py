@@ -1,4 +1,4 @@
-"""Where outcomes go when nobody says otherwise: a future of the standard library for each append."""
+"""A completion queue of futures: each append that is submitted gets one of the standard library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["FUTURES", "settle", "submit"]
 
 
 class _Futures:
-    """Resolves each ticket, which is a future, by itself."""
+    """Resolves the futures that appends were posted with as tickets."""
 
     def deliver(self, outcomes: Sequence[tuple[Any, Outcome]]) -> None:
         for future, outcome in outcomes:
@@ -24,7 +24,7 @@ FUTURES = _Futures()
 
 
 def settle(future: Future[AppendResult] | asyncio.Future[AppendResult], outcome: Outcome) -> None:
-    """Give the future the append's result or error."""
+    """Resolve the future with the append's result or error."""
     if isinstance(outcome, AppendResult):
         future.set_result(outcome)
     else:
@@ -32,7 +32,7 @@ def settle(future: Future[AppendResult] | asyncio.Future[AppendResult], outcome:
 
 
 def submit(log: EventLog, append: Append) -> Future[AppendResult]:
-    """Post `append` for a future. The future counts as running at once: a commit cannot be cancelled."""
+    """Post `append` and return its future, which is running from the start: a commit cannot be cancelled."""
     future: Future[AppendResult] = Future()
     future.set_running_or_notify_cancel()
     log.post(append, future, FUTURES)

@@ -18,7 +18,7 @@ from service.domain.commands import EndWait, RemakeFallback
 from service.domain.conversation import Conversation, next_remake
 from service.domain.events import Trigger
 from service.domain.policy import WAIT_S_MAX
-from service.summarizer.commits import TRANSIENT, CommitPauses
+from service.passes.commits import TRANSIENT, CommitPauses
 
 __all__ = ["Wakeups"]
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from eventlog.event import StreamId
-from service.summarizer.queue import EMERGENCY_HEADSTART_TURNS, PassQueue
+from service.passes.queue import EMERGENCY_HEADSTART_TURNS, PassQueue
 
 
 def key(name: str) -> StreamId:

@@ -20,11 +20,11 @@ from service.domain.conversation import Conversation
 from service.domain.errors import PassSuperseded, TooManyPasses
 from service.domain.events import Event, PassPlan, SummarizationRequested, SummarizationSkipped
 from service.domain.tokens import TokenCounter
-from service.summarizer.commits import TRANSIENT, CommitPauses, PassCommits
-from service.summarizer.pass_run import PassRun, PassRunner, failed_by_bug
-from service.summarizer.queue import Backlog, PassQueue
+from service.passes.commits import TRANSIENT, CommitPauses, PassCommits
+from service.passes.queue import Backlog, PassQueue
+from service.passes.run import PassRun, PassRunner, failed_by_bug
+from service.passes.wakeups import Wakeups
 from service.summarizer.summarizer import Summarizers
-from service.summarizer.wakeups import Wakeups
 from service.telemetry.telemetry import Telemetry
 
 __all__ = ["Reactor", "ReactorLimits"]

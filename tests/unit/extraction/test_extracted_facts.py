@@ -15,7 +15,7 @@ from service.extraction.entities import Day, day_of, fullest_forms
 from service.extraction.extract import Extract
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.extracts import extract_of, record_of
-from tests.unit.extractive.corpora import said
+from tests.unit.extraction.corpora import said
 
 
 def told(extracted: Extract) -> str:

@@ -34,8 +34,8 @@ from service.domain.message import Message, Role
 from service.domain.policy import Policy
 from service.models.model import ModelUnavailable
 from service.models.scripted import ScriptedModel
-from service.summarizer.commits import CommitPauses
-from service.summarizer.reactor import Reactor, ReactorLimits
+from service.passes.commits import CommitPauses
+from service.passes.reactor import Reactor, ReactorLimits
 from service.summarizer.summarizer import Summarizers
 from service.telemetry.progress import ProgressBoard
 from service.telemetry.telemetry import Telemetry

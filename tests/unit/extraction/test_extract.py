@@ -23,7 +23,7 @@ from service.extraction.passages import SENTENCES_MAX, gathered
 from service.extraction.sentences import CLIP_CHARS_MAX
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.growth import grows_linearly
-from tests.unit.extractive.corpora import PLANNING, real_conversations, said
+from tests.unit.extraction.corpora import PLANNING, real_conversations, said
 
 COUNT = EstimatingCounter().count
 

@@ -29,9 +29,9 @@ from service.domain.message import Role
 from service.domain.policy import Fallback
 from service.domain.ranges import partitioned
 from service.domain.tokens import TokenCounter
-from service.summarizer.commits import TRANSIENT, PassCommits
+from service.passes.commits import TRANSIENT, PassCommits
+from service.passes.report import PassReport
 from service.summarizer.summarizer import PassFailed, PassResult, PassWork, Summarizers, Summary, record_of
-from service.telemetry.passes import PassReport
 from service.telemetry.telemetry import Telemetry
 
 __all__ = ["PassRun", "PassRunner", "failed_by_bug"]

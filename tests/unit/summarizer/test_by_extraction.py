@@ -14,7 +14,7 @@ from service.domain.record import Provenance
 from service.summarizer.summarizer import PassFailed
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.summarizers import Heard, by_extraction, work_on
-from tests.unit.extractive.corpora import PLANNING
+from tests.unit.extraction.corpora import PLANNING
 
 CRANE = "The harbour crane 17 lifted container MSKU4711 at noon. "
 LARGE = (Message("m", Role.USER, CRANE * 9_000),)

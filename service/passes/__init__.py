@@ -1,0 +1,1 @@
+"""Passes: when they run, what they commit and what they report."""
