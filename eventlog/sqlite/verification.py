@@ -16,8 +16,8 @@ from sqlalchemy import Connection
 
 from eventlog.chain import LogIdentity, Verified, content_hash, genesis, verify_chain
 from eventlog.errors import LogCorrupt, LogForeign
-from eventlog.event import SealedEvent, StreamId
-from eventlog.log import PAGE_EVENTS_MAX
+from eventlog.event import RecordedEvent, SealedEvent, StreamId
+from eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX
 from eventlog.sqlite.engine import reader_engine, refuse_foreign, require_current, stored_identity
 from eventlog.sqlite.errors import DATABASE_ERRORS, original
 from eventlog.sqlite.file import FileLock, wal_of
@@ -115,6 +115,10 @@ class LogVerification:
             for sealed in page:
                 verified = verify_chain((sealed,), after=verified)
                 yield sealed
+
+    def read_stream(self, stream: StreamId, *, after: int, limit: int, backward: bool) -> list[RecordedEvent]:
+        """A page of a stream, as EventLog reads it."""
+        return self.reader.read_stream(stream, after=after, limit=limit, backward=backward, bytes_max=PAGE_BYTES_MAX)
 
     def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
         """Whether repeats of the event with this content would be known as repeats."""

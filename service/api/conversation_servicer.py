@@ -23,9 +23,10 @@ from service.api.watch import Watching, watch
 from service.api.ways_back import WaysBack, record_ever
 from service.codec.enums import RATINGS
 from service.codec.values import record_to_proto
+from service.conversations.append_request import AppendRequest
 from service.conversations.changes import Changes
 from service.conversations.chat_models import ChatModels
-from service.conversations.conversations import AppendRequest, Conversations
+from service.conversations.conversations import Conversations
 from service.conversations.policies import Policies
 from service.conversations.row import Row
 from service.conversations.table import ConversationTable, ListQuery

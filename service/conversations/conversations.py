@@ -10,11 +10,9 @@ of times.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from eventlog.errors import (
@@ -26,7 +24,8 @@ from eventlog.errors import (
     WrongExpectedVersion,
 )
 from eventlog.event import StreamId
-from eventlog.log import AppendResult, RequestKey
+from eventlog.log import AppendResult
+from service.conversations.append_request import Appended, AppendRequest, newly_placed, placed, sent_messages
 from service.conversations.cache import ConversationCache, Sent, window_size
 from service.conversations.conversation_log import ConversationLog, OnChanged, SentMessages
 from service.conversations.counting import Counting
@@ -47,7 +46,7 @@ from service.domain.tokens import calibrated_tokens
 from service.domain.ways_back import needed
 from service.turn import aside
 
-__all__ = ["AppendRequest", "Appended", "Conversations", "OnLoaded", "Placed"]
+__all__ = ["Conversations", "OnLoaded"]
 
 ATTEMPTS_MAX = 5
 
@@ -55,37 +54,6 @@ _NOTHING_SENT = SentMessages({})
 
 OnLoaded = Callable[[StreamId, Conversation], None]
 """Told of a state that was read from the log, on the event loop."""
-
-
-class AppendRequest(NamedTuple):
-    """Messages to append, each with an id of its own. `open_with` makes the settings of a new conversation.
-
-    `has_settings` says that the client sent some: one that exists keeps its own, and yet impossible ones are refused.
-    `contents` has, by message id, what the client sent in its canonical form.
-    """
-
-    messages: tuple[Message, ...]
-    contents: Mapping[str, bytes]
-    open_with: Callable[[], Settings]
-    has_settings: bool = False
-    request_id: str = ""
-    expected_version: int | None = None
-
-
-class Placed(NamedTuple):
-    """Where a message is; `position` is 0 when an earlier call appended it."""
-
-    id: str
-    number: int
-    position: int = 0
-    already_appended: bool = False
-
-
-class Appended(NamedTuple):
-    """The conversation behind an append, and where its messages are, in the order of the request."""
-
-    state: Conversation
-    messages: tuple[Placed, ...]
 
 
 class Conversations:
@@ -147,7 +115,7 @@ class Conversations:
         Raises MessageIdReused, RequestIdReused, WrongMessageVersion, InvalidPolicy, or an EventLogError.
         """
         counted = await self.counting.counted(request.messages)
-        sent = _sent(request)
+        sent = sent_messages(request)
         return await self._append_behind(key, request, counted, sent) or await self._append_alone(
             key, request, counted, sent
         )
@@ -212,7 +180,7 @@ class Conversations:
             return None
         if result.already_appended or queued.projected.after is None:
             return None
-        return Appended(queued.projected.after, _placed(request, {}, _fresh(events, result)))
+        return Appended(queued.projected.after, placed(request, {}, newly_placed(events, result)))
 
     async def _append_alone(
         self, key: StreamId, request: AppendRequest, counted: tuple[CountedMessage, ...], sent: SentMessages
@@ -240,7 +208,7 @@ class Conversations:
                         raise
                 else:
                     if not result.already_appended:
-                        return Appended(after, _placed(request, known, _fresh(events, result)))
+                        return Appended(after, placed(request, known, newly_placed(events, result)))
             raise LogUnavailable("others keep writing the same messages")
 
     async def _commit(
@@ -325,7 +293,7 @@ class Conversations:
         if state.message_version < max(known.values()):
             self._cache.drop(key)
             state = await self._current(key)
-        return Appended(state, _placed(request, known, {}))
+        return Appended(state, placed(request, known, {}))
 
     def _committed(self, key: StreamId, after: Conversation, events: Sequence[Event]) -> None:
         """Remember the state behind a commit, even when the caller went before it was on disk."""
@@ -399,25 +367,3 @@ def _may_look_at_window(state: Conversation, command: Command, context: Decision
 
 def _asks_for_another_policy(new: Settings, old: Settings) -> bool:
     return new.model != old.model or new.policy != old.policy
-
-
-def _sent(request: AppendRequest) -> SentMessages:
-    if not request.request_id:
-        return SentMessages(request.contents)
-    digest = hashlib.blake2b(digest_size=32)
-    for content in request.contents.values():
-        digest.update(len(content).to_bytes(8, "big"))
-        digest.update(content)
-    return SentMessages(request.contents, RequestKey(request.request_id, digest.digest()))
-
-
-def _fresh(events: Sequence[Event], result: AppendResult) -> dict[str, Placed]:
-    return {
-        event.message.id: Placed(event.message.id, event.number, recorded.position)
-        for event, recorded in zip(events, result.events, strict=True)
-        if isinstance(event, MessageAppended)
-    }
-
-
-def _placed(request: AppendRequest, known: dict[str, int], fresh: dict[str, Placed]) -> tuple[Placed, ...]:
-    return tuple(fresh.get(m.id) or Placed(m.id, known[m.id], already_appended=True) for m in request.messages)

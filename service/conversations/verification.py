@@ -68,7 +68,7 @@ def _of_conversation(
     log: LogVerification, table: ConversationTable | None, stream: StreamId, count: int
 ) -> Iterator[tuple[str, bool]]:
     """What is damaged of it, and whether that is in the read table alone."""
-    state, read = initial_state(), originals_of(log.reader, stream)
+    state, read = initial_state(), originals_of(log, stream)
     ids: dict[bytes, int] = {}
     try:
         for sealed in log.events(stream):

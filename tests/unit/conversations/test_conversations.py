@@ -15,8 +15,9 @@ from eventlog.log import Append
 from eventlog.memory import MemoryEventLog
 from service.codec.events import encode
 from service.codec.values import canonical, message_to_proto
+from service.conversations.append_request import AppendRequest
 from service.conversations.conversation_log import ConversationLog
-from service.conversations.conversations import ATTEMPTS_MAX, AppendRequest, Conversations
+from service.conversations.conversations import ATTEMPTS_MAX, Conversations
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
 from service.conversations.table import MemoryConversationTable, Projected

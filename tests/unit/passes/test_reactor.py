@@ -16,8 +16,9 @@ from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from observability.tracing import SilentTracing
 from service.codec.values import canonical, message_to_proto
+from service.conversations.append_request import AppendRequest
 from service.conversations.conversation_log import ConversationLog
-from service.conversations.conversations import AppendRequest, Conversations
+from service.conversations.conversations import Conversations
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
 from service.conversations.table import Attention, MemoryConversationTable

@@ -14,8 +14,9 @@ from eventlog.errors import LogFailed, LogFull, LogUnavailable
 from eventlog.event import StreamId
 from service.codec.events import decode
 from service.codec.values import canonical, message_to_proto
+from service.conversations.append_request import Appended, AppendRequest
 from service.conversations.conversation_log import ConversationLog
-from service.conversations.conversations import Appended, AppendRequest, Conversations
+from service.conversations.conversations import Conversations
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
 from service.conversations.table import MemoryConversationTable

@@ -1,0 +1,71 @@
+"""What an append brings, and where its messages are afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from eventlog.log import AppendResult, RequestKey
+from service.conversations.conversation_log import SentMessages
+from service.domain.conversation import Conversation
+from service.domain.events import Event, MessageAppended, Settings
+from service.domain.message import Message
+
+__all__ = ["AppendRequest", "Appended", "Placed", "newly_placed", "placed", "sent_messages"]
+
+
+class AppendRequest(NamedTuple):
+    """Messages to append, each with an id of its own. `open_with` makes the settings of a new conversation.
+
+    `has_settings` says that the client sent some: one that exists keeps its own, and yet impossible ones are refused.
+    `contents` has, by message id, what the client sent in its canonical form.
+    """
+
+    messages: tuple[Message, ...]
+    contents: Mapping[str, bytes]
+    open_with: Callable[[], Settings]
+    has_settings: bool = False
+    request_id: str = ""
+    expected_version: int | None = None
+
+
+class Placed(NamedTuple):
+    """Where a message is; `position` is 0 when an earlier call appended it."""
+
+    id: str
+    number: int
+    position: int = 0
+    already_appended: bool = False
+
+
+class Appended(NamedTuple):
+    """The conversation after an append, and where its messages are, in the order of the request."""
+
+    state: Conversation
+    messages: tuple[Placed, ...]
+
+
+def sent_messages(request: AppendRequest) -> SentMessages:
+    """The request as its idempotency is judged."""
+    if not request.request_id:
+        return SentMessages(request.contents)
+    digest = hashlib.blake2b(digest_size=32)
+    for content in request.contents.values():
+        digest.update(len(content).to_bytes(8, "big"))
+        digest.update(content)
+    return SentMessages(request.contents, RequestKey(request.request_id, digest.digest()))
+
+
+def newly_placed(events: Sequence[Event], result: AppendResult) -> dict[str, Placed]:
+    """Where the messages among the written events are, by id."""
+    return {
+        event.message.id: Placed(event.message.id, event.number, recorded.position)
+        for event, recorded in zip(events, result.events, strict=True)
+        if isinstance(event, MessageAppended)
+    }
+
+
+def placed(request: AppendRequest, known: dict[str, int], fresh: dict[str, Placed]) -> tuple[Placed, ...]:
+    """Where each message of the request is: just written, or known under its number before."""
+    return tuple(fresh.get(m.id) or Placed(m.id, known[m.id], already_appended=True) for m in request.messages)
