@@ -41,6 +41,7 @@ class PassOutcome(StrEnum):
 
     SUCCESS = "success"
     FALLBACK = "fallback"
+    CLEARED = "cleared"
     ERROR = "error"
     SKIPPED = "skipped"
     CANCELLED = "cancelled"

@@ -234,6 +234,8 @@ def ended_pass(ended: EndedPass) -> conversation_pb2.Summarization:
     elif ended.skip_reason is not None:
         proto.state = _pb.SUMMARIZATION_STATE_SKIPPED
         proto.skip_reason = SKIP_REASONS.to_proto(ended.skip_reason)
+    elif ended.cleared:
+        proto.state = _pb.SUMMARIZATION_STATE_CLEARED
     else:
         proto.state = _pb.SUMMARIZATION_STATE_COMPLETED
         proto.summary_id = ended.record_id

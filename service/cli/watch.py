@@ -19,6 +19,7 @@ from service.domain.events import (
     MessagesPinned,
     MessagesUnpinned,
     SettingsChanged,
+    SummarizationCleared,
     SummarizationCompleted,
     SummarizationFailed,
     SummarizationReleased,
@@ -128,6 +129,10 @@ def _told(event: DomainEvent, *, chars_max: int) -> str:
             return f"pass {short(event.pass_id)} failed: {event.error_class}, {tried}{cause}"
         case SummarizationSkipped():
             return f"pass {short(event.pass_id) or '-'} skipped: {event.reason}"
+        case SummarizationCleared():
+            plan = event.plan
+            why = f"{plan.trigger} at {plan.token_ratio:.2f}"
+            return f"pass {short(plan.pass_id)} cleared {len(event.marks)} tool results: {why}"
         case SummaryRevoked():
             return f"summary {short(event.record_id)} revoked, with {len(event.revoked_ids) - 1} made from it"
         case SummaryRated():

@@ -6,7 +6,7 @@ function from old bytes to the current message, keeps the old version readable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -232,7 +232,16 @@ def _completed_to_proto(event: domain.SummarizationCompleted) -> event_pb2.Summa
         wait_messages=event.wait_messages,
         wait_until=timestamp(event.wait_until_us) if event.wait_until_us else None,
         models_tried=event.tried,
+        marks=_marks_to_proto(event.marks),
     )
+
+
+def _marks_to_proto(marks: Iterable[domain.ResultMark]) -> list[event_pb2.ResultMark]:
+    return [event_pb2.ResultMark(number=m.number, text=m.text, tokens=m.tokens) for m in marks]
+
+
+def _marks_from_proto(protos: Iterable[event_pb2.ResultMark]) -> tuple[domain.ResultMark, ...]:
+    return tuple(domain.ResultMark(p.number, p.text, p.tokens) for p in protos)
 
 
 def _completed_from_proto(proto: event_pb2.SummarizationCompleted) -> domain.SummarizationCompleted:
@@ -244,6 +253,7 @@ def _completed_from_proto(proto: event_pb2.SummarizationCompleted) -> domain.Sum
         proto.wait_messages,
         timestamp_us(proto.wait_until),
         tuple(proto.models_tried),
+        _marks_from_proto(proto.marks),
     )
 
 
@@ -353,6 +363,11 @@ _REGISTRY: dict[str, _Codec] = {
     ),
     "SummarizationFailed": _Codec(event_pb2.SummarizationFailed, _failed_to_proto, _failed_from_proto),
     "SummarizationSkipped": _Codec(event_pb2.SummarizationSkipped, _skipped_to_proto, _skipped_from_proto),
+    "SummarizationCleared": _Codec(
+        event_pb2.SummarizationCleared,
+        lambda e: event_pb2.SummarizationCleared(plan=_plan_to_proto(e.plan), marks=_marks_to_proto(e.marks)),
+        lambda p: domain.SummarizationCleared(_plan_from_proto(p.plan), _marks_from_proto(p.marks)),
+    ),
     "SummaryRevoked": _Codec(
         event_pb2.SummaryRevoked,
         lambda e: event_pb2.SummaryRevoked(

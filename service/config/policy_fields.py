@@ -49,6 +49,10 @@ _HELP: Mapping[str, str] = {
     "tool_output": "Tool results in prompts; `capped` truncates them if one call cannot hold the source.",
     "tool_output_tokens_max": "Most tokens of a capped tool result.",
     "summary_role": "Role of the summary in the context.",
+    "clearing": "Replace old tool results by one-line marks, without a model call, if that is enough.",
+    "clear_keep_tool_units": "Newest answered tool calls whose results are never cleared.",
+    "clear_min_tokens": "Smallest tool result that is worth clearing.",
+    "clear_exclude_tools": "Tools whose results are never cleared, separated by commas.",
 }
 
 

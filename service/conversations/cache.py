@@ -175,7 +175,11 @@ def _size(state: Conversation, before: _Kept | None) -> WindowSize:
     gone = before.state.window
     if before.state.epoch == state.epoch:
         return _added(before.size, window_size(window[place] for place in range(len(gone), len(window))))
-    one_pass = before.state.completed_passes + 1 == state.completed_passes and before.state.epoch + 1 == state.epoch
+    one_pass = (
+        before.state.epoch + 1 == state.epoch
+        and len(before.state.records) + 1 == len(state.records)
+        and before.state.marks is state.marks
+    )
     if 2 * len(window) < len(gone) or not one_pass:
         return window_size(window)
     inside, left = partitioned(gone, without(state.records[-1].covered, ranges_of(state.pins)))

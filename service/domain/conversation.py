@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from service.domain.events import ErrorClass, MessageAppended, PassPlan, Rating, Settings, SkipReason, Trigger
+from service.domain.events import (
+    ErrorClass,
+    MessageAppended,
+    PassPlan,
+    Rating,
+    ResultMark,
+    Settings,
+    SkipReason,
+    Trigger,
+)
 from service.domain.policy import wait_s
 from service.domain.ranges import merged
 from service.domain.record import MessageRange, SummaryRecord
@@ -37,7 +46,8 @@ REMAKES_MAX = 2
 
 @dataclass(frozen=True, slots=True)
 class EndedPass:
-    """A pass that is over, one way or another. Exactly one of `record_id`, `error_class`, `skip_reason` is set.
+    """A pass that is over, one way or another. Of `record_id`, `error_class` and `skip_reason` exactly one is set, or
+    none if it `cleared` tool results.
 
     `cause` and `asked` say more of an `error_class`, as in SummarizationFailed; `tried` names the models turned to.
     """
@@ -54,6 +64,7 @@ class EndedPass:
     cause: str = ""
     asked: bool = False
     tried: tuple[str, ...] = ()
+    cleared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +96,8 @@ class Conversation(NamedTuple):
     `epoch` counts how often something else than a new message changed the window. `pins` has the numbers of the
     messages that no pass covers, `removed` those that a rewind took out, `revoked` the records out of use, which
     `records` no longer has; `went_back_at` is the message version at the last such change. After a revocation
-    `redo_due` says that the range waits for no cooldown. `sources` is who counted each record's tokens.
+    `redo_due` says that the range waits for no cooldown. `sources` is who counted each record's tokens,
+    `marks` has the lines that took the place of tool results, by number.
     """
 
     event_version: int = 0
@@ -127,6 +139,7 @@ class Conversation(NamedTuple):
     revoked: Sequence[SummaryRecord] = Sequence()
     sources: Mapping[str, TokenSource] = MappingProxyType({})
     ratings: Mapping[str, Rating] = MappingProxyType({})
+    marks: Mapping[int, ResultMark] = MappingProxyType({})
 
     @property
     def is_open(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from service.domain.clearing import clearable
 from service.domain.commands import (
     AppendMessages,
     ApplyRules,
@@ -203,6 +204,9 @@ def _complete(state: Conversation, command: CompletePass, context: DecisionConte
         tried=command.tried,
     )
     after = evolve(state, completed, context.now_us)
+    if plan.trigger is not Trigger.REMAKE and (marks := clearable(after, context.policy)):
+        completed = replace(completed, marks=marks)
+        after = evolve(state, completed, context.now_us)
     if not _saves_enough(state, after, record, context.profile):
         return _with_trigger(state, [_skipped_no_gain(state, plan, command, context)], context)
     return [completed, *(followed_up(after, plan, context) or ruled(after, context))]

@@ -25,9 +25,11 @@ __all__ = [
     "MessagesUnpinned",
     "PassPlan",
     "Rating",
+    "ResultMark",
     "Settings",
     "SettingsChanged",
     "SkipReason",
+    "SummarizationCleared",
     "SummarizationCompleted",
     "SummarizationFailed",
     "SummarizationReleased",
@@ -131,6 +133,14 @@ class Settings:
 _SET_BY_CLIENTS = ("model", "requested_context_length", "reserved_output_tokens", "overhead_tokens", "title")
 
 
+class ResultMark(NamedTuple):
+    """The line that takes the place of a tool result's text; `tokens` estimates it, uncorrected."""
+
+    number: int
+    text: str
+    tokens: int
+
+
 @dataclass(frozen=True, slots=True)
 class PassPlan:
     """What a pass does, fixed when it is requested.
@@ -183,13 +193,18 @@ class SettingsChanged:
 
 
 class MessageAppended(NamedTuple):
-    """A message joins the window. `number` counts from 1; `tokens` is uncorrected, in `source`'s count."""
+    """A message joins the window. `number` counts from 1; `tokens` is uncorrected, in `source`'s count.
+
+    In a window that was cleared since, `cleared_tokens` is what the message cost before a mark took the place of its
+    text; 0 otherwise, and always in the event itself.
+    """
 
     number: int
     message: Message
     tokens: int
     source: TokenSource
     counter: str = ""
+    cleared_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +247,8 @@ class SummarizationCompleted:
 
     `fallback` says that the record stands in for a model's. `source` is who counted its tokens. When a model was asked
     and failed first, the next one waits for messages or time, whichever comes first; a `wait_until_us` of 0 is no wait.
-    `tried` names the models that were turned to, in their order, as `provider:model`.
+    `tried` names the models that were turned to, in their order, as `provider:model`. `marks` take the place of old
+    tool results that stay in the window, so that it is rewritten once and not twice.
     """
 
     pass_id: str
@@ -242,6 +258,18 @@ class SummarizationCompleted:
     wait_messages: int = 0
     wait_until_us: int = 0
     tried: tuple[str, ...] = ()
+    marks: tuple[ResultMark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SummarizationCleared:
+    """A pass that needed no record, in the commit of its trigger: marks have taken the place of old tool results.
+
+    `plan.covered` are the cleared messages; it reads nothing and makes nothing.
+    """
+
+    plan: PassPlan
+    marks: tuple[ResultMark, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +362,7 @@ Event = (
     | SummarizationCompleted
     | SummarizationFailed
     | SummarizationSkipped
+    | SummarizationCleared
     | SummaryRevoked
     | SummaryRated
     | MessagesPinned

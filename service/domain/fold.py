@@ -20,6 +20,7 @@ from service.domain.events import (
     Settings,
     SettingsChanged,
     SkipReason,
+    SummarizationCleared,
     SummarizationCompleted,
     SummarizationFailed,
     SummarizationReleased,
@@ -30,7 +31,7 @@ from service.domain.events import (
     Trigger,
     UsageReported,
 )
-from service.domain.going_back import GoingBack, returning, went_back
+from service.domain.going_back import GoingBack, returning, went_back, with_marks
 from service.domain.message import Role
 from service.domain.ranges import partitioned, ranges_of, without
 from service.domain.record import MessageRange
@@ -86,6 +87,7 @@ _RareEvent = (
     | SummarizationStarted
     | SummarizationReleased
     | SummarizationCompleted
+    | SummarizationCleared
     | SummarizationFailed
     | SummarizationSkipped
     | SummaryRated
@@ -116,6 +118,8 @@ def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iter
             return state._replace(claims=max(0, state.claims - 1))
         case SummarizationCompleted():
             return _completed(state, event, at_us)
+        case SummarizationCleared():
+            return _cleared(state, event, at_us)
         case SummarizationFailed():
             return _failed(state, event, at_us)
         case SummarizationSkipped():
@@ -185,6 +189,19 @@ def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -
         messages_since_pass=0,
         redo_due=False,
         last_summarization=LastSummarization(plan.depth, plan.message_version, plan.token_ratio),
+    )
+    state = with_marks(state, event.marks)
+    return state._replace(lowest_ratio_since_pass=state.ratio)
+
+
+def _cleared(state: Conversation, event: SummarizationCleared, at_us: int) -> Conversation:
+    """A pass like any other: the next one waits for its cooldown, and for the ratio to rise again."""
+    state = with_marks(_may_speak_again(state), event.marks)._replace(
+        passes=state.passes.append(EndedPass(event.plan, at_us, at_us, 0, cleared=True)),
+        completed_passes=state.completed_passes + 1,
+        messages_since_pass=0,
+        redo_due=False,
+        epoch=state.epoch + 1,
     )
     return state._replace(lowest_ratio_since_pass=state.ratio)
 

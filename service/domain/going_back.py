@@ -7,6 +7,7 @@ reads them from the log and passes them to the fold.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from types import MappingProxyType
 
 from service.domain.conversation import Conversation, ShownRecord, current_id, live_coverage
 from service.domain.events import (
@@ -15,6 +16,7 @@ from service.domain.events import (
     MessageAppended,
     MessagesPinned,
     MessagesUnpinned,
+    ResultMark,
     SummaryRevoked,
 )
 from service.domain.message import Role
@@ -23,7 +25,7 @@ from service.domain.record import MessageRange, SummaryRecord
 from service.domain.sequence import Sequence as Window
 from service.domain.tokens import TokenSource
 
-__all__ = ["GoingBack", "dependents", "outside", "returning", "shown_without", "went_back"]
+__all__ = ["GoingBack", "dependents", "marked", "outside", "returning", "shown_without", "went_back", "with_marks"]
 
 GoingBack = SummaryRevoked | ConversationRewound | MessagesPinned | MessagesUnpinned
 
@@ -45,7 +47,7 @@ def went_back(state: Conversation, event: GoingBack, originals: Iterable[Message
     after = _in_use_after(state, event)
     before_ranges, after_ranges = outside(state), outside(after)
     back = without(before_ranges, after_ranges)
-    returned = [m for m in originals if covers(back, m.number)]
+    returned = [_as_marked(state, m) for m in originals if covers(back, m.number)]
     assert len(returned) == sum(map(len, back)), "all messages that come back were read"
     kept = [m for m in state.window if not covers(after_ranges, m.number)]
     window = sorted([*kept, *returned], key=lambda m: m.number)
@@ -65,6 +67,36 @@ def went_back(state: Conversation, event: GoingBack, originals: Iterable[Message
     )
 
 
+def with_marks(state: Conversation, marks: Sequence[ResultMark]) -> Conversation:
+    """The state with these marks in the place of their messages' texts."""
+    if not marks:
+        return state
+    state = state._replace(marks=MappingProxyType({**state.marks, **{mark.number: mark for mark in marks}}))
+    window = [_as_marked(state, m) for m in state.window]
+    estimated = sum(m.tokens for m in window if m.source is TokenSource.ESTIMATE)
+    return state._replace(
+        window=Window(window),
+        exact_tokens=sum(m.tokens for m in window) - estimated,
+        estimated_tokens=estimated,
+    )
+
+
+def marked(appended: MessageAppended, mark: ResultMark) -> MessageAppended:
+    """The message with the mark in the place of its content and attachments."""
+    message = appended.message._replace(content=mark.text, attachments=())
+    return appended._replace(
+        message=message,
+        tokens=mark.tokens,
+        source=TokenSource.ESTIMATE,
+        cleared_tokens=appended.cleared_tokens or appended.tokens,
+    )
+
+
+def _as_marked(state: Conversation, appended: MessageAppended) -> MessageAppended:
+    mark = state.marks.get(appended.number)
+    return appended if mark is None or appended.cleared_tokens else marked(appended, mark)
+
+
 def dependents(state: Conversation, record_ids: Iterable[str]) -> tuple[str, ...]:
     """These records and all in use whose text was made from one of them, in the order of their commits."""
     found = set(record_ids)
@@ -81,7 +113,7 @@ def shown_without(state: Conversation, revoked_ids: Iterable[str]) -> tuple[str,
     """What the window shows without these records: in each one's place its nearest ancestor that stays in use."""
     gone = set(revoked_ids)
     in_use = {record.id for record in state.records if record.id not in gone}
-    parents = {record.id: record.parent_id for record in state.records}
+    parents = {record.id: record.parent_id for record in (*state.records, *state.revoked)}
     found: list[str] = []
     for shown in state.shown:
         name = shown.record.id

@@ -148,6 +148,10 @@ class Policy:
     tool_output: ToolOutput = ToolOutput.CAPPED
     tool_output_tokens_max: int = _in(16, _TOKENS_MAX, 256)
     summary_role: SummaryRole = SummaryRole.SYSTEM
+    clearing: bool = True
+    clear_keep_tool_units: int = _in(0, _MESSAGES_MAX, 3)
+    clear_min_tokens: int = _in(64, _TOKENS_MAX, 200)
+    clear_exclude_tools: str = ""
 
 
 RANGES: Mapping[str, Range] = MappingProxyType({f.name: f.metadata[_RANGE] for f in fields(Policy) if f.metadata})
@@ -174,6 +178,10 @@ CLIENT_FIELDS = frozenset(
         "fallback",
         "tool_output",
         "summary_role",
+        "clearing",
+        "clear_keep_tool_units",
+        "clear_min_tokens",
+        "clear_exclude_tools",
         "repair_attempts",
     }
 )

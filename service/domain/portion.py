@@ -86,7 +86,9 @@ def _costed(messages: Iterable[MessageAppended], policy: Policy) -> Iterator[tup
         ToolOutput.OMITTED: 0,
     }[policy.tool_output]
     for m in messages:
-        tokens = min(m.tokens, most) if m.message.role is Role.TOOL else m.tokens
+        # A pass reads the original of a cleared result.
+        original = m.cleared_tokens or m.tokens
+        tokens = min(original, most) if m.message.role is Role.TOOL else original
         yield m, tokens + TRANSCRIPT_FRAME_TOKENS
 
 

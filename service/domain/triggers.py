@@ -13,6 +13,7 @@ from service.domain.events import (
     ErrorClass,
     Event,
     PassPlan,
+    SummarizationCleared,
     SummarizationFailed,
     SummarizationRequested,
     Trigger,
@@ -113,10 +114,10 @@ def remade(state: Conversation, fallback: SummaryRecord, context: DecisionContex
 
 
 def _due(state: Conversation, context: DecisionContext) -> list[Event]:
-    if _is_barred(state, context):
-        return []
     event = context.profile.due(state, context, extractive=state.waiting(context.now_us))
-    return [event] if event else []
+    if event is None or (_is_barred(state, context) and not isinstance(event, SummarizationCleared)):
+        return []
+    return [event]
 
 
 def _is_barred(state: Conversation, context: DecisionContext) -> bool:

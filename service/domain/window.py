@@ -16,6 +16,7 @@ from service.domain.record import MessageRange
 from service.domain.tokens import TokenSource, calibrated_tokens
 
 __all__ = [
+    "RUNWAY",
     "TAIL_MESSAGES_MIN",
     "ToolPairs",
     "WindowSplit",

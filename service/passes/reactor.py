@@ -18,7 +18,7 @@ from service.conversations.conversations import Conversations
 from service.conversations.table import Attention
 from service.domain.conversation import Conversation
 from service.domain.errors import PassSuperseded, TooManyPasses
-from service.domain.events import Event, PassPlan, SummarizationRequested, SummarizationSkipped
+from service.domain.events import Event, PassPlan, SummarizationCleared, SummarizationRequested, SummarizationSkipped
 from service.domain.tokens import TokenCounter
 from service.passes.commits import TRANSIENT, CommitPauses, PassCommits
 from service.passes.queue import Backlog, PassQueue
@@ -122,6 +122,8 @@ class Reactor:
             if isinstance(event, SummarizationRequested):
                 self._telemetry.pass_requested(key, event.plan.pass_id, self._conversations.now_us())
                 self._enqueue(key, state.pending_since_us, event.plan)
+            elif isinstance(event, SummarizationCleared):
+                self._telemetry.pass_cleared(key, event.plan, results=len(event.marks))
             elif isinstance(event, SummarizationSkipped) and not event.pass_id:
                 self._telemetry.pass_not_begun(key, SkipReason(event.reason.value.upper()))
         if state.pending is None:

@@ -11,9 +11,10 @@ from contextlib import AbstractContextManager
 import structlog
 
 from eventlog.event import StreamId
-from observability.facts import BatchCommitted, PassEnded, PassOutcome, PassStarted, SkipReason
+from observability.facts import BatchCommitted, PassEnded, PassOutcome, PassStarted, PassTrigger, SkipReason
 from observability.metrics import Metrics
 from observability.tracing import Span, Tracing, sampled_trace_id
+from service.domain.events import PassPlan
 from service.telemetry.progress import Progress, ProgressBoard, Stage
 
 __all__ = ["Telemetry"]
@@ -44,6 +45,11 @@ class Telemetry:
         """A pass was due and nothing can be compressed, so none was requested."""
         self._metrics.pass_ended(PassEnded(PassOutcome.SKIPPED, None, skip_reason=reason))
         _log.info("pass.skipped", conversation_id=key.name, skip_reason=reason.value.lower())
+
+    def pass_cleared(self, key: StreamId, plan: PassPlan, *, results: int) -> None:
+        """A pass needed no record: so many old tool results have given way to marks."""
+        self._metrics.pass_ended(PassEnded(PassOutcome.CLEARED, PassTrigger(plan.trigger.value)))
+        _log.info("pass.cleared", conversation_id=key.name, summarization_id=plan.pass_id, results=results)
 
     def passes_pending(self, count: int, oldest_us: int) -> None:
         """So many passes are pending, the oldest since then; 0 when there is none."""

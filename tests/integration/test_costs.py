@@ -6,26 +6,39 @@ import sys
 
 import pytest
 
+from service.domain.policy import Policy
 from tests.support.costs import Costs, played
 from tests.support.shared_data import shared_chats
 
 AIRLINE, CODING, MEETINGS = "airline_tool_chats.jsonl", "coding_agent_chats.jsonl", "meetings.jsonl"
 
 
-async def costs_of(name: str, *, context_length: int = 4_096, away: bool = False) -> Costs:
-    costs = await played(shared_chats(name), context_length=context_length, away=away)
-    sys.stdout.write(f"\n{name} at {context_length}{', model away' if away else ''}: {costs}\n")
+async def costs_of(name: str, *, context_length: int = 4_096, away: bool = False, clearing: bool = True) -> Costs:
+    policy = Policy(clearing=clearing)
+    costs = await played(shared_chats(name), context_length=context_length, away=away, policy=policy)
+    how = f"{', model away' if away else ''}{'' if clearing else ', nothing cleared'}"
+    sys.stdout.write(f"\n{name} at {context_length}{how}: {costs}\n")
     return costs
 
 
 async def test_tool_chats_cost_hardly_more_than_two_calls_each_and_no_window_is_over_without_a_reason():
     """At 4,096 tokens, of which their system messages take up to half."""
-    airline, coding = await costs_of(AIRLINE), await costs_of(CODING)
+    airline, coding = await costs_of(AIRLINE, clearing=False), await costs_of(CODING, clearing=False)
 
     long_chats = airline.long_chats + coding.long_chats
     assert airline.calls + coding.calls <= 2.2 * long_chats
     assert airline.over_without_reason + coding.over_without_reason == 0
     assert airline.little_passes + coding.little_passes <= 0.11 * (airline.passes + coding.passes)
+
+
+async def test_clearing_saves_calls_wherever_old_results_fill_the_window():
+    """At 6,144 tokens, where the system messages leave results room to grow old."""
+    whole = await costs_of(AIRLINE, context_length=6_144, clearing=False)
+    cleared = await costs_of(AIRLINE, context_length=6_144)
+
+    assert cleared.cleared > 0
+    assert cleared.calls < whole.calls
+    assert cleared.over_without_reason == 0
 
 
 async def test_a_meeting_costs_one_call_a_pass():

@@ -277,7 +277,11 @@ async def test_the_list_of_conversations_survives_a_restart(tmp_path):
     async with sidecar(tmp_path) as s:
         assert list(await listed(s)) == before
         assert [c.id for c in before] == ["b", "a"]
-        assert [await s.chat(c.id).state() for c in before] == before
+        states = [await s.chat(c.id).state() for c in before]
+        for state in states:
+            # A list does not have it.
+            state.ClearField("epoch")
+        assert states == before
 
 
 async def test_a_stop_lets_a_running_pass_finish_within_its_grace(tmp_path):

@@ -1,4 +1,4 @@
-"""A window repaired by hand, over the whole path: expand, revoke, pin, unpin, rewind, rate."""
+"""A window repaired by hand, over the whole path: expand, revoke, pin, unpin, rewind, rate; and what clearing took."""
 
 from __future__ import annotations
 
@@ -190,3 +190,24 @@ async def test_the_epoch_changes_when_the_window_does_and_not_with_a_message(tmp
         await asked(chat, "RewindConversation", to_version=1)
 
         assert (await chat.context()).epoch == first + 1
+
+
+async def test_cleared_results_cost_no_call_and_expand_by_number(tmp_path):
+    """Marks in the place of old results, a pass in state CLEARED, and the text behind a mark for whoever asks."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        for n in range(1, 33, 4):
+            result = tool_result(n + 2, f"c{n}", f"flight {n}", tokens=220)
+            await chat.append(said(n, tokens=5), call(n + 1, f"c{n}", tokens=5), result, said(n + 3, tokens=5))
+
+        (cleared,) = await chat.passes()
+        shown = await chat.context()
+        back = await asked(chat, "ExpandSummary", messages={"first": 3, "last": 3})
+
+        assert cleared.state == conversation.SUMMARIZATION_STATE_CLEARED
+        assert (cleared.attempts, await chat.summaries()) == (0, [])
+        assert shown.messages[2].message.content.startswith("[Result of")
+        assert [m.message.content for m in back.messages] == ["flight 1"]
+        assert not shown.over_limit
+        metrics = await s.http("/metrics")
+        assert 'abridged_summarizations_total{model="_OTHER",outcome="cleared",trigger="ratio"} 1.0' in metrics

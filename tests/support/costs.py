@@ -25,7 +25,7 @@ from service.conversations.counting import Counting
 from service.conversations.policies import Policies
 from service.conversations.table import MemoryConversationTable
 from service.domain.conversation import Conversation
-from service.domain.events import Event, Settings, SummarizationCompleted
+from service.domain.events import Event, Settings, SummarizationCleared, SummarizationCompleted
 from service.domain.message import Message
 from service.domain.policy import Policy
 from service.domain.profiles.profile import HeldBy
@@ -53,6 +53,7 @@ from tests.support.shared_data import loaded
 __all__ = ["Costs", "played"]
 
 MODEL_WINDOW = 16_384
+_DEFAULTS = Policy()
 PASSES_MAX = 8
 """Passes that one message may lead to."""
 
@@ -66,6 +67,7 @@ class Costs:
     calls: int = 0
     passes: int = 0
     little_passes: int = 0
+    cleared: int = 0
     windows: int = 0
     over_budget: int = 0
     over_without_reason: int = 0
@@ -75,7 +77,8 @@ class Costs:
         per_10k = 10_000 * self.calls / max(1, self.tokens)
         return (
             f"{self.calls} calls, {per_chat:.2f} a long chat, {per_10k:.2f} per 10,000 tokens; {self.passes} passes, "
-            f"{self.little_passes} of them free less than a fifth; {self.over_budget} of {self.windows} windows over "
+            f"{self.little_passes} of them free less than a fifth, {self.cleared} more cleared; "
+            f"{self.over_budget} of {self.windows} windows over "
             f"their budget, {self.over_without_reason} of them without a reason"
         )
 
@@ -149,10 +152,12 @@ class _Scripted:
         return error
 
 
-async def played(chats: Iterator[Mapping[str, Any]], *, context_length: int, away: bool = False) -> Costs:
+async def played(
+    chats: Iterator[Mapping[str, Any]], *, context_length: int, away: bool = False, policy: Policy = _DEFAULTS
+) -> Costs:
     """Play every chat, a message an append, each followed by a GetContext that waits for its passes."""
     costs = Costs()
-    player = _Player(costs, context_length, away=away)
+    player = _Player(costs, context_length, policy, away=away)
     player.reactor.start([])
     for chat in chats:
         await player.play(chat)
@@ -161,7 +166,7 @@ async def played(chats: Iterator[Mapping[str, Any]], *, context_length: int, awa
 
 
 class _Player:
-    def __init__(self, costs: Costs, context_length: int, *, away: bool) -> None:
+    def __init__(self, costs: Costs, context_length: int, policy: Policy, *, away: bool) -> None:
         clock_s = asyncio.get_running_loop().time
         counter = EstimatingCounter()
         self._costs = costs
@@ -179,7 +184,7 @@ class _Player:
             timing=Timing(clock_s, asyncio.sleep, random.Random(1)),
         )
         extraction = ExtractiveSummarizer(counter=counter, forms=FORMS, deadline_s=600.0)
-        self._policies = Policies(lambda *_: Policy(), client_fields=frozenset(), source_tokens=wanted.source_tokens)
+        self._policies = Policies(lambda *_: policy, client_fields=frozenset(), source_tokens=wanted.source_tokens)
         table = MemoryConversationTable()
         self._conversations = Conversations(
             ConversationLog(
@@ -240,6 +245,7 @@ class _Player:
     def _heard(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
         self.reactor.changed(key, state, events)
         for event in events:
+            self._costs.cleared += isinstance(event, SummarizationCleared)
             if isinstance(event, SummarizationCompleted):
                 self._completed(state, event)
         self._changed.set()

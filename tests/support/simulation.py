@@ -1,7 +1,7 @@
 """Random chats against the pure domain: every command there is, in any order, with a clock of its own.
 
 A seed is a chat: policy, context length, messages, failures and waits all come from it. So do revocations, pins and
-rewinds, for those who ask for a share of them.
+rewinds, for those who ask for a share of them; their tools return more, so that results are cleared.
 """
 
 from __future__ import annotations
@@ -72,6 +72,8 @@ class SimulatedChat:
         self._ways_back = ways_back
         self._rng = Random(seed)
         self._base = _random_policy(self._rng)
+        if ways_back:
+            self._base = replace(self._base, clear_min_tokens=64, clear_keep_tool_units=self._rng.choice([0, 0, 1, 3]))
         self._context_length = self._rng.choice([512, 1_024, 2_048, 4_096, 8_192, 32_768])
         self._sources = self._rng.choice([[TokenSource.ESTIMATE], [TokenSource.CALLER], list(TokenSource)])
         self._settings = self._random_settings()
@@ -164,6 +166,8 @@ class SimulatedChat:
         count = self._rng.choice([1, 1, 1, 2, 2, 5, 12])
         first = self.state.message_version + 1
         messages = tuple(self._counted(self._random_message(first + i)) for i in range(count))
+        if self._ways_back and self._rng.random() < 0.5:
+            messages = self._exchange(first)
         return AppendMessages("c", messages, self._settings)
 
     def _random_message(self, number: int) -> Message:
@@ -179,6 +183,19 @@ class SimulatedChat:
             return Message(f"m{number}", Role.TOOL, f"found {number}", tool_call_id=rng.choice(ids))
         role = Role.USER if rng.random() < 0.5 else Role.ASSISTANT
         return Message(f"m{number}", role, "" if rng.random() < 0.1 else f"said {number}")
+
+    def _exchange(self, number: int) -> tuple[CountedMessage, ...]:
+        """A question, a call, a large result and an answer."""
+        call = ToolCall(f"x{number}", "search", "{}")
+        large = 4 + int(self._rng.uniform(0.05, 0.15) * self._context_length)
+        source = self._rng.choice(self._sources)
+        said = (
+            (Message(f"m{number}", Role.USER, "where?"), 4),
+            (Message(f"m{number + 1}", Role.ASSISTANT, "", tool_calls=(call,)), 4),
+            (Message(f"m{number + 2}", Role.TOOL, f"found {number}", tool_call_id=call.id), large),
+            (Message(f"m{number + 3}", Role.ASSISTANT, "there"), 4),
+        )
+        return tuple(CountedMessage(message, TokenCount(tokens, source), "simulated") for message, tokens in said)
 
     def _counted(self, message: Message) -> CountedMessage:
         rng = self._rng

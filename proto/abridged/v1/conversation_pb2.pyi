@@ -285,6 +285,8 @@ class _SummarizationStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Su
     """It failed; the messages are unchanged."""
     SUMMARIZATION_STATE_SKIPPED: _SummarizationState.ValueType  # 4
     """It ended without a record, which is not a failure."""
+    SUMMARIZATION_STATE_CLEARED: _SummarizationState.ValueType  # 5
+    """It replaced old tool results by marks, `covered`, and needed no record."""
 
 class SummarizationState(_SummarizationState, metaclass=_SummarizationStateEnumTypeWrapper):
     """SummarizationState is how far a pass has come."""
@@ -299,6 +301,8 @@ SUMMARIZATION_STATE_FAILED: SummarizationState.ValueType  # 3
 """It failed; the messages are unchanged."""
 SUMMARIZATION_STATE_SKIPPED: SummarizationState.ValueType  # 4
 """It ended without a record, which is not a failure."""
+SUMMARIZATION_STATE_CLEARED: SummarizationState.ValueType  # 5
+"""It replaced old tool results by marks, `covered`, and needed no record."""
 Global___SummarizationState: _TypeAlias = SummarizationState  # noqa: Y015
 
 class _ErrorClass:
@@ -412,6 +416,10 @@ class PolicyOverrides(_message.Message):
     MAX_REPETITION_FIELD_NUMBER: _builtins.int
     REWRITES_MAX_FIELD_NUMBER: _builtins.int
     PIN_TOKEN_RATIO_FIELD_NUMBER: _builtins.int
+    CLEARING_FIELD_NUMBER: _builtins.int
+    CLEAR_KEEP_TOOL_UNITS_FIELD_NUMBER: _builtins.int
+    CLEAR_MIN_TOKENS_FIELD_NUMBER: _builtins.int
+    CLEAR_EXCLUDE_TOOLS_FIELD_NUMBER: _builtins.int
     PASS_CALLS_MAX_FIELD_NUMBER: _builtins.int
     PROFILE_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
@@ -478,6 +486,14 @@ class PolicyOverrides(_message.Message):
     """Most records that a text may pass through before its original messages are read again."""
     pin_token_ratio: _builtins.float
     """The share of the budget that pinned messages may take."""
+    clearing: _builtins.bool
+    """Whether old tool results are replaced by one-line marks, without a model call, when a pass is due and that is enough."""
+    clear_keep_tool_units: _builtins.int
+    """How many of the newest answered tool calls keep their results."""
+    clear_min_tokens: _builtins.int
+    """Smallest tool result that is worth clearing, in tokens."""
+    clear_exclude_tools: _builtins.str
+    """Tools whose results are never cleared, separated by commas."""
     pass_calls_max: _builtins.int
     """Most model calls of one pass, including repairs and retries."""
     profile: Global___Profile.ValueType
@@ -516,13 +532,25 @@ class PolicyOverrides(_message.Message):
         max_repetition: _builtins.float | None = ...,
         rewrites_max: _builtins.int | None = ...,
         pin_token_ratio: _builtins.float | None = ...,
+        clearing: _builtins.bool | None = ...,
+        clear_keep_tool_units: _builtins.int | None = ...,
+        clear_min_tokens: _builtins.int | None = ...,
+        clear_exclude_tools: _builtins.str | None = ...,
         pass_calls_max: _builtins.int | None = ...,
         profile: Global___Profile.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_pin_token_ratio", b"_pin_token_ratio", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "pass_calls_max", b"pass_calls_max", "pin_token_ratio", b"pin_token_ratio", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "tail_token_ratio", b"tail_token_ratio", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clear_exclude_tools", b"_clear_exclude_tools", "_clear_keep_tool_units", b"_clear_keep_tool_units", "_clear_min_tokens", b"_clear_min_tokens", "_clearing", b"_clearing", "_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_pin_token_ratio", b"_pin_token_ratio", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "clear_exclude_tools", b"clear_exclude_tools", "clear_keep_tool_units", b"clear_keep_tool_units", "clear_min_tokens", b"clear_min_tokens", "clearing", b"clearing", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "pass_calls_max", b"pass_calls_max", "pin_token_ratio", b"pin_token_ratio", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "tail_token_ratio", b"tail_token_ratio", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_pin_token_ratio", b"_pin_token_ratio", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "fallback", b"fallback", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "on_depth_limit", b"on_depth_limit", "pass_calls_max", b"pass_calls_max", "pin_token_ratio", b"pin_token_ratio", "preserve_recent", b"preserve_recent", "profile", b"profile", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "summary_role", b"summary_role", "tail_token_ratio", b"tail_token_ratio", "tool_output", b"tool_output", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clear_exclude_tools", b"_clear_exclude_tools", "_clear_keep_tool_units", b"_clear_keep_tool_units", "_clear_min_tokens", b"_clear_min_tokens", "_clearing", b"_clearing", "_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_pin_token_ratio", b"_pin_token_ratio", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "clear_exclude_tools", b"clear_exclude_tools", "clear_keep_tool_units", b"clear_keep_tool_units", "clear_min_tokens", b"clear_min_tokens", "clearing", b"clearing", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "fallback", b"fallback", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "on_depth_limit", b"on_depth_limit", "pass_calls_max", b"pass_calls_max", "pin_token_ratio", b"pin_token_ratio", "preserve_recent", b"preserve_recent", "profile", b"profile", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "summary_role", b"summary_role", "tail_token_ratio", b"tail_token_ratio", "tool_output", b"tool_output", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__clear_exclude_tools: _TypeAlias = _typing.Literal["clear_exclude_tools"]  # noqa: Y015
+    _WhichOneofArgType__clear_exclude_tools: _TypeAlias = _typing.Literal["_clear_exclude_tools", b"_clear_exclude_tools"]  # noqa: Y015
+    _WhichOneofReturnType__clear_keep_tool_units: _TypeAlias = _typing.Literal["clear_keep_tool_units"]  # noqa: Y015
+    _WhichOneofArgType__clear_keep_tool_units: _TypeAlias = _typing.Literal["_clear_keep_tool_units", b"_clear_keep_tool_units"]  # noqa: Y015
+    _WhichOneofReturnType__clear_min_tokens: _TypeAlias = _typing.Literal["clear_min_tokens"]  # noqa: Y015
+    _WhichOneofArgType__clear_min_tokens: _TypeAlias = _typing.Literal["_clear_min_tokens", b"_clear_min_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__clearing: _TypeAlias = _typing.Literal["clearing"]  # noqa: Y015
+    _WhichOneofArgType__clearing: _TypeAlias = _typing.Literal["_clearing", b"_clearing"]  # noqa: Y015
     _WhichOneofReturnType__cooldown_messages: _TypeAlias = _typing.Literal["cooldown_messages"]  # noqa: Y015
     _WhichOneofArgType__cooldown_messages: _TypeAlias = _typing.Literal["_cooldown_messages", b"_cooldown_messages"]  # noqa: Y015
     _WhichOneofReturnType__emergency_token_ratio: _TypeAlias = _typing.Literal["emergency_token_ratio"]  # noqa: Y015
@@ -579,6 +607,14 @@ class PolicyOverrides(_message.Message):
     _WhichOneofArgType__tool_output_tokens_max: _TypeAlias = _typing.Literal["_tool_output_tokens_max", b"_tool_output_tokens_max"]  # noqa: Y015
     _WhichOneofReturnType__trigger_token_ratio: _TypeAlias = _typing.Literal["trigger_token_ratio"]  # noqa: Y015
     _WhichOneofArgType__trigger_token_ratio: _TypeAlias = _typing.Literal["_trigger_token_ratio", b"_trigger_token_ratio"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clear_exclude_tools) -> _WhichOneofReturnType__clear_exclude_tools | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clear_keep_tool_units) -> _WhichOneofReturnType__clear_keep_tool_units | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clear_min_tokens) -> _WhichOneofReturnType__clear_min_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__clearing) -> _WhichOneofReturnType__clearing | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cooldown_messages) -> _WhichOneofReturnType__cooldown_messages | None: ...
     @_typing.overload
@@ -842,7 +878,9 @@ class Conversation(_message.Message):
     leaves it unset, because some reasons change with time alone.
     """
     epoch: _builtins.int
-    """How often anything but a new message has changed the window: a pass, a revocation, a pin, a rewind."""
+    """How often anything but a new message has changed the window: a pass, a revocation, a pin, a rewind.
+    ListConversations leaves it unset.
+    """
     @_builtins.property
     def settings(self) -> Global___ConversationSettings:
         """What the client set."""

@@ -9,17 +9,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 from service.domain.chunks import calls_needed
+from service.domain.clearing import freed_tokens, marks_that_suffice
 from service.domain.conversation import Conversation, lineage, live_coverage
 from service.domain.errors import DepthLimitReached, NothingToSummarize
-from service.domain.events import PassPlan, SkipReason, SummarizationRequested, SummarizationSkipped, Trigger
+from service.domain.events import (
+    PassPlan,
+    SkipReason,
+    SummarizationCleared,
+    SummarizationRequested,
+    SummarizationSkipped,
+    Trigger,
+)
 from service.domain.policy import RECORD_TOKENS_MIN, SUMMARY_TOKENS_MIN, DepthLimit, Policy, ProfileName, summary_cap
 from service.domain.portion import compressible, prompt_tokens
 from service.domain.profiles.profile import DecisionContext, HeldBy
-from service.domain.ranges import merged, without
+from service.domain.ranges import merged, ranges_of, without
 from service.domain.record import FormName, MessageRange, SummaryRecord
 from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, summary_tokens
 
 __all__ = ["defaults", "due", "follow_up", "forced", "held_by", "trigger_ratio"]
+
+_CLEARING = frozenset({Trigger.RATIO, Trigger.EMERGENCY})
+"""Triggers of a window that is too full; whoever asks for a summary gets one."""
 
 OVERRUN = 2
 """Models write more than they are asked for; a record of more than twice its size would leave the next pass no room."""
@@ -37,17 +48,20 @@ def trigger_ratio(_state: Conversation, policy: Policy) -> float:
 
 def due(
     state: Conversation, context: DecisionContext, *, extractive: bool
-) -> SummarizationRequested | SummarizationSkipped | None:
+) -> SummarizationRequested | SummarizationCleared | SummarizationSkipped | None:
     """See Profile. IRREDUCIBLE and DEPTH_LIMIT are said once for a window, never in a loop."""
     policy = context.policy
     past_trigger = state.ratio >= policy.trigger_token_ratio
     refresh_due = _refresh_due(state, policy)
     if not past_trigger and not refresh_due:
         return None
+    trigger = _trigger(state, policy, past_trigger=past_trigger, refresh_due=refresh_due)
+    cleared = _cleared(state, context, trigger)
+    if cleared is not None:
+        return cleared
     division = _division(state, policy, whole=extractive)
     if division is None:
         return SummarizationSkipped(SkipReason.IRREDUCIBLE) if past_trigger and _may_say(state, policy) else None
-    trigger = _trigger(state, policy, past_trigger=past_trigger, refresh_due=refresh_due)
     if trigger is None:
         return None
     if _halted(state, policy):
@@ -86,13 +100,39 @@ def follow_up(
 
 def held_by(state: Conversation, policy: Policy) -> HeldBy | None:
     """See Profile."""
+    trigger = _trigger(state, policy, past_trigger=True, refresh_due=_refresh_due(state, policy))
+    if trigger in _CLEARING and marks_that_suffice(state, policy):
+        return None
     if _division(state, policy) is None:
         return HeldBy.IRREDUCIBLE
     if _halted(state, policy):
         return HeldBy.DEPTH_LIMIT
-    if _trigger(state, policy, past_trigger=True, refresh_due=_refresh_due(state, policy)):
+    if trigger:
         return None
     return _not_due(state, policy) or HeldBy.HYSTERESIS
+
+
+def _cleared(state: Conversation, context: DecisionContext, trigger: Trigger | None) -> SummarizationCleared | None:
+    """The pass without a model, if marks in the place of old tool results are all that the window needs."""
+    marks = marks_that_suffice(state, context.policy) if trigger in _CLEARING else ()
+    if not marks or trigger is None:
+        return None
+    cleared = ranges_of(mark.number for mark in marks)
+    plan = PassPlan(
+        pass_id=context.next_pass_id,
+        trigger=trigger,
+        covered=cleared,
+        source=(),
+        base_id="",
+        parent_id="",
+        depth=state.live.depth if state.live else 0,
+        token_ratio=state.ratio,
+        message_version=state.message_version,
+        replaced_tokens=freed_tokens(state, marks),
+        summary_tokens_max=0,
+        policy=context.policy,
+    )
+    return SummarizationCleared(plan, marks)
 
 
 def _requested(

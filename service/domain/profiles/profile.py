@@ -13,7 +13,13 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from service.domain.conversation import Conversation
-from service.domain.events import MessageAppended, PassPlan, SummarizationRequested, SummarizationSkipped
+from service.domain.events import (
+    MessageAppended,
+    PassPlan,
+    SummarizationCleared,
+    SummarizationRequested,
+    SummarizationSkipped,
+)
 from service.domain.policy import Policy
 
 __all__ = ["DecisionContext", "HeldBy", "Profile"]
@@ -45,8 +51,8 @@ class Profile(Protocol):
 
     def due(
         self, state: Conversation, context: DecisionContext, *, extractive: bool
-    ) -> SummarizationRequested | SummarizationSkipped | None:
-        """The pass that the rules want now, or the news that there can be none."""
+    ) -> SummarizationRequested | SummarizationCleared | SummarizationSkipped | None:
+        """The pass that the rules want now, done already if it needed no record; or the news that there can be none."""
         ...
 
     def forced(self, state: Conversation, context: DecisionContext) -> SummarizationRequested:

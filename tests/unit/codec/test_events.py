@@ -138,15 +138,18 @@ SOURCES = st.sampled_from(TokenSource)
 NAMES = st.lists(TEXT, max_size=3).map(tuple)
 NUMBERS = st.lists(COUNT, max_size=3).map(tuple)
 
+MARKS = st.lists(st.builds(domain.ResultMark, COUNT, TEXT, COUNT), max_size=3).map(tuple)
+
 EVENTS = {
     "ConversationOpened": st.builds(domain.ConversationOpened, TEXT, SETTINGS),
     "SettingsChanged": st.builds(domain.SettingsChanged, SETTINGS),
-    "MessageAppended": st.builds(domain.MessageAppended, COUNT, MESSAGES, COUNT, SOURCES, TEXT),
+    "MessageAppended": st.builds(domain.MessageAppended, COUNT, MESSAGES, COUNT, SOURCES, TEXT, st.just(0)),
     "UsageReported": st.builds(domain.UsageReported, COUNT, TEXT, COUNT, COUNT, COUNT, RATIO),
     "SummarizationRequested": st.builds(domain.SummarizationRequested, PLANS),
     "SummarizationStarted": st.builds(domain.SummarizationStarted, TEXT, COUNT),
     "SummarizationReleased": st.builds(domain.SummarizationReleased, TEXT),
     "SummarizationCompleted": st.builds(domain.SummarizationCompleted, TEXT, RECORDS, SOURCES, st.booleans()),
+    "SummarizationCleared": st.builds(domain.SummarizationCleared, PLANS, MARKS),
     "SummaryRevoked": st.builds(domain.SummaryRevoked, TEXT, NAMES, NAMES),
     "SummaryRated": st.builds(domain.SummaryRated, TEXT, st.sampled_from(domain.Rating), TEXT),
     "MessagesPinned": st.builds(domain.MessagesPinned, NUMBERS),

@@ -38,6 +38,8 @@ from service.domain.events import (
     MessagesPinned,
     MessagesUnpinned,
     Rating,
+    ResultMark,
+    SummarizationCleared,
     SummarizationCompleted,
     SummarizationFailed,
     SummarizationRequested,
@@ -78,6 +80,7 @@ class Expected:
         self.places: list[SummaryRecord] = []
         self.revoked: set[str] = set()
         self.pins: set[int] = set()
+        self.marks: dict[int, ResultMark] = {}
         self._replaces: dict[str, str] = {}
         self._renamed: dict[str, str] = {}
         for event, _ in log:
@@ -91,6 +94,9 @@ class Expected:
                 self._replaces[plan.pass_id] = plan.replaces_id
             case SummarizationCompleted(record=record):
                 self._in_place(self._replaces.get(event.pass_id, ""), record)
+                self.marks |= {mark.number: mark for mark in event.marks}
+            case SummarizationCleared():
+                self.marks |= {mark.number: mark for mark in event.marks}
             case SummaryRevoked():
                 self.revoked |= set(event.revoked_ids)
             case MessagesPinned():
@@ -128,7 +134,14 @@ class Expected:
     def window(self) -> list[MessageAppended]:
         """The messages, by number."""
         covered = {n for record in self.chain() for n in numbers_of(record)} - self.pins
-        return [m for n, m in sorted(self.messages.items()) if n not in covered]
+        return [self._shown(m) for n, m in sorted(self.messages.items()) if n not in covered]
+
+    def _shown(self, m: MessageAppended) -> MessageAppended:
+        mark = self.marks.get(m.number)
+        if mark is None:
+            return m
+        message = m.message._replace(content=mark.text)
+        return m._replace(message=message, tokens=mark.tokens, source=TokenSource.ESTIMATE, cleared_tokens=m.tokens)
 
 
 def check(state: Conversation, log: Log) -> None:
@@ -196,6 +209,7 @@ def test_the_histories_go_back_in_every_way_and_bring_messages_back():
                 state = evolve(state, event, step.now_us, chat.originals(back))
 
     assert min(kinds[k] for k in (SummaryRevoked, MessagesPinned, MessagesUnpinned, ConversationRewound)) > 20
+    assert kinds[SummarizationCleared] > 5
     assert came_back[SummaryRevoked] > 100
     assert came_back[MessagesPinned] > 10
     assert came_back[ConversationRewound] > 10
