@@ -12,6 +12,7 @@ EventLogError
 │   └── LogForked          the log was opened by the parent of this process
 ├── LogLocked              another process owns the file
 ├── LogUnsafe              the place or the setting cannot keep what the log promises; refused when it is opened
+│   ├── LogOlder           an older version wrote the file, and it has not been upgraded
 │   └── LogNewer           a newer version wrote the file, or a table beside the log
 ├── LogFailed              an I/O error left the file in doubt; the process must stop, a new one recovers
 ├── LogGone                the log's file is not in its place; nothing is acknowledged into the one that is open
@@ -38,6 +39,7 @@ __all__ = [
     "LogGone",
     "LogLocked",
     "LogNewer",
+    "LogOlder",
     "LogUnavailable",
     "LogUnsafe",
     "RequestKeyConflict",
@@ -111,6 +113,10 @@ class LogLocked(EventLogError):
 
 class LogUnsafe(EventLogError):
     """The file lies where locks or flushes cannot be trusted."""
+
+
+class LogOlder(LogUnsafe):
+    """An older version of the program wrote the file; starting a sidecar on it upgrades it."""
 
 
 class LogNewer(LogUnsafe):

@@ -9,24 +9,28 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text
+from sqlalchemy import Connection, Engine, Table, create_engine, event, insert, inspect, select, text
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from eventlog.chain import KEY_BYTES, LogIdentity
-from eventlog.errors import LogCorrupt, LogForeign, LogNewer, LogUnsafe
+from eventlog.errors import LogCorrupt, LogForeign, LogNewer, LogOlder, LogUnavailable, LogUnsafe
 from eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE, REVISIONS, log
 from eventlog.sqlite.file import wal_of
 from eventlog.sqlite.writer import BUSY_WAIT_MS, CHECKPOINT_PAGES
 
 __all__ = [
     "READERS_MAX",
+    "empty_wal",
     "identity_of",
-    "migrate",
+    "is_as_made",
     "reader_engine",
     "recovered_frames",
     "refuse_foreign",
+    "refuse_newer",
     "require_current",
+    "require_tables",
     "stored_identity",
+    "unwritten",
     "writer_engine",
 ]
 
@@ -79,7 +83,7 @@ def reader_engine(path: Path, *, makes_files: bool = True) -> Engine:
     All are opened here, the write-ahead log with the file: later another file may lie in its place. Without
     `makes_files` they make none beside a file that has no write-ahead log: nothing may write to it meanwhile.
     """
-    address = _unwritten(path) if not makes_files else f"file:{quote(str(path))}?mode=ro"
+    address = unwritten(path) if not makes_files else f"file:{quote(str(path))}?mode=ro"
 
     def connect() -> sqlite3.Connection:
         connection = _connected(address, _READER_SETTINGS, uri=True)
@@ -103,22 +107,36 @@ def reader_engine(path: Path, *, makes_files: bool = True) -> Engine:
 
 def recovered_frames(connection: Connection) -> int:
     """How many frames of the write-ahead log are whole, as SQLite found when it opened the file."""
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection)
-    (_, frames, _) = driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    (_, frames, _) = _checkpointed(connection, "PASSIVE")
     return max(0, int(frames))
 
 
+def empty_wal(connection: Connection) -> None:
+    """Copy the write-ahead log into the file and cut it to nothing; raise LogUnavailable when a reader prevents it."""
+    (busy, *_) = _checkpointed(connection, "TRUNCATE")
+    if busy:
+        raise LogUnavailable("another program reads the log")
+
+
+def _checkpointed(connection: Connection, mode: str) -> Sequence[int]:
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    found: Sequence[int] = driver.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+    return found
+
+
 def refuse_foreign(path: Path) -> None:
-    """Raise LogForeign when the file in `path` is not SQLite's, or has tables and is no log.
+    """Raise LogForeign when the file in `path` is not regular or not SQLite's, or has tables and is no log.
 
     It is looked at before anything is made or changed for it, its lock file and its mode included. A file that is
     missing, empty or damaged passes: opening it says more.
     """
     if not path.is_file():
+        if path.exists() and not path.is_dir():
+            raise LogForeign(f"{path} is not an abridged log (not a regular file)")
         return
     try:
-        with closing(sqlite3.connect(_unwritten(path), uri=True)) as connection:
+        with closing(sqlite3.connect(unwritten(path), uri=True)) as connection:
             names = [name for (name,) in connection.execute(_NAMES)]
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
@@ -129,41 +147,35 @@ def refuse_foreign(path: Path) -> None:
         _require_own(names, path)
 
 
-def migrate(connection: Connection, path: Path) -> None:
-    """Bring the file in `path` to the newest schema; what is there already costs one look at its revision.
+def require_tables(connection: Connection, path: Path) -> None:
+    """Make the newest schema's tables in an empty file, and look whether another file has them.
 
-    An empty file is made at once: loading the migrations takes a third of the processor time of a start. Raises
-    LogForeign for another program's database.
+    They are made at once: loading the migrations takes a third of the processor time of a start. Raises LogForeign for
+    another program's database, and what `require_current` raises.
     """
     _require_own([name for (name,) in connection.exec_driver_sql(_NAMES)], path)
-    tables = inspect(connection).get_table_names()
-    if not tables:
+    if not inspect(connection).get_table_names():
         METADATA.create_all(connection)
         REVISIONS.create(connection)
         connection.execute(insert(REVISIONS).values(version_num=HEAD_REVISION))
         return
-    if _stored_revision(connection, tables) == HEAD_REVISION:
-        _require_schema(connection)
-        return
-    from eventlog.migrations import upgrade  # alembic takes half a second to import and is seldom needed
-
-    upgrade(connection)
+    require_current(connection)
 
 
 def require_current(connection: Connection) -> None:
-    """Raise LogUnsafe when the schema is an older version's, LogNewer a newer one's, LogCorrupt when it is no log's."""
-    stored = _stored_revision(connection, inspect(connection).get_table_names())
+    """Raise LogOlder when the schema is an older version's, LogNewer a newer one's, LogCorrupt when it is no log's."""
+    tables = inspect(connection).get_table_names()
+    stored: str | None = connection.execute(text(_STORED_REVISION)).scalar() if REVISION_TABLE in tables else None
+    refuse_newer(stored)
     if stored is not None and stored < HEAD_REVISION:
-        raise LogUnsafe("the file was written by an earlier version: start a sidecar on it once, which migrates it")
+        raise LogOlder("the file was written by an earlier version: start a sidecar on it once, which upgrades it")
     _require_schema(connection)
 
 
-def _stored_revision(connection: Connection, tables: Sequence[str]) -> str | None:
-    """The migration that the file is at, None without one; raise LogNewer when a newer version wrote it."""
-    stored: str | None = connection.execute(text(_STORED_REVISION)).scalar() if REVISION_TABLE in tables else None
-    if stored is not None and stored > HEAD_REVISION:
-        raise LogNewer(f"the file was written by a newer version (schema {stored}, known is {HEAD_REVISION})")
-    return stored
+def refuse_newer(revision: str | None) -> None:
+    """Raise LogNewer when a newer version wrote the file that is at `revision`."""
+    if revision is not None and revision > HEAD_REVISION:
+        raise LogNewer(f"the file was written by a newer version (schema {revision}, known is {HEAD_REVISION})")
 
 
 def stored_identity(connection: Connection) -> LogIdentity | None:
@@ -174,21 +186,26 @@ def stored_identity(connection: Connection) -> LogIdentity | None:
     return LogIdentity(rows[0].log_id, rows[0].key) if rows else None
 
 
+def is_as_made(connection: Connection, table: Table) -> bool:
+    """Whether the file's table has the columns of `table`: its own description may be damaged."""
+    rows = connection.exec_driver_sql(f"PRAGMA table_info({table.name})").all()
+    primary = [column.name for column in table.primary_key]
+    expected = [
+        (
+            column.name,
+            column.type.compile(connection.dialect),
+            int(not column.nullable),
+            primary.index(column.name) + 1 if column.primary_key else 0,
+        )
+        for column in table.columns
+    ]
+    return [(row.name, row.type, row.notnull, row.pk) for row in rows] == expected
+
+
 def _require_schema(connection: Connection) -> None:
-    """Raise LogCorrupt when the tables are not those of the newest schema: their own description may be damaged."""
+    """Raise LogCorrupt when the tables are not those of the newest schema."""
     for table in METADATA.tables.values():
-        rows = connection.exec_driver_sql(f"PRAGMA table_info({table.name})").all()
-        primary = [column.name for column in table.primary_key]
-        expected = [
-            (
-                column.name,
-                column.type.compile(connection.dialect),
-                int(not column.nullable),
-                primary.index(column.name) + 1 if column.primary_key else 0,
-            )
-            for column in table.columns
-        ]
-        if [(row.name, row.type, row.notnull, row.pk) for row in rows] != expected:
+        if not is_as_made(connection, table):
             raise LogCorrupt(f"the table {table.name} is not as it was made")
 
 
@@ -209,7 +226,7 @@ def _require_own(names: Collection[str], path: Path) -> None:
         raise LogForeign(f"{path} is an SQLite database of something else, not an abridged log (no {REVISION_TABLE})")
 
 
-def _unwritten(path: Path) -> str:
+def unwritten(path: Path) -> str:
     """The address under which SQLite reads a file and makes none beside it, unless its write-ahead log must be read."""
     return f"file:{quote(str(path))}?mode=ro" + ("" if wal_of(path).exists() else "&immutable=1")
 

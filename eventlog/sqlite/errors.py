@@ -5,13 +5,15 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogUnavailable
+from eventlog.sqlite.file import NO_ROOM
 
-__all__ = ["DATABASE_ERRORS", "original", "translated", "translating"]
+__all__ = ["DATABASE_ERRORS", "opening", "original", "translated", "translating"]
 
 DATABASE_ERRORS = (sqlite3.Error, DBAPIError)
 """What the driver raises, by itself and as SQLAlchemy passes it on."""
@@ -78,3 +80,16 @@ def translating() -> Iterator[None]:
         if outcome is None:
             raise
         raise outcome from error
+
+
+@contextmanager
+def opening(path: Path) -> Iterator[None]:
+    """Translate what opening a file can raise."""
+    try:
+        with translating():
+            yield
+    except DATABASE_ERRORS as error:
+        raise LogCorrupt(f"cannot read {path}: {original(error)}") from error
+    except OSError as error:
+        kind = LogFull if error.errno in NO_ROOM else LogUnavailable
+        raise kind(f"cannot open {path}: {error.strerror}") from error

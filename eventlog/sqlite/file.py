@@ -10,24 +10,30 @@ import errno
 import fcntl
 import os
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from eventlog.errors import LogGone, LogLocked, LogUnsafe
+from eventlog.errors import LogForeign, LogGone, LogLocked, LogUnsafe
 
 __all__ = [
     "NO_ROOM",
     "FileLock",
     "OpenFiles",
     "StartupWarning",
+    "create_like",
     "create_private",
     "file_system_of",
+    "flush_folder",
     "flush_recovered",
     "has_room",
+    "refuse_empty",
     "refuse_network_file_system",
     "refuse_orphan",
+    "side_files",
     "size_bytes",
+    "volume_free_bytes",
     "wal_of",
     "wal_reset_warning",
 ]
@@ -125,6 +131,24 @@ def create_private(path: Path) -> None:
         path.chmod(PRIVATE_MODE)
 
 
+def create_like(path: Path, like: Path) -> None:
+    """Make a new file its owner's alone, whose owner is that of `like`: root writes logs of others anew."""
+    owner = like.stat()
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE)
+    try:
+        made = os.fstat(descriptor)
+        if (made.st_uid, made.st_gid) != (owner.st_uid, owner.st_gid):
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    finally:
+        os.close(descriptor)
+
+
+def refuse_empty(path: Path) -> None:
+    """Raise LogForeign when the file in `path` has nothing in it and no write-ahead log beside it."""
+    if not path.stat().st_size and not wal_of(path).exists():
+        raise LogForeign(f"{path} is not an abridged log (it is empty)")
+
+
 def refuse_orphan(path: Path) -> None:
     """Raise LogGone when only the write-ahead log is there: SQLite would remove that beside a new file."""
     if not path.exists() and wal_of(path).exists():
@@ -151,6 +175,11 @@ def flush_recovered(path: Path) -> None:
             os.fsync(wal)
         finally:
             os.close(wal)
+    flush_folder(path)
+
+
+def flush_folder(path: Path) -> None:
+    """Put on disk which files lie in the folder of `path`."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)
@@ -177,12 +206,22 @@ def wal_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
+def side_files(path: Path) -> tuple[Path, Path]:
+    """The write-ahead log of the log in `path`, and its index."""
+    return wal_of(path), path.with_name(f"{path.name}-shm")
+
+
 def size_bytes(path: Path) -> int:
     """What the log in `path` takes on its volume, its write-ahead log included; raises OSError without a log."""
     try:
         return path.stat().st_size + wal_of(path).stat().st_size
     except FileNotFoundError:
         return path.stat().st_size
+
+
+def volume_free_bytes(path: Path) -> int:
+    """What this process may still write on the volume of `path`."""
+    return shutil.disk_usage(path).free
 
 
 def wal_reset_warning(version: tuple[int, int, int]) -> StartupWarning | None:

@@ -10,9 +10,9 @@ import os
 import secrets
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -24,12 +24,9 @@ from eventlog.errors import (
     EventLogError,
     EventTooLarge,
     LogClosed,
-    LogCorrupt,
     LogFailed,
     LogForked,
-    LogFull,
     LogGone,
-    LogUnavailable,
 )
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
 from eventlog.futures import submit
@@ -48,16 +45,15 @@ from eventlog.log import (
 )
 from eventlog.sqlite.engine import (
     identity_of,
-    migrate,
     reader_engine,
     recovered_frames,
     refuse_foreign,
+    require_tables,
     writer_engine,
 )
-from eventlog.sqlite.errors import DATABASE_ERRORS, original, translating
+from eventlog.sqlite.errors import opening
 from eventlog.sqlite.file import (
     MOUNTINFO,
-    NO_ROOM,
     FileLock,
     StartupWarning,
     create_private,
@@ -135,10 +131,10 @@ class SqliteEventLog:
         in the writer's thread, of an error after which every append is refused: the process should stop and start
         again, except for LogGone, which a start would not mend.
 
-        Raises LogLocked, LogUnsafe, LogCorrupt, LogForeign, LogGone, LogFull or LogUnavailable.
+        Raises LogLocked, LogUnsafe, LogOlder, LogNewer, LogCorrupt, LogForeign, LogGone, LogFull or LogUnavailable.
         """
         path = path.resolve()
-        with ExitStack() as resources, _opening(path):
+        with ExitStack() as resources, opening(path):
             if not allow_network_file_system and MOUNTINFO.exists():
                 refuse_network_file_system(path, MOUNTINFO.read_text(errors="surrogateescape"))
             refuse_foreign(path)
@@ -150,7 +146,7 @@ class SqliteEventLog:
             connection = resources.enter_context(writer.connect())
             require_whole(wal_of(path), recovered=recovered_frames(connection))
             with connection.begin():
-                migrate(connection, path)
+                require_tables(connection, path)
                 identity = identity_of(connection, clock_us=clock_us, random_bytes=random_bytes)
                 if prepare is not None:
                     prepare(connection)
@@ -308,16 +304,3 @@ class SqliteEventLog:
         self._group_commit.refuse(lambda: LogGone(str(error)) if gone else LogFailed("the event log has stopped"))
         if self._on_fatal is not None:
             self._on_fatal(error)
-
-
-@contextmanager
-def _opening(path: Path) -> Iterator[None]:
-    """Translate what opening a file can raise."""
-    try:
-        with translating():
-            yield
-    except DATABASE_ERRORS as error:
-        raise LogCorrupt(f"cannot read {path}: {original(error)}") from error
-    except OSError as error:
-        kind = LogFull if error.errno in NO_ROOM else LogUnavailable
-        raise kind(f"cannot open {path}: {error.strerror}") from error

@@ -10,29 +10,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
 from eventlog.chain import LogIdentity, Verified, content_hash, genesis, verify_chain
-from eventlog.errors import LogCorrupt, LogForeign
+from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
 from eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX
 from eventlog.sqlite.engine import reader_engine, refuse_foreign, require_current, stored_identity
 from eventlog.sqlite.errors import DATABASE_ERRORS, original
-from eventlog.sqlite.file import FileLock, wal_of
+from eventlog.sqlite.file import FileLock, refuse_empty, wal_of
+from eventlog.sqlite.integrity import findings, own_findings
 from eventlog.sqlite.reader import SqliteReader
 from eventlog.sqlite.wal import fitting_frames, require_whole
 
-__all__ = ["LogVerification", "log_id_of"]
+__all__ = ["Finding", "LogVerification", "log_id_of"]
 
-FINDINGS_MAX = 100
-"""Findings of SQLite's own check that are named: a file with more is beyond repair."""
-
-_INTEGRITY = f"PRAGMA integrity_check({FINDINGS_MAX})"
 _POSITIONS = "SELECT count(*), coalesce(max(position), 0) FROM events NOT INDEXED"
 _ENDS = "SELECT stream, count(*) FROM events NOT INDEXED GROUP BY stream"
 _NUMBERS = "SELECT id, namespace, name FROM streams NOT INDEXED"
+
+
+class Finding(NamedTuple):
+    """What is damaged; not the log's own is what a rebuild of the read table makes again."""
+
+    what: str
+    is_own: bool = True
 
 
 def log_id_of(path: Path) -> str:
@@ -57,12 +61,11 @@ class LogVerification:
     @classmethod
     @contextmanager
     def opened(cls, path: Path) -> Iterator[LogVerification]:
-        """The checks of the log in `path`; raise LogLocked when a process owns it, LogUnsafe when another
-        version wrote it, LogForeign when it is no log, LogCorrupt when that cannot be told."""
+        """The checks of the log in `path`; raise LogLocked when a process owns it, LogOlder or LogNewer when
+        another version wrote it, LogForeign when it is no log, LogCorrupt when that cannot be told."""
         path = path.resolve(strict=True)
         refuse_foreign(path)
-        if not path.stat().st_size and not wal_of(path).exists():
-            raise LogForeign(f"{path} is not an abridged log (it is empty)")
+        refuse_empty(path)
         with ExitStack() as resources:
             resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
             reader, identity = resources.enter_context(_read(path))
@@ -78,26 +81,27 @@ class LogVerification:
         """How many events there are, whatever they say."""
         return int(self._asked(_POSITIONS)[0][0])
 
-    def structure(self) -> Iterator[str]:
+    def structure(self) -> Iterator[Finding]:
         """What is wrong with the file, its write-ahead log, its indexes, and its positions."""
         try:
             require_whole(self._wal, recovered=fitting_frames(self._wal))
         except LogCorrupt as error:
-            yield str(error)
-        for (message,) in self._asked(_INTEGRITY):
-            if message != "ok":
-                yield from (line for line in str(message).splitlines() if not line.startswith("***"))
+            yield Finding(str(error))
+        if found := self.reader.read(findings):
+            own = self.reader.read(own_findings)
+            yield from map(Finding, own)
+            yield from (Finding(what, is_own=False) for what in found if what not in own)
         for number, *names in self._asked(_NUMBERS):
             if not all(isinstance(name, str) for name in names):
-                yield f"stream {number} has no name"
+                yield Finding(f"stream {number} has no name")
         ((count, last),) = self._asked(_POSITIONS)
         if count != last:
-            yield f"{count} events have positions up to {last}"
+            yield Finding(f"{count} events have positions up to {last}")
         if count:
             try:
                 self.reader.check_identity(self._identity)
             except LogCorrupt as error:
-                yield str(error)
+                yield Finding(str(error))
 
     def streams(self) -> dict[StreamId, int]:
         """Every stream that has a name, with the number of events that the table holds of it."""

@@ -29,6 +29,7 @@ __all__ = [
     "HttpServer",
     "Route",
     "health_routes",
+    "http_server_at",
     "metrics_route",
 ]
 
@@ -118,6 +119,12 @@ def health_routes(
         )
 
     return {"/livez": livez, "/readyz": readyz, "/startupz": startupz}
+
+
+def http_server_at(address: str, routes: Mapping[str, Route]) -> HttpServer:
+    """A server of `routes` at `address`, HOST:PORT with an IPv6 host in brackets."""
+    host, _, port = address.rpartition(":")
+    return HttpServer(host.strip("[]"), int(port), routes=routes)
 
 
 async def _at_once() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import shutil
 import signal
 import sys
 import time
@@ -15,19 +14,21 @@ from pathlib import Path
 import structlog
 
 from eventlog.errors import LogFailed
+from eventlog.sqlite.file import volume_free_bytes
 from observability.logs import LogSettings, configure_logs
 from service.api.listeners import guarded, try_port
 from service.api.readiness import model_check
 from service.bootstrap.core import open_core
 from service.bootstrap.descriptors import take_all as take_all_descriptors
 from service.bootstrap.edge import Running, Sidecar, assembled
+from service.bootstrap.upgrade import upgrade_if_due
 from service.config.settings import Settings, TelemetrySettings
 from service.event_loop import loop_factory
 from service.models.model import ModelMissing, SummaryModel
 from service.models.ollama.address import parse_address
 from service.models.ollama.inventory import inventory_of, missing_remedy
 
-__all__ = ["Running", "logging_as_set", "run", "serve", "settle_memory", "volume_free_bytes"]
+__all__ = ["Running", "logging_as_set", "run", "serve", "settle_memory"]
 
 GC_ALLOCATIONS = 10_000
 WITHOUT_MODEL = (
@@ -59,11 +60,6 @@ def _now_us() -> int:
     return time.time_ns() // 1_000
 
 
-def volume_free_bytes(path: Path) -> int:
-    """What this process may still write on the volume of `path`."""
-    return shutil.disk_usage(path).free
-
-
 async def serve(
     settings: Settings,
     environ: Mapping[str, str],
@@ -92,6 +88,8 @@ async def serve(
             guarded(address, resources)
         if settings.server.http_listen:
             try_port(settings.server.http_listen, setting="server.http_listen")
+        if not await upgrade_if_due(settings, stop=stop, free_bytes=free_bytes):
+            return
         core = open_core(settings, environ, resources, on_fatal=end, now_us=now_us)
         sidecar = assembled(settings, core, resources, free_bytes=free_bytes)
         running = await _started(sidecar, stop)

@@ -101,12 +101,10 @@ def open_core(
     *,
     on_fatal: Callable[[Exception], None],
     now_us: Callable[[], int],
-    anew: bool = False,
 ) -> Core:
     """Everything below the servers, wired; what must be closed is in `resources`, in the order of closing.
 
-    `on_fatal` hears, on the event loop, that the log has failed for good. `anew` empties the read table, so that
-    `Core.rebuild` is due.
+    `on_fatal` hears, on the event loop, that the log has failed for good.
     """
     tracing = _tracing(environ, resources)
     metrics = Metrics(version=VERSION, labels=_labels(settings))
@@ -121,7 +119,7 @@ def open_core(
     board = ProgressBoard()
     telemetry = Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content)
     report = CommitReport(telemetry, clock_ns=time.time_ns)
-    log, table, rebuild = _open_log(settings, report, policies, resources, on_fatal, now_us, anew=anew)
+    log, table, rebuild = _open_log(settings, report, policies, resources, on_fatal, now_us)
 
     # Closed before the log: what models have under way may still end in it.
     resources.push_async_callback(providers.close)
@@ -213,8 +211,6 @@ def _open_log(
     resources: AsyncExitStack,
     on_fatal: Callable[[Exception], None],
     now_us: Callable[[], int],
-    *,
-    anew: bool,
 ) -> tuple[EventLog, ConversationTable, Rebuild | None]:
     loop = asyncio.get_running_loop()
 
@@ -236,7 +232,7 @@ def _open_log(
         _log.critical("log.failed", error_type=type(error).__name__)
         loop.call_soon_threadsafe(on_fatal, error)
 
-    table = SqlConversationTable(held=held, anew=anew)
+    table = SqlConversationTable(held=held)
     log = SqliteEventLog.open(
         settings.log.path,
         clock_us=now_us,

@@ -16,7 +16,7 @@ from observability.facts import LogMeasured
 from service.api.auth import Authenticator, Grant
 from service.api.conversation_servicer import ConversationServicer, RequestLimits
 from service.api.event_log_servicer import EventLogServicer
-from service.api.http import HttpServer, health_routes, metrics_route
+from service.api.http import HttpServer, health_routes, http_server_at, metrics_route
 from service.api.intake import Intake
 from service.api.look import Look
 from service.api.pipeline import Pipeline
@@ -170,7 +170,6 @@ def _http(
 ) -> HttpServer | None:
     if not settings.server.http_listen:
         return None
-    host, _, port = settings.server.http_listen.rpartition(":")
     ready = dict(log_checks(core.log))
     rebuild = core.rebuild
     if rebuild is not None:
@@ -185,7 +184,7 @@ def _http(
         details={"model": model_check(core.model)},
     )
     look = Look(core.metrics, core.table, (lambda: _measured(settings.log.path, free_bytes)) if on_disk else None)
-    return HttpServer(host.strip("[]"), int(port), routes=health | metrics_route(core.metrics, look=look))
+    return http_server_at(settings.server.http_listen, health | metrics_route(core.metrics, look=look))
 
 
 def _measured(path: Path, free_bytes: Callable[[Path], int]) -> LogMeasured:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
 import structlog
+from sqlalchemy import Connection
 
 from eventlog.event import StreamId
+from eventlog.sqlite.engine import require_current
+from eventlog.sqlite.file import volume_free_bytes
+from eventlog.sqlite.rewrite import Rewrite, rewritten
 from service.bootstrap.core import open_core
+from service.bootstrap.progress_lines import ProgressLines
 from service.config.settings import Settings
 from service.conversations.rebuild import Rebuild, RebuildReport, Rebuilt
+from service.conversations.table_schema import refuse_lost_end
 
 __all__ = ["rebuild_if_due", "rebuilt_anew"]
-
-LINE_EVENTS = 100_000
-"""Events between two log lines: a second or two of folding."""
 
 _log = structlog.get_logger()
 
@@ -30,28 +34,31 @@ async def rebuild_if_due(rebuild: Rebuild | None) -> None:
     if rebuild is None or not rebuild.is_due:
         return
     _log.info("read_table.rebuilding", hint=rebuild.reason())
-    done = await asyncio.to_thread(rebuild, RebuildReport(_Lines(), _left_out))
+    done = await asyncio.to_thread(rebuild, RebuildReport(ProgressLines("read_table.rebuilding"), _left_out))
     _log.info("read_table.rebuilt", conversations=done.conversations, events=done.events, left_out=done.left_out)
 
 
 async def rebuilt_anew(settings: Settings, environ: Mapping[str, str], report: RebuildReport) -> Rebuilt:
-    """Make the read table of `settings.log.path` again, whatever made it. Raises an EventLogError when it cannot be."""
+    """Make the read table of `settings.log.path` again, whatever made it and however damaged it is.
+
+    The log is written anew without it, because nothing of a damaged table says which pages are its own. Raises an
+    EventLogError when that cannot be done: LogOlder for a log that is to be upgraded, LogFull without room for a copy.
+    """
+    ended = threading.Event()
+    rewrite = Rewrite(_require_rebuildable, volume_free_bytes, goes_on=lambda: not ended.is_set())
+    try:
+        await asyncio.to_thread(rewritten, settings.log.path, rewrite)
+    finally:
+        ended.set()
     async with AsyncExitStack() as resources:
-        core = open_core(settings, environ, resources, on_fatal=lambda _: None, now_us=_now_us, anew=True)
+        core = open_core(settings, environ, resources, on_fatal=lambda _: None, now_us=_now_us)
         assert core.rebuild is not None, "the log is a file"
         return await asyncio.to_thread(core.rebuild, report)
 
 
-class _Lines:
-    """A log line every LINE_EVENTS events."""
-
-    def __init__(self) -> None:
-        self._next = LINE_EVENTS
-
-    def __call__(self, done: int, total: int) -> None:
-        if done >= self._next:
-            self._next = done + LINE_EVENTS
-            _log.info("read_table.rebuilding", events=done, events_total=total)
+def _require_rebuildable(connection: Connection) -> None:
+    require_current(connection)
+    refuse_lost_end(connection)
 
 
 def _left_out(stream: StreamId, error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""`abridged log`: what an operator does with a log's file."""
+"""`abridged log`: what an operator does with a log file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from eventlog.errors import EventLogError, LogForeign, LogLocked, LogUnsafe
+from eventlog.errors import EventLogError, LogForeign, LogFull, LogLocked, LogOlder, LogUnsafe
 from eventlog.event import StreamId
 from service.cli.failures import CommandFailed, Misconfigured
 from service.cli.options import Invocation, settings_options
@@ -18,15 +18,17 @@ from service.config.sources import environment
 __all__ = ["log"]
 
 PROGRESS_EVENTS = 20_000
+SEE_OPERATIONS = "see docs/operations.md"
+SEE_UPGRADE = f"{SEE_OPERATIONS}, Upgrade"
 CHECK_PATH = "check the name of the file, or log.path"
 
 
 _file = click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
 
-@click.group(short_help="Check a log's file, or make its read table again.")
+@click.group(short_help="Check a log file, or rebuild its read table.")
 def log() -> None:
-    """What is done with a log's file while no sidecar owns it."""
+    """Work on a log file that no sidecar is using."""
 
 
 @log.command()
@@ -34,19 +36,19 @@ def log() -> None:
 @settings_options
 @click.pass_obj
 def verify(invocation: Invocation, file: Path | None) -> None:
-    """Say everything that is damaged in FILE, or in the log of these settings.
+    """Report everything that is damaged in FILE, or in the configured log.
 
-    Checked are the file's structure and indexes, positions and versions without gaps, every event against its
-    commitment, every stream's hash chain, and the read table against the fold of the events, unless another version of
-    the program made it. The file is not written.
+    Checks the file's structure and indexes, that positions and versions have no gaps, every event against its
+    commitment, every stream's hash chain, and the read table against the events, unless another version of the program
+    made it. The file is not changed.
 
-    Exit code 1 says that something is damaged, or that the file is no log or cannot be checked; 2 that it does not
-    exist.
+    Exits with 1 if something is damaged, or if the file is not a log or cannot be checked; with 2 if it does not exist.
     """
     path = file or configuration(invocation).settings.log.path
     # What reads a log is loaded by this command alone.
     from eventlog.sqlite.verification import LogVerification
-    from service.conversations.sql_table import Fault, SqlConversationTable, table_fault
+    from service.conversations.sql_table import SqlConversationTable
+    from service.conversations.table_schema import Fault, table_fault
     from service.conversations.verification import damages
 
     found = in_events = 0
@@ -56,7 +58,7 @@ def verify(invocation: Invocation, file: Path | None) -> None:
             table.read_through(verification.reader.read)
             fault = verification.reader.read(table_fault)
             if fault in (Fault.OLDER, Fault.NEWER, Fault.INTERRUPTED):
-                say(f"not checked: the read table, which {fault}; nothing of it is read", is_error=True)
+                say(f"not checked: the read table, because it {fault}", is_error=True)
             elif fault is not None:
                 found += 1
                 say(f"damaged  log: the read table {fault}")
@@ -77,8 +79,10 @@ def verify(invocation: Invocation, file: Path | None) -> None:
         raise CommandFailed(str(error), hint=CHECK_PATH) from error
     except LogLocked as error:
         raise CommandFailed(str(error), hint="stop the sidecar, or verify a backup") from error
+    except LogOlder as error:
+        raise CommandFailed(str(error), hint=SEE_UPGRADE) from error
     except LogUnsafe as error:
-        raise CommandFailed(str(error), hint="see docs/operations.md") from error
+        raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
     except (EventLogError, OSError) as error:
         raise CommandFailed(f"{path} cannot be read: {error}", hint="restore a backup") from error
     if found:
@@ -96,10 +100,11 @@ def verify(invocation: Invocation, file: Path | None) -> None:
 @settings_options
 @click.pass_obj
 def rebuild(invocation: Invocation, file: Path | None) -> None:
-    """Make the read table of FILE, or of the log of these settings, again from its events.
+    """Rebuild the read table of FILE, or of the configured log, from its events.
 
-    A start does so by itself when an older version made the table; this is for one that a newer version made, and for
-    one that is damaged. Exit code 1 when a conversation cannot be read: it has no row then.
+    The sidecar does this at start if an older version made the table. Run it for a table that a newer version made, and
+    for a damaged one. The log is copied into a new file, which replaces the old one when it is complete, so the volume
+    needs that much room. Exits with 1 if a conversation cannot be read; it gets no row.
     """
     settings = configuration(invocation).settings
     path = file or settings.log.path
@@ -122,6 +127,10 @@ def rebuild(invocation: Invocation, file: Path | None) -> None:
         raise CommandFailed(str(error), hint="stop the sidecar, then run this again") from error
     except LogForeign as error:
         raise CommandFailed(str(error), hint=CHECK_PATH) from error
+    except LogOlder as error:
+        raise CommandFailed(str(error), hint=SEE_UPGRADE) from error
+    except (LogUnsafe, LogFull) as error:
+        raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
     except (EventLogError, OSError) as error:
         raise CommandFailed(f"{path}: {error}", hint="`abridged log verify` says what is damaged") from error
     finally:
@@ -135,7 +144,7 @@ def rebuild(invocation: Invocation, file: Path | None) -> None:
 
 
 class _Progress:
-    """Tells on standard error how far a walk is, every PROGRESS_EVENTS events."""
+    """Reports progress on standard error, every PROGRESS_EVENTS events."""
 
     def __init__(self) -> None:
         self._next = PROGRESS_EVENTS

@@ -6,31 +6,18 @@ and the positions of both tell of each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
-from enum import StrEnum
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Float,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-    text,
-)
-from sqlalchemy.schema import CreateIndex, CreateTable, DropTable
+from sqlalchemy import Connection
+from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex, DropTable
 
 from eventlog.errors import LogCorrupt, LogNewer, LogUnavailable
 from eventlog.event import StreamId
 from eventlog.log import Committed
+from eventlog.sqlite.errors import DATABASE_ERRORS, original
 from eventlog.sqlite.sql import insert_into, runs
 from service.codec.values import settings_to_bytes
 from service.conversations.row import Row, checked, sealed
@@ -44,10 +31,18 @@ from service.conversations.table import (
     projected_rows,
     row_of,
 )
+from service.conversations.table_schema import (
+    CONVERSATIONS,
+    PROJECTIONS,
+    VERSION,
+    Fault,
+    require_same_head,
+    table_fault,
+)
 from service.domain.conversation import Conversation
 from service.domain.profiles.profile import HeldBy
 
-__all__ = ["STREAMS_PAGE", "VERSION", "Fault", "SqlConversationTable", "table_fault"]
+__all__ = ["STREAMS_PAGE", "SqlConversationTable"]
 
 T = TypeVar("T")
 _Execute = Callable[..., Any]
@@ -55,103 +50,16 @@ _Execute = Callable[..., Any]
 Read = Callable[[Callable[[Connection], Any]], Any]
 """Runs a query in a short snapshot and returns what it returns."""
 
-VERSION = 2
-"""Of the rows. It is raised with whatever changes a column, what one says, or the seal: then tables of the versions
-before are made again from the log, and none is altered."""
-
 STREAMS_PAGE = 256
 """Streams that are asked for at a time when rows are made again."""
-
-_METADATA = MetaData()
-_PROJECTIONS = Table(
-    "projections",
-    _METADATA,
-    Column("name", Text, primary_key=True),
-    Column("version", Integer, nullable=False),
-    Column("log_id", Text, nullable=False),
-    Column("complete", Integer, nullable=False),
-    sqlite_strict=True,
-)
-"""Which version made a read table, of which log, and whether to its end."""
-
-_CONVERSATIONS = Table(
-    "conversations",
-    _METADATA,
-    Column("namespace", String, primary_key=True),
-    Column("id", String, primary_key=True),
-    Column("position", BigInteger, nullable=False),
-    Column("event_version", BigInteger, nullable=False),
-    Column("message_version", BigInteger, nullable=False),
-    Column("ratio", Float, nullable=False),
-    Column("labels", String, nullable=False),
-    Column("pending_pass", String, nullable=False),
-    Column("wait_until_us", BigInteger, nullable=False),
-    Column("fallback", Integer, nullable=False),
-    Column("model", String, nullable=False),
-    Column("calibration_factor", Float, nullable=False),
-    Column("usage_reports", Integer, nullable=False),
-    Column("settings", LargeBinary, nullable=False),
-    Column("window_tokens", BigInteger, nullable=False),
-    Column("lowest_ratio", Float, nullable=False),
-    Column("window_messages", BigInteger, nullable=False),
-    Column("messages_since_pass", BigInteger, nullable=False),
-    Column("live_summary_id", String, nullable=False),
-    Column("depth", Integer),
-    Column("summary_count", BigInteger, nullable=False),
-    Column("failures_in_row", Integer, nullable=False),
-    Column("last_depth", Integer),
-    Column("last_message_count", BigInteger),
-    Column("last_token_ratio", Float),
-    Column("created_us", BigInteger, nullable=False),
-    Column("updated_us", BigInteger, nullable=False),
-    Column("held_by", String, nullable=False),
-    Column("seal", LargeBinary, nullable=False),
-    Index("conversations_by_change", "namespace", "position"),
-    Index("conversations_attention", "pending_pass", "wait_until_us", "fallback"),
-    # Only of those that are counted, so that a count reads them and no others, and most appends write to neither.
-    Index("conversations_over_budget", "ratio", sqlite_where=text("ratio > 1")),
-    Index("conversations_held", "held_by", sqlite_where=text("held_by <> ''")),
-    sqlite_with_rowid=False,
-)
-
-
-assert Row._fields == tuple(column.name for column in _CONVERSATIONS.columns), "rows are written and read by place"
-
-
-class Fault(StrEnum):
-    """Why a read table has to be made again before it is read."""
-
-    MISSING = "is missing"
-    FOREIGN = "is another log's"
-    OLDER = "was made by an older version"
-    NEWER = "was made by a newer version"
-    INTERRUPTED = "was not made to its end"
-
-
-def table_fault(connection: Connection) -> Fault | None:
-    """What is wrong with the read table as a whole; None when its rows can be read."""
-    if not _columns(connection, _CONVERSATIONS):
-        return Fault.MISSING
-    found = None
-    if _columns(connection, _PROJECTIONS):
-        found = connection.exec_driver_sql(_STORED, (_CONVERSATIONS.name,)).one_or_none()
-    if found is None or found.version < VERSION:
-        return Fault.OLDER
-    if found.version > VERSION:
-        return Fault.NEWER
-    if not found.is_this_logs:
-        return Fault.FOREIGN
-    return None if found.complete else Fault.INTERRUPTED
 
 
 class SqlConversationTable:
     """Rows in the database of the log. Neither read nor written before they are all there, see `is_complete`."""
 
-    def __init__(self, *, held: Held = nothing_held, anew: bool = False) -> None:
-        """`anew` empties the table when it is opened, whatever made it."""
+    def __init__(self, *, held: Held = nothing_held) -> None:
         self._held = held
         self._encoded = EncodedSettings()
-        self._anew = anew
         self._read: Read | None = None
         self._left_out: frozenset[StreamId] = frozenset()
         self.is_complete = True
@@ -163,19 +71,20 @@ class SqlConversationTable:
         table, LogCorrupt when it is not as this one made it, or knows of events that are missing.
         """
         fault = table_fault(connection)
-        if fault is Fault.NEWER and not self._anew:
+        if fault is Fault.NEWER:
             raise LogNewer(f"the read table {fault}; `abridged log rebuild` makes it again for this one")
-        columns = _columns(connection, _CONVERSATIONS)
-        _require_same_head(connection, columns)
-        if self._anew or fault is not None:
-            connection.execute(CreateTable(_PROJECTIONS, if_not_exists=True))
-            connection.execute(DropTable(_CONVERSATIONS, if_exists=True))
-            connection.execute(CreateTable(_CONVERSATIONS))
+        if fault is Fault.DAMAGED:
+            raise LogCorrupt(f"the read table {fault}; `abridged log rebuild` makes it again")
+        require_same_head(connection)
+        if fault is not None:
+            for index in CONVERSATIONS.indexes:
+                connection.execute(DropIndex(index, if_exists=True))
+            connection.execute(CreateTable(PROJECTIONS, if_not_exists=True))
+            connection.execute(DropTable(CONVERSATIONS, if_exists=True))
+            connection.execute(CreateTable(CONVERSATIONS))
             self.is_complete = not connection.exec_driver_sql(_ANY_STREAM).scalar()
-            connection.exec_driver_sql(_OPENED, (_CONVERSATIONS.name, VERSION, int(self.is_complete)))
-        elif tuple(columns) != Row._fields:
-            raise LogCorrupt("the read table is not as it was made; `abridged log rebuild` makes it again")
-        for index in _CONVERSATIONS.indexes:
+            connection.exec_driver_sql(_OPENED, (CONVERSATIONS.name, VERSION, int(self.is_complete)))
+        for index in CONVERSATIONS.indexes:
             connection.execute(CreateIndex(index, if_not_exists=True))
 
     def read_through(self, read: Read) -> None:
@@ -206,7 +115,7 @@ class SqlConversationTable:
         """The rows are all there but those of streams that could not be read: these are refused, and the next start
         makes the table again.
         """
-        connection.exec_driver_sql(_COMPLETED, (int(not left_out), _CONVERSATIONS.name))
+        connection.exec_driver_sql(_COMPLETED, (int(not left_out), CONVERSATIONS.name))
         self._left_out = frozenset(left_out)
         self.is_complete = True
 
@@ -268,8 +177,7 @@ class SqlConversationTable:
     def standing(self) -> Standing:
         """See ConversationTable."""
         self._require_complete()
-        assert self._read is not None, "read_through comes first"
-        over_budget, held = self._read(
+        over_budget, held = self._reading(
             lambda connection: (
                 connection.exec_driver_sql(_OVER_BUDGET).scalar_one(),
                 connection.exec_driver_sql(_HELD).all(),
@@ -293,8 +201,15 @@ class SqlConversationTable:
 
     def _snapshot(self, query: Callable[[_Execute], T]) -> T:
         """On the driver, since rows are checked and made here."""
+        return self._reading(lambda connection: query(_driver(connection).execute))
+
+    def _reading(self, query: Callable[[Connection], T]) -> T:
         assert self._read is not None, "read_through comes first"
-        answer: T = self._read(lambda connection: query(_driver(connection).execute))
+        try:
+            answer: T = self._read(query)
+        except DATABASE_ERRORS as error:
+            # The statements were right for the table as it was made.
+            raise LogCorrupt(f"the read table is not as it was made: {original(error)}") from error
         return answer
 
     def _require_complete(self) -> None:
@@ -302,7 +217,7 @@ class SqlConversationTable:
             raise LogUnavailable("the read table is being made again")
 
 
-_COLUMNS = ", ".join(column.name for column in _CONVERSATIONS.columns)
+_COLUMNS = ", ".join(column.name for column in CONVERSATIONS.columns)
 _END = (1 << 63) - 1
 
 _ROW = f"SELECT {_COLUMNS} FROM conversations WHERE namespace = ? AND id = ?"  # noqa: S608 - of constants
@@ -319,11 +234,8 @@ _HELD = "SELECT held_by, count(*) FROM conversations WHERE held_by <> '' GROUP B
 _ANY_STREAM = "SELECT 1 FROM streams LIMIT 1"
 _STREAM_COUNT = "SELECT count(*) FROM streams NOT INDEXED"
 _NEXT_STREAMS = "SELECT id, namespace, name FROM streams NOT INDEXED WHERE id > ? ORDER BY id LIMIT ?"
-_STORED = "SELECT version, complete, log_id = (SELECT log_id FROM log) AS is_this_logs FROM projections WHERE name = ?"
 _OPENED = "INSERT OR REPLACE INTO projections (name, version, log_id, complete) SELECT ?, ?, log_id, ? FROM log"
 _COMPLETED = "UPDATE projections SET complete = ? WHERE name = ?"
-_BEYOND = "SELECT * FROM conversations WHERE NOT (typeof(position) = 'integer' AND position <= ?)"
-_HEADS = "SELECT (SELECT max(position) FROM conversations), (SELECT max(position) FROM events)"
 
 
 def _by_change(execute: _Execute, namespace: str, before: int) -> Iterator[Row]:
@@ -345,40 +257,11 @@ def _require_all(execute: _Execute, namespace: str) -> None:
         raise LogCorrupt(f"{streams} conversations are in the log and {len(positions)} in its read table")
 
 
-def _require_same_head(connection: Connection, columns: Collection[str]) -> None:
-    """Raise LogCorrupt when events are missing that the read table knows of: positions would be given out again.
-
-    Rows whose seal does not hold know of nothing.
-    """
-    if "position" not in columns:
-        return
-    listed, written = connection.exec_driver_sql(_HEADS).one()
-    if listed is not None and not (isinstance(listed, int) and listed <= (written or 0)):
-        if tuple(columns) == Row._fields:
-            beyond = connection.exec_driver_sql(_BEYOND, (written or 0,)).all()
-            if not any(_is_sealed(tuple(row)) for row in beyond):
-                return
-        raise LogCorrupt(f"events up to position {listed} were written, and {written or 0} is the last one there")
-
-
-def _is_sealed(row: tuple[Any, ...]) -> bool:
-    try:
-        checked(row)
-    except LogCorrupt:
-        return False
-    return True
-
-
-def _columns(connection: Connection, table: Table) -> list[str]:
-    # By statements of our own: SQLAlchemy's inspection parses the schema's text, and breaks where that is damaged.
-    return [row.name for row in connection.exec_driver_sql(f"PRAGMA table_info({table.name})")]
-
-
 def _driver(connection: Connection) -> Any:
     return connection.connection.driver_connection
 
 
 @cache
 def _upsert(rows: int) -> str:
-    changed = ", ".join(f"{c.name} = excluded.{c.name}" for c in _CONVERSATIONS.columns if not c.primary_key)
-    return f"{insert_into(_CONVERSATIONS, rows)} ON CONFLICT (namespace, id) DO UPDATE SET {changed}"
+    changed = ", ".join(f"{c.name} = excluded.{c.name}" for c in CONVERSATIONS.columns if not c.primary_key)
+    return f"{insert_into(CONVERSATIONS, rows)} ON CONFLICT (namespace, id) DO UPDATE SET {changed}"

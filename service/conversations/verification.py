@@ -27,7 +27,8 @@ __all__ = ["Damage", "damages"]
 class Damage(NamedTuple):
     """Where, and what: `where` is a conversation as `namespace/id`, or empty for the log itself.
 
-    What is `of_table` alone, a rebuild of the read table mends; a row that knows of later events is not.
+    What is `of_table` a rebuild of the read table mends, which writes the file anew; a row that knows of later events
+    is not.
     """
 
     where: str
@@ -44,8 +45,8 @@ def damages(
     behind each conversation.
     """
     try:
-        for what in log.structure():
-            yield Damage("", what)
+        for finding in log.structure():
+            yield Damage("", finding.what, of_table=not finding.is_own)
     except LogCorrupt as error:
         yield Damage("", str(error))
     streams = log.streams()

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import conversation_service_pb2_grpc
 from service.cli.main import main
-from service.conversations.sql_table import VERSION
+from service.conversations.table_schema import VERSION
 from tests.support.crash_process import SidecarProcess, until_answered
 from tests.support.read_tables import asked, changed, grown
 from tests.support.sidecar import sidecar
@@ -40,7 +40,7 @@ async def test_a_kill_in_the_middle_of_a_rebuild_loses_nothing(process: SidecarP
     """While it runs the sidecar says why it is not ready, and is alive; the next process begins again and serves."""
     try:
         process.start()
-        said = await process.until_read_table(lambda ready: "made again" in ready and ": 0 of" not in ready)
+        said = await process.until_check("read_table", lambda ready: "made again" in ready and ": 0 of" not in ready)
         assert " of 3,000 events" in said
         assert [(await process.http(path))[0] for path in ("/livez", "/startupz", "/readyz")] == [200, 200, 503]
         await process.kill()
@@ -54,7 +54,7 @@ async def test_a_kill_in_the_middle_of_a_rebuild_loses_nothing(process: SidecarP
             stub = conversation_service_pb2_grpc.ConversationServiceStub(channel)
             page = await until_answered(lambda: stub.ListConversations(api.ListConversationsRequest(page_size=2)))
         assert [c.id for c in page.conversations] == ["c001499", "c001498"]
-        assert await process.until_read_table(lambda ready: ready == "ok")
+        assert await process.until_check("read_table", lambda ready: ready == "ok")
         assert asked(process.log_path, "SELECT count(*) FROM conversations") == [(CONVERSATIONS,)]
         assert await process.stop() == 0
     finally:
@@ -65,7 +65,7 @@ async def test_a_stop_in_the_middle_of_a_rebuild_is_a_stop_in_good_order(process
     """SIGTERM does not wait for the rest of the log."""
     try:
         process.start()
-        await process.until_read_table(lambda ready: "made again" in ready and ": 0 of" not in ready)
+        await process.until_check("read_table", lambda ready: "made again" in ready and ": 0 of" not in ready)
 
         assert await process.stop() == 0, process.errors()
         assert asked(process.log_path, "SELECT complete FROM projections") == [(0,)]
@@ -81,7 +81,9 @@ def test_the_table_of_a_newer_version_is_made_again_by_hand(tmp_path):
     refused = _run("serve", "--set", f"log.path={path}", "--set", "summarizer.models=extractive:")
     assert refused.exit_code == 1
     assert "`abridged log rebuild` makes it again" in refused.stderr
-    assert "not checked: the read table, which was made by a newer version" in _run("log", "verify", str(path)).stderr
+    assert (
+        "not checked: the read table, because it was made by a newer version" in _run("log", "verify", str(path)).stderr
+    )
 
     made = _run("log", "rebuild", str(path))
     assert (made.exit_code, made.stdout) == (0, "ok: 3 conversations from 6 events\n")

@@ -126,12 +126,12 @@ class SidecarProcess:
         """Status and body of the HTTP port's answer; raises OSError while nobody answers."""
         return await asyncio.to_thread(self._asked, path)
 
-    async def until_read_table(self, holds: Callable[[str], bool]) -> str:
-        """What `/readyz` says of the read table, as soon as it `holds`."""
+    async def until_check(self, check: str, holds: Callable[[str], bool]) -> str:
+        """What `/readyz` says of one check, as soon as it `holds`."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 with suppress(OSError):
-                    said: str = json.loads((await self.http("/readyz"))[1])["checks"]["read_table"]
+                    said: str = json.loads((await self.http("/readyz"))[1])["checks"].get(check, "")
                     if holds(said):
                         return said
                 await asyncio.sleep(LOOK_S)

@@ -10,18 +10,21 @@ from typing import Any
 
 from eventlog.event import NewEvent, StreamId
 from eventlog.log import Append
+from eventlog.sqlite.file import volume_free_bytes
 from eventlog.sqlite.log import SqliteEventLog
+from eventlog.sqlite.rewrite import Rewrite, rewritten
 from service.codec.events import encode
 from service.codec.values import canonical, message_to_proto
 from service.conversations.sql_table import SqlConversationTable
 from service.conversations.table import Projected
+from service.conversations.table_schema import refuse_lost_end
 from service.domain.conversation import initial_state
 from service.domain.events import ConversationOpened, MessageAppended, Settings
 from service.domain.message import Message, Role
 from service.domain.tokens import TokenSource
 from tests.support.patience import PATIENCE_S
 
-__all__ = ["asked", "changed", "grown", "opened", "restored", "table_of"]
+__all__ = ["asked", "changed", "grown", "opened", "restored", "written_anew"]
 
 _GOLDEN = Path(__file__).parents[1] / "golden"
 _MODE = 0o600
@@ -44,21 +47,21 @@ def grown(path: Path, conversations: int, *, messages: int = 1) -> Path:
     return path
 
 
-def table_of(*, anew: bool = False) -> SqlConversationTable:
-    """A read table as the sidecar's, under no policy."""
-    return SqlConversationTable(anew=anew)
-
-
 @contextmanager
-def opened(path: Path, *, anew: bool = False) -> Iterator[tuple[SqliteEventLog, SqlConversationTable]]:
+def opened(path: Path) -> Iterator[tuple[SqliteEventLog, SqlConversationTable]]:
     """The log and its read table, as a start finds them."""
-    table = table_of(anew=anew)
+    table = SqlConversationTable()
     log = SqliteEventLog.open(path, clock_us=lambda: 1, hook=table.project, prepare=table.prepare)
     try:
         table.read_through(log.read)
         yield log, table
     finally:
         log.close()
+
+
+def written_anew(path: Path) -> None:
+    """Write the log anew without its read table, as `abridged log rebuild` does before it makes the table."""
+    assert rewritten(path, Rewrite(refuse_lost_end, volume_free_bytes)) is not None
 
 
 def asked(path: Path, query: str, *parameters: Any) -> list[Any]:

@@ -30,8 +30,9 @@ from abridged.v1 import (
     server_info_service_pb2,
     server_info_service_pb2_grpc,
 )
+from eventlog.sqlite.file import volume_free_bytes
 from observability.logs import LogSettings, configure_logs
-from service.bootstrap import Running, serve, volume_free_bytes
+from service.bootstrap import Running, serve
 from service.config.sources import load
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S

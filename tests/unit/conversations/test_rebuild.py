@@ -12,10 +12,11 @@ from eventlog.errors import LogClosed, LogCorrupt, LogNewer, LogUnavailable
 from eventlog.event import NewEvent, StreamId
 from eventlog.log import Append
 from service.conversations.rebuild import BATCH_ROWS, Rebuild, RebuildReport
-from service.conversations.sql_table import STREAMS_PAGE, VERSION
+from service.conversations.sql_table import STREAMS_PAGE
 from service.conversations.table import ListQuery, Projected
+from service.conversations.table_schema import VERSION
 from service.domain.conversation import initial_state
-from tests.support.read_tables import asked, changed, grown, opened
+from tests.support.read_tables import asked, changed, grown, opened, written_anew
 
 SOME = BATCH_ROWS + STREAMS_PAGE + 3
 OLDER = f"UPDATE projections SET version = {VERSION - 1}"
@@ -130,7 +131,8 @@ def test_a_table_of_a_newer_version_is_refused_with_the_way_out(path: Path):
         pass
 
     assert rows_of(path) == before
-    with opened(path, anew=True) as (log, table):
+    written_anew(path)
+    with opened(path) as (log, table):
         Rebuild(log, table, log.write)()
     with opened(path) as (_, table):
         assert len(table.page(ListQuery("default", 10))) == 3
@@ -202,7 +204,8 @@ def test_a_damaged_position_does_not_keep_an_operator_from_making_the_table_agai
     before = rows_of(path)
     changed(path, f"UPDATE conversations SET position = {1 << 40} WHERE id = 'c000001'")
 
-    with opened(path, anew=True) as (log, table):
+    written_anew(path)
+    with opened(path) as (log, table):
         Rebuild(log, table, log.write)()
 
     assert rows_of(path) == before

@@ -17,15 +17,18 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from eventlog.chain import verify_stream
-from eventlog.errors import EventIdConflict, LogUnsafe, RequestKeyConflict
+from eventlog.errors import EventIdConflict, LogOlder, RequestKeyConflict
 from eventlog.event import NewEvent
 from eventlog.log import RequestKey
 from eventlog.migrations import config, upgrade
 from eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE
-from eventlog.sqlite.engine import migrate, writer_engine
+from eventlog.sqlite.engine import require_tables, writer_engine
+from eventlog.sqlite.file import volume_free_bytes
 from eventlog.sqlite.log import SqliteEventLog
+from eventlog.sqlite.rewrite import Rewrite, is_older, rewritten
 from eventlog.sqlite.verification import LogVerification
 from tests.support.event_logs import Clock, append
+from tests.support.older_logs import OF_0001
 
 _SQL_OF_TABLES = "SELECT type, name, sql FROM sqlite_schema ORDER BY name"
 
@@ -52,7 +55,7 @@ def _normal(sql: str | None) -> list[str]:
 def test_the_schema_is_the_sum_of_the_migrations(tmp_path):
     """A file made by the migrations is the file that is made at once, constraint by constraint, revision included."""
     migrated = _tables(writer_engine(tmp_path / "migrated.db"), upgrade)
-    made = _tables(writer_engine(tmp_path / "made.db"), partial(migrate, path=tmp_path / "made.db"))
+    made = _tables(writer_engine(tmp_path / "made.db"), partial(require_tables, path=tmp_path / "made.db"))
 
     assert migrated == made
     tables = [name for kind, name, _ in migrated if kind == "table"]
@@ -66,7 +69,7 @@ def test_the_head_revision_is_the_newest_migration():
 
 def test_the_tables_are_strict(tmp_path):
     """A column holds what it says and nothing else."""
-    rows = _tables(writer_engine(tmp_path / "log.db"), partial(migrate, path=tmp_path / "log.db"))
+    rows = _tables(writer_engine(tmp_path / "log.db"), partial(require_tables, path=tmp_path / "log.db"))
 
     ours = [sql for kind, name, sql in rows if kind == "table" and name != REVISION_TABLE]
     assert all("STRICT" in " ".join(sql) for sql in ours)
@@ -88,7 +91,7 @@ def test_the_migrations_keep_everything_that_seals_an_event(tmp_path):
 
 
 def test_a_migration_that_fails_leaves_nothing_behind(tmp_path):
-    """Migrations are one transaction: a file is old or new, never between."""
+    """They are one transaction."""
     engine = writer_engine(tmp_path / "log.db")
     with engine.connect() as connection:
         transaction = connection.begin()
@@ -117,7 +120,6 @@ def test_a_file_that_is_new_or_at_the_newest_revision_is_opened_without_alembic(
     assert finished.returncode == 0
 
 
-_OF_0001 = Path(__file__).parents[2] / "golden" / "schema-0001.sql"
 _EVENTS_OF_0001 = (
     "SELECT e.position, s.namespace, s.name, e.version, e.event_id, e.type, e.schema_version, e.time_us, "
     "e.trace_context, e.payload FROM events AS e JOIN streams AS s ON s.id = e.stream ORDER BY e.position"
@@ -129,17 +131,22 @@ def of_0001(tmp_path):
     """A file as the first schema's version left it."""
     path = tmp_path / "log.db"
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(_OF_0001.read_text())
+        connection.executescript(OF_0001.read_text())
     return path
 
 
-def test_a_file_of_the_first_schema_is_opened_with_every_event_as_it_was(of_0001):
+def _upgraded(path: Path) -> Path:
+    assert rewritten(path, Rewrite(lambda _: None, volume_free_bytes)) is not None
+    return path
+
+
+def test_a_file_of_the_first_schema_is_upgraded_with_every_event_as_it_was(of_0001):
     """Field by field, with the chain of each stream; and it is written on as if it had always been of this schema."""
     with closing(sqlite3.connect(of_0001)) as connection:
         before = connection.execute(_EVENTS_OF_0001).fetchall()
     assert {row[1] for row in before} == {"default", "tenant-b"}
 
-    log = SqliteEventLog.open(of_0001, clock_us=Clock())
+    log = SqliteEventLog.open(_upgraded(of_0001), clock_us=Clock())
     found = log.read_all()
     chains = {stream: verify_stream(log, stream).version for stream in {event.stream for event in found}}
     heads = {namespace: log.head_of(namespace) for namespace in ("default", "tenant-b", "nobody")}
@@ -156,7 +163,7 @@ def test_a_file_of_the_first_schema_is_opened_with_every_event_as_it_was(of_0001
 
 def test_a_file_of_the_first_schema_still_knows_what_was_sent(of_0001):
     """Events by their ids and contents, requests by their keys: repeats are repeats, and other contents are refused."""
-    log = SqliteEventLog.open(of_0001, clock_us=Clock())
+    log = SqliteEventLog.open(_upgraded(of_0001), clock_us=Clock())
     first = log.read_all(limit=1)[0]
     again = NewEvent(first.event_id, first.type, first.payload, first.schema_version)
     other = again._replace(payload=b"other")
@@ -173,7 +180,30 @@ def test_a_file_of_the_first_schema_still_knows_what_was_sent(of_0001):
     assert (type(refused), type(wrong_key)) == (EventIdConflict, RequestKeyConflict)
 
 
-def test_a_file_that_waits_for_its_migration_is_not_called_damaged(of_0001):
-    """Checks read a file of this version's schema; a start makes it one."""
-    with pytest.raises(LogUnsafe, match="start a sidecar"), LogVerification.opened(of_0001):
+def test_an_upgraded_file_has_the_schema_of_a_new_one(of_0001, tmp_path):
+    """Constraint by constraint."""
+    upgraded = _tables(writer_engine(_upgraded(of_0001)), lambda _: None)
+    made = _tables(writer_engine(tmp_path / "made.db"), partial(require_tables, path=tmp_path / "made.db"))
+
+    assert upgraded == made
+
+
+def test_a_file_that_waits_for_its_upgrade_is_neither_opened_nor_called_damaged(of_0001):
+    """Opening would upgrade it while nothing reports the progress; the error says what does."""
+    before = of_0001.read_bytes()
+
+    with pytest.raises(LogOlder, match="start a sidecar"), LogVerification.opened(of_0001):
         pass
+    assert is_older(of_0001)
+    assert of_0001.read_bytes() == before
+    with pytest.raises(LogOlder, match="start a sidecar"):
+        SqliteEventLog.open(of_0001, clock_us=Clock())
+
+
+def test_a_file_of_this_schema_or_of_none_is_not_older(tmp_path):
+    """A start looks at each; what is no log, opening explains."""
+    SqliteEventLog.open(tmp_path / "log.db", clock_us=Clock()).close()
+    (tmp_path / "empty.db").touch()
+    (tmp_path / "junk.db").write_bytes(b"no log")
+
+    assert not any(is_older(tmp_path / name) for name in ("log.db", "empty.db", "junk.db", "missing.db"))
