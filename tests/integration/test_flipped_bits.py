@@ -18,6 +18,7 @@ from eventlog.errors import LogCorrupt, LogFailed
 from eventlog.event import RecordedEvent, StreamId
 from tests.support.flipped_bits import FILE, PENDING, Answers, answers_of, built_log, flipped, head_of, wrong_answers
 from tests.support.log_places import places_of
+from tests.support.read_tables import asked
 from tests.support.refusal import refused
 from tests.support.sidecar import said, sidecar
 
@@ -46,6 +47,20 @@ async def test_no_answer_is_wrong_in_whichever_place_a_bit_is_flipped(tmp_path, 
         wrong[place] = wrong_answers(await answers_of(folder, head=head_of(path), over_grpc=False), expected)
 
     assert {place: found for place, found in wrong.items() if found} == {}
+
+
+@pytest.mark.parametrize("tree", ["streams", "types", "conversations_attention"])
+async def test_a_pass_that_cannot_be_committed_leaves_the_window_as_it_was(tmp_path, whole, tree):
+    """A tree's page that is listed as free is written over by the first transaction that needs one."""
+    path, expected = whole
+    ((root,),) = asked(path, "SELECT rootpage FROM sqlite_schema WHERE name = ?", tree)
+    flipped(path, tmp_path / "log", None)
+    damaged = bytearray(path.read_bytes())
+    free = (int.from_bytes(damaged[32:36], "big") - 1) * 4_096
+    damaged[free + 8 : free + 12] = root.to_bytes(4, "big")
+    (tmp_path / "log" / FILE).write_bytes(damaged)
+
+    assert wrong_answers(await answers_of(tmp_path / "log", head=head_of(path), over_grpc=False), expected) == []
 
 
 async def test_originals_are_never_fewer_than_were_written(tmp_path):

@@ -141,10 +141,15 @@ async def answers_of(folder: Path, *, head: int, over_grpc: bool = True) -> Answ
 
 
 def wrong_answers(answers: Answers, whole: Answers) -> list[str]:
-    """What is neither as the whole log answers it nor a refusal for damage. What was not asked depends on a refusal."""
+    """What is neither as the whole log answers it nor a refusal for damage. What was not asked depends on a refusal.
+
+    A pass that cannot be committed is no answer, so the window that it was to shorten may be as it was appended.
+    """
     right = (DAMAGED, *_GONE) if STOPPED in answers else (DAMAGED,)
     if STOPPED in answers:
         answers.pop("pending", None)  # its pass ends in the next process
+    if answers.get("pending") == _AS_APPENDED:
+        answers.pop("pending")
     return [
         f"{asked}: {str(answer)[:300]}" for asked, answer in answers.items() if answer not in (whole.get(asked), *right)
     ]
@@ -168,6 +173,9 @@ def _chat(s: Any, name: str) -> Chat:
 def _messages(name: str, first: int) -> list[Any]:
     numbers = range(first, first + _REQUEST_MESSAGES)
     return [said(n, f"{name} reads table orders_{n} on host db-{n:02d}, row {n * 977}.", tokens=60) for n in numbers]
+
+
+_AS_APPENDED = [False, *(m.content for first in (1, 1 + _REQUEST_MESSAGES) for m in _messages(PENDING, first))]
 
 
 async def _ask(s: Served, answers: Answers, head: int) -> None:

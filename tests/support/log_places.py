@@ -80,6 +80,14 @@ class _File:
         page = int.from_bytes(self._bytes[32:36], "big")
         return max(0, page - 1) * _PAGE_SIZE
 
+    def leaf_in_use(self, trunk: int) -> Flip:
+        """The lowest bit by which the first page in a page of the list of free ones is one that is in use."""
+        pages = [int.from_bytes(self._bytes[at : at + 4], "big") for at in range(trunk, trunk + _PAGE_SIZE, 4)]
+        free = {trunk // _PAGE_SIZE + 1, *pages[2 : 2 + pages[1]]}
+        used = set(range(2, len(self._bytes) // _PAGE_SIZE + 1)) - free
+        bit = next(bit for bit in range(8) if pages[2] ^ (1 << bit) in used)
+        return Flip(trunk + 11, bit)
+
 
 def _places(file: _File, conversation: str) -> dict[str, Flip]:
     of_stream = (
@@ -140,6 +148,6 @@ def _places(file: _File, conversation: str) -> dict[str, Flip]:
         places |= {
             "free page: next": Flip(free + 3, 1),
             "free page: leaves": Flip(free + 7, 1),
-            "free page: a leaf": Flip(free + 11, 3),
+            "free page: a leaf": file.leaf_in_use(free),
         }
     return places
