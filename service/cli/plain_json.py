@@ -54,7 +54,7 @@ def _value(field: Any, value: Any) -> Any:
 
 def _single(field: Any, value: Any) -> Any:
     if isinstance(value, Timestamp | Duration):
-        return value.ToJsonString()
+        return _time_text(value)
     if isinstance(value, Message):
         return as_plain(value)
     if field.enum_type is not None:
@@ -62,6 +62,14 @@ def _single(field: Any, value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     return value
+
+
+def _time_text(value: Timestamp | Duration) -> Any:
+    """As protobuf's JSON has it; its fields where they are out of range, which logs of earlier versions may hold."""
+    try:
+        return value.ToJsonString()
+    except ValueError:
+        return as_plain(value)
 
 
 def _enum_word(field: Any, number: int) -> str:
