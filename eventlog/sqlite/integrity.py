@@ -1,15 +1,14 @@
 """SQLite's own check of a file: what is wrong with it, and whether that is in the log's own tables.
 
-Read tables and free pages can be made again, so what is wrong with them alone costs nothing.
+Read tables and free pages can be made again, so what is wrong with them alone costs nothing. A check raises what SQLite
+raises where it cannot go on.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from eventlog.errors import LogCorrupt
 from eventlog.schema import METADATA, REVISION_TABLE
-from eventlog.sqlite.errors import DATABASE_ERRORS, original, translated
 
 __all__ = ["FINDINGS_MAX", "findings", "own_findings"]
 
@@ -31,12 +30,5 @@ def own_findings(connection: Connection) -> list[str]:
 
 
 def _lines(connection: Connection, check: str) -> list[str]:
-    found: list[str] = []
-    try:
-        for (message,) in connection.exec_driver_sql(check):
-            found += (line for line in str(message).splitlines() if line != "ok" and not line.startswith("***"))
-    except DATABASE_ERRORS as error:  # it checks what rows say too, and ends where one cannot be read
-        if not isinstance(translated(error), LogCorrupt):
-            raise
-        found.append(str(original(error)))
-    return found
+    found = [str(message) for (message,) in connection.exec_driver_sql(check) if message != "ok"]
+    return [line for message in found for line in message.splitlines() if not line.startswith("***")]

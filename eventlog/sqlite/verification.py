@@ -7,7 +7,7 @@ process owns the log. Only a write-ahead log without its index gets that back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -87,8 +87,8 @@ class LogVerification:
             require_whole(self._wal, recovered=fitting_frames(self._wal))
         except LogCorrupt as error:
             yield Finding(str(error))
-        if found := self.reader.read(findings):
-            own = self.reader.read(own_findings)
+        if found := self._found(findings):
+            own = self._found(own_findings)
             yield from map(Finding, own)
             yield from (Finding(what, is_own=False) for what in found if what not in own)
         for number, *names in self._asked(_NUMBERS):
@@ -127,6 +127,12 @@ class LogVerification:
     def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
         """Whether repeats of the event with this content would be known as repeats."""
         return content_hash(self._identity.key, sealed.event.type, content) == sealed.content_hash
+
+    def _found(self, check: Callable[[Connection], list[str]]) -> list[str]:
+        try:
+            return self.reader.read(check)
+        except LogCorrupt as error:
+            return [str(error)]
 
     def _asked(self, query: str) -> list[Any]:
         def read(connection: Connection) -> list[Any]:
