@@ -202,7 +202,7 @@ def _copied(path: Path, new: Path, rewrite: Rewrite) -> int | None:
         engine.dispose()
 
 
-def _copied_rows(connection: Connection, copy: _Copy, rewrite: Rewrite) -> int | None:
+def _copied_rows(connection: Connection, copy: _Copy, rewrite: Rewrite) -> int:
     total = int(connection.exec_driver_sql(_EVENTS).scalar_one())
     for statement in (_COPY_LOG, _COPY_STREAMS, copy.types):
         connection.exec_driver_sql(statement)
@@ -211,8 +211,6 @@ def _copied_rows(connection: Connection, copy: _Copy, rewrite: Rewrite) -> int |
         last = connection.exec_driver_sql(_LAST_COPIED).scalar_one()
         done += copied
         rewrite.walked(done, total)
-        if not rewrite.goes_on():
-            return None
     if done != total:
         raise LogCorrupt(f"of {total} events {done} can be copied; `abridged log verify` says more")
     connection.exec_driver_sql(copy.requests)

@@ -84,10 +84,13 @@ def test_a_list_whose_index_is_gone_is_refused_as_damaged(path: Path):
         assert len(table.page(ListQuery("default", 10))) == 10
 
 
-@pytest.mark.parametrize("at", [0, 5, 8, 11, 15])
-def test_a_table_whose_pages_are_damaged_is_made_again(path: Path, at: int):
+@pytest.mark.parametrize(
+    ("tree", "at"),
+    [*(("conversations", at) for at in (0, 5, 8, 11, 15)), ("conversations_by_change", 0), ("projections", 0)],
+)
+def test_a_table_whose_pages_are_damaged_is_made_again(path: Path, tree: str, at: int):
     """Its root page is another kind, or leads to pages that are not its own: those are never freed."""
-    _flipped_in_root(path, at)
+    _flipped_in_root(path, tree, at)
 
     found = _run("verify", path)
     assert found.exit_code == 1
@@ -135,8 +138,8 @@ def test_an_empty_file_is_not_made_a_log_by_a_rebuild(tmp_path: Path):
     assert os.listdir(tmp_path) == ["empty.db"]
 
 
-def _flipped_in_root(path: Path, at: int) -> None:
-    ((root,),) = asked(path, "SELECT rootpage FROM sqlite_schema WHERE name = 'conversations'")
+def _flipped_in_root(path: Path, tree: str, at: int) -> None:
+    ((root,),) = asked(path, "SELECT rootpage FROM sqlite_schema WHERE name = ?", tree)
     damaged = bytearray(path.read_bytes())
     damaged[(root - 1) * 4_096 + at] ^= 2
     path.write_bytes(damaged)

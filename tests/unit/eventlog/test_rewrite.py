@@ -60,7 +60,7 @@ def test_a_log_of_the_first_schema_is_written_anew_with_every_event_and_request(
 
 
 def test_a_log_that_is_not_to_go_on_is_as_it_was(of_0001: Path):
-    """Whether it is asked between two batches or in the middle of one; nothing is left beside it."""
+    """Before the copy or in its middle; nothing is left beside it."""
     before = of_0001.read_bytes()
     copied: list[int] = []
 
