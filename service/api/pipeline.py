@@ -10,16 +10,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from functools import cache
 from typing import Any
+
+from google.rpc.code_pb2 import Code
+from google.rpc.status_pb2 import Status
 
 from observability.metrics import Metrics
 from observability.tracing import Tracing
-from service.api.auth import Authenticator, set_caller
+from service.api.auth import Authenticator, Caller, set_caller
 from service.api.call import Call, Refused, StreamingCall, UnaryCall
 from service.api.call_record import CallRecord
 from service.api.deadlines import default_deadline_s
 from service.api.drain import Drain
-from service.api.errors import DeadlinePassed, UnknownMethod
+from service.api.errors import DeadlinePassed, Unauthenticated, UnknownMethod, status_of
 from service.api.intake import Intake
 from service.api.methods import UNKNOWN, Method
 from service.api.quotas import Quotas
@@ -50,11 +54,12 @@ class Pipeline:
 
     async def unary(self, method: Method, call: UnaryCall) -> bytes:
         """The answer as it goes out. Raises Refused, CancelledError, or that with which the handler ended the call."""
+        caller = self._known(method, call)
         record = CallRecord(method, call, self._tracing, self._metrics)
         with record:
             self.drain.enter()
             try:
-                answer = await self._answer(method, call, record)
+                answer = await self._answer(method, call, caller, record)
             except BaseException as error:
                 status = record.failed(call, self.drain.meaning_of(error))
                 if status is None:
@@ -66,8 +71,8 @@ class Pipeline:
                 self.drain.leave()
         raise Refused(status)
 
-    async def _answer(self, method: Method, call: UnaryCall, record: CallRecord) -> bytes:
-        namespace = await self._admitted(method, call)
+    async def _answer(self, method: Method, call: UnaryCall, caller: Caller | None, record: CallRecord) -> bytes:
+        namespace = await self._admitted(method, caller)
         if method is UNKNOWN:
             await self._intake.skip(namespace, call.read)
             raise UnknownMethod("there is no such method")
@@ -101,10 +106,11 @@ class Pipeline:
 
     async def stream(self, method: Method, call: StreamingCall) -> AsyncGenerator[Any, None]:
         """The answers: as they go out for methods of ours, else as the handler yields them. Raises as `unary` does."""
+        caller = self._known(method, call)
         record = CallRecord(method, call, self._tracing, self._metrics)
         with record:
             try:
-                namespace = await self._admitted(method, call)
+                namespace = await self._admitted(method, caller)
                 with self._quotas.stream(namespace, ours=method.is_ours):
                     if method.is_ours:
                         self._metrics.subscriber_opened()
@@ -138,14 +144,36 @@ class Pipeline:
                 with self._quotas.item(namespace, len(item)):
                     yield item
 
-    async def _admitted(self, method: Method, call: Call) -> str:
+    def _known(self, method: Method, call: Call) -> Caller | None:
+        """Who calls; None where a call needs no credential, or none is taken any more.
+
+        Raises Refused for anybody else, before anything is made for the call: calls without a credential come in tens
+        of thousands, and whoever calls with one waits until they have been refused.
+        """
+        if method.is_open or not self.drain.takes_up():
+            return None
+        try:
+            return self._authenticator.caller(call.metadata)
+        except Unauthenticated as error:
+            status = _unauthenticated(str(error))
+        self._metrics.rpc_ended(method.name, Code.Name(status.code), seconds=0.0)
+        raise Refused(status)
+
+    async def _admitted(self, method: Method, caller: Caller | None) -> str:
         """The namespace of who may call, empty for a method that needs no credential. Raises an EdgeError."""
         if method.is_open:
             return ""
-        if not self.drain.takes_up():
+        if caller is None:
             await self.drain.turn_away()
-        caller = self._authenticator.caller(call.metadata)
         if method.scope:
             caller.require(method.scope)
         set_caller(caller)
         return caller.namespace
+
+
+@cache
+def _unauthenticated(text: str) -> Status:
+    """The status of Unauthenticated, which has a few texts, all ours."""
+    status = status_of(Unauthenticated(text))
+    assert status is not None, "the table has a row for it"
+    return status
