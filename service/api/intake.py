@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any
 
 from service.api.errors import EdgeError, TooManyRequests
 
@@ -38,9 +38,22 @@ REQUEST_S = 10.0
 SKIPPED_S = 1.0
 """How long one may take whose method is unknown, before it is refused all the same."""
 
+LARGE_BYTES = 65_536
+REST_S_PER_BYTE = 4e-9
+"""After a large request without credential no other begins to be read for so long: 4 ms for a megabyte, which takes
+the event loop 2 ms. Calls are handed over one by one, and between two of them the loop does all that has come: without
+rests, a call waits until the requests of all who came before it have been read."""
+
+STRANGERS_PACE_S = 1e-3
+"""Between two calls without credential that had to wait for such a rest."""
+
+STRANGERS_WAITING_MAX = 1_000
+"""Calls without credential that wait for it. More are refused at once."""
+
 RETRY_S = 0.2
 
-Received = TypeVar("Received")
+Received = tuple[Any, int]
+"""A request, and how many bytes it came in."""
 
 
 class _Request:
@@ -64,24 +77,40 @@ class _Request:
 class Lane:
     """Requests that are read side by side, the others in the order of their coming.
 
-    One timer serves all of them, since all have the same time: a timer each would cost as much as the reading.
+    One timer serves all of them, since all have the same time: a timer each would cost as much as the reading. A
+    large request is followed by a rest; at most `waiting_max` wait, and get their places `pace_s` apart.
     """
 
-    def __init__(self, places: int, *, aside_max: int, moment_s: float, request_s: float) -> None:
+    def __init__(
+        self,
+        places: int,
+        *,
+        aside_max: int,
+        moment_s: float,
+        request_s: float,
+        waiting_max: int | None = None,
+        rest_s_per_byte: float = 0.0,
+        pace_s: float = 0.0,
+    ) -> None:
         self._places = places
         self._aside_max = aside_max
         self._moment_s = moment_s
         self._request_s = request_s
+        self._waiting_max = waiting_max
+        self._rest_s_per_byte = rest_s_per_byte
+        self._pace_s = pace_s
         # Each in order: of coming, of coming, of getting the place, of leaving it.
         self._all: dict[_Request, None] = {}
         self._waiting: dict[_Request, asyncio.Future[None]] = {}
         self._placed: dict[_Request, None] = {}
         self._aside: dict[_Request, None] = {}
+        self._rests_until_s = 0.0
         self._is_timed = False
-        self._is_passing_on = False
+        self._passing_on: tuple[float, asyncio.TimerHandle] | None = None
 
     async def read(self, receive: Callable[[], Awaitable[Received]]) -> Received:
-        """What `receive` returns, called when there is a place. Raises TooManyRequests when it takes too long."""
+        """What `receive` returns, called when there is a place. Raises TooManyRequests when it takes too long, or too
+        many wait."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None, "a transport runs each call as a task"
         request = _Request(task, loop.time())
@@ -94,7 +123,10 @@ class Lane:
                 await self._turn(request)
             else:
                 self._placed[request] = None
-            return await receive()
+            received = await receive()
+            if received[1] > LARGE_BYTES:
+                self._rests_until_s = max(self._rests_until_s, loop.time()) + received[1] * self._rest_s_per_byte
+            return received
         except asyncio.CancelledError as error:
             if request.has_to_go and not task.uncancel():
                 raise TooManyRequests("requests that are still being sent", retry_after_s=RETRY_S) from error
@@ -105,18 +137,19 @@ class Lane:
             self._aside.pop(request, None)
             if self._waiting:
                 self._waiting.pop(request, None)
-                self._give_places(loop.time())
+                self._pass_on()
 
     def _turn(self, request: _Request) -> asyncio.Future[None]:
-        loop = asyncio.get_running_loop()
-        turn = self._waiting[request] = loop.create_future()
-        if not self._is_passing_on:
-            self._is_passing_on = True
-            loop.call_at(self._passing_on_s(), self._pass_on)
+        if self._waiting_max is not None and len(self._waiting) >= self._waiting_max:
+            raise TooManyRequests("requests that wait to be read", retry_after_s=RETRY_S)
+        turn = self._waiting[request] = asyncio.get_running_loop().create_future()
+        self._pass_on_later()
         return turn
 
     def _has_place(self, now_s: float) -> bool:
         """Whether there is a place, if need be that of a request which had it for its moment."""
+        if now_s < self._rests_until_s:
+            return False
         if len(self._placed) < self._places:
             return True
         longest = next(iter(self._placed))
@@ -137,17 +170,28 @@ class Lane:
             if not turn.done():
                 request.taken_s = now_s
                 self._placed[request] = None
+                self._rests_until_s = max(self._rests_until_s, now_s + self._pace_s)
                 turn.set_result(None)
 
-    def _passing_on_s(self) -> float:
-        return next(iter(self._placed)).taken_s + self._moment_s
-
     def _pass_on(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._give_places(loop.time())
-        self._is_passing_on = bool(self._waiting)
-        if self._is_passing_on:
-            loop.call_at(self._passing_on_s(), self._pass_on)
+        self._give_places(asyncio.get_running_loop().time())
+        if self._waiting:
+            self._pass_on_later()
+
+    def _pass_on_later(self) -> None:
+        """Have places given when there may be one."""
+        at_s = self._rests_until_s
+        if len(self._placed) >= self._places:
+            at_s = max(at_s, next(iter(self._placed)).taken_s + self._moment_s)
+        if self._passing_on is not None:
+            if self._passing_on[0] <= at_s:
+                return
+            self._passing_on[1].cancel()
+        self._passing_on = at_s, asyncio.get_running_loop().call_at(at_s, self._timed_pass_on)
+
+    def _timed_pass_on(self) -> None:
+        self._passing_on = None
+        self._pass_on()
 
     def _refuse_late(self) -> None:
         loop = asyncio.get_running_loop()
@@ -169,14 +213,22 @@ class Intake:
         self._lanes: defaultdict[str, Lane] = defaultdict(
             lambda: Lane(READING_MAX, aside_max=ASIDE_MAX, moment_s=MOMENT_S, request_s=request_s)
         )
-        self._lanes[""] = Lane(STRANGERS_READING_MAX, aside_max=0, moment_s=0.0, request_s=request_s)
+        self._lanes[""] = Lane(
+            STRANGERS_READING_MAX,
+            aside_max=0,
+            moment_s=0.0,
+            request_s=request_s,
+            waiting_max=STRANGERS_WAITING_MAX,
+            rest_s_per_byte=REST_S_PER_BYTE,
+            pace_s=STRANGERS_PACE_S,
+        )
         self._held: Counter[str] = Counter()
 
     async def read(self, namespace: str, receive: Callable[[], Awaitable[Received]]) -> Received:
         """What `receive` returns: the one request of a call. Raises TooManyRequests when it is late."""
         return await self._lanes[namespace].read(receive)
 
-    async def skip(self, namespace: str, receive: Callable[[], Awaitable[object]]) -> None:
+    async def skip(self, namespace: str, receive: Callable[[], Awaitable[Received]]) -> None:
         """Let a request come that nobody needs: a client that is still sending when the call ends sees its own failure
         to send instead of our answer."""
         with suppress(TimeoutError, EdgeError):

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from service.api.errors import TooManyRequests
-from service.api.intake import ASIDE_MAX, READING_MAX, STRANGERS_READING_MAX, Intake, Lane
+from service.api.intake import ASIDE_MAX, LARGE_BYTES, READING_MAX, STRANGERS_READING_MAX, Intake, Lane
 
-REQUEST = "a request"
+REQUEST = ("a request", 9)
 
 
 class _Call:
@@ -20,10 +20,18 @@ class _Call:
         self.come = asyncio.Event()
         self.is_read = False
 
-    async def read(self) -> str:
+    async def read(self) -> tuple[str, int]:
         self.is_read = True
         await self.come.wait()
         return REQUEST
+
+
+class _Large(_Call):
+    """A call whose large request has come."""
+
+    async def read(self) -> tuple[str, int]:
+        self.is_read = True
+        return "a large request", 100 * LARGE_BYTES
 
 
 def sent() -> _Call:
@@ -161,6 +169,41 @@ async def test_a_health_check_waits_for_nobody_who_holds_a_request_back():
     assert await intake.read("", sent().read) is REQUEST
 
     assert await refusals(silent) == [n <= STRANGERS_READING_MAX for n in range(len(silent))]
+
+
+async def test_after_a_large_request_without_credential_no_other_is_read_for_a_while():
+    """The others wait unread, and a namespace is read meanwhile."""
+    intake = Intake(bytes_max=1_000)
+    await intake.read("", _Large().read)
+    later = sent()
+    reading = asyncio.create_task(intake.read("", later.read))
+    await turns()
+
+    assert not later.is_read
+    assert await intake.read("a", sent().read) is REQUEST
+    assert await reading is REQUEST
+
+
+async def test_those_who_waited_for_a_rest_are_read_one_by_one():
+    """Else all of them would be read at once when it is over."""
+    lane = Lane(32, aside_max=0, moment_s=0.0, request_s=60.0, waiting_max=10, rest_s_per_byte=1e-9, pace_s=60.0)
+    await lane.read(_Large().read)
+    calls = [sent() for _ in range(3)]
+    reading = [asyncio.create_task(lane.read(call.read)) for call in calls]
+
+    assert await reading[0] is REQUEST
+
+    await refusals(reading)
+    assert [call.is_read for call in calls] == [True, False, False]
+
+
+async def test_so_many_wait_for_a_rest_and_more_are_refused():
+    """At once: what waits takes memory."""
+    lane = Lane(32, aside_max=0, moment_s=0.0, request_s=60.0, waiting_max=2, rest_s_per_byte=1e-6)
+    await lane.read(_Large().read)
+    reading = [asyncio.create_task(lane.read(sent().read)) for _ in range(3)]
+
+    assert await refusals(reading) == [False, False, True]
 
 
 def test_so_many_bytes_of_a_namespace_are_served_at_a_time():

@@ -35,7 +35,7 @@ def edge() -> tuple[Pipeline, Metrics]:
         authenticator=Authenticator((Grant("known", "n", frozenset()),)),
         quotas=Quotas(ROOMY, shared=True),
         intake=Intake(bytes_max=1_000),
-        tracing=Silent(),  # type: ignore[arg-type]  # nothing of it can be called
+        tracing=Silent(),
         metrics=metrics,
     )
     return pipeline, metrics
