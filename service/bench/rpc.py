@@ -38,6 +38,8 @@ CONTENT = (
 )
 """270 characters: a message as people and models write them."""
 
+SHORT_CONTENT = "We moved billing-api."
+
 _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
@@ -116,20 +118,26 @@ class SidecarCalls:
             await self._stubs[0].AppendMessages(request, timeout=CALL_MAX_S)
 
     async def grown(self, conversation: str, *, events: int, compacted: bool) -> None:
-        """Make a conversation of so many events; compacted, the passes keep up with it as they would in its life."""
+        """Make a conversation of so many events; compacted, the passes keep up with it as they would in its life.
+
+        What they read before the last batch is short: its length would take minutes and leave the same window.
+        """
         settings = conversation_pb2.ConversationSettings(
             context_length=WINDOW_TOKENS if compacted else UNLIMITED_TOKENS
         )
         wait = Duration(seconds=int(CALL_MAX_S)) if compacted else None
+        version = 0
         for number in itertools.count():
-            request = _request(conversation, None, number, BATCH_MESSAGES)
+            is_short = compacted and version < events - BATCH_MESSAGES
+            request = _request(conversation, None, number, BATCH_MESSAGES, SHORT_CONTENT if is_short else CONTENT)
             request.settings.CopyFrom(settings)
             if wait is not None:
                 request.wait.CopyFrom(wait)
             await self._stubs[0].AppendMessages(request, timeout=2 * CALL_MAX_S)
             asked = conversation_service_pb2.GetConversationRequest(conversation_id=conversation)
             found = await self._stubs[0].GetConversation(asked, timeout=CALL_MAX_S)
-            if found.conversation.event_version >= events:
+            version = found.conversation.event_version
+            if version >= events:
                 return
 
     async def caught_up(self) -> int:
