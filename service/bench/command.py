@@ -88,6 +88,6 @@ def _show(rounds: Mapping[str, Sequence[float]]) -> None:
             table.add_row(*row)
         Console().print(table)
         return
-    click.echo("\t".join(HEADINGS).rstrip())
-    for row in rows:
-        click.echo("\t".join(row).rstrip())
+    # As docs/performance.md has it.
+    for line in (HEADINGS, ("---",) * len(HEADINGS), *rows):
+        click.echo(f"| {' | '.join(line)} |")

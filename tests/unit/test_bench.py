@@ -9,19 +9,20 @@ import pytest
 from click.testing import CliRunner
 
 from service.bench import rounds
-from service.bench.command import NAMES, bench
+from service.bench.command import HEADINGS, NAMES, bench
 from service.bench.figures import FIGURES
 from service.bench.load import closed_loop
 
 
 def test_one_measurement_is_told_and_written(tmp_path):
-    """A line for each of its figures, and every round in the file."""
+    """A row of a Markdown table for each of its figures, and every round in the file."""
     written = tmp_path / "figures.json"
 
     result = CliRunner().invoke(bench, ["--only", "disk", "--seconds", "0.2", "--json", str(written)])
 
     assert result.exit_code == 0, result.output
-    assert "disk.fdatasync_p99\tthe same" in result.stdout
+    assert "| disk.fdatasync_p99 | the same | " in result.stdout
+    assert {line.count("|") for line in result.stdout.splitlines()} == {len(HEADINGS) + 1}
     document = json.loads(written.read_text())
     assert set(document["figures"]) == {"disk.fdatasync_p50", "disk.fdatasync_p99"}
     assert len(document["figures"]["disk.fdatasync_p50"]["rounds"]) == rounds.ROUNDS
