@@ -113,11 +113,11 @@ class _Answering:
 
     def window(self, before: Sent) -> tuple[bytes, Sent]:
         """The window, of which `before` was sent last; and what is sent now."""
-        messages, tokens, sent = sent_window(self.state, self.query.role, before)
+        window = sent_window(self.state, self.query.role, before)
+        tokens = sum([m.tokens for m in window.messages])
         if 0 < self.query.max_tokens < tokens:
             raise WindowTooLarge(tokens=tokens, limit=self.query.max_tokens)
-        rendered = rendered_window(self.state, self.query.role) if self.query.rendering else ()
-        return messages + self._around(rendered, tokens), sent
+        return window.data + self._around(window.messages, tokens), window.kept
 
     def originals(self, events: Sequence[MessageAppended], count: Callable[[str], int]) -> bytes:
         """Every message as it came."""
@@ -138,7 +138,7 @@ class _Answering:
         return b"".join(map(context_message, rendered)) + self._around(rendered, tokens)
 
     def _around(self, rendered: tuple[RenderedMessage, ...], tokens: int) -> bytes:
-        """All but the messages, which cost so many tokens; they are needed only where a rendering is wanted."""
+        """All but the messages themselves, which cost so many tokens."""
         state, query = self.state, self.query
         usage = usage_of(state)
         if query.original or query.max_tokens:

@@ -6,19 +6,28 @@ Serialized messages of protobuf may be joined: an answer is its messages' bytes 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from service.api.wire import context_message
 from service.conversations.cache import Sent, SentMessage
 from service.domain.conversation import Conversation
 from service.domain.events import MessageAppended
 from service.domain.policy import SummaryRole
-from service.domain.render import rendered, rendered_summaries, sending_order
+from service.domain.render import RenderedMessage, rendered, rendered_summaries, sending_order
 
-__all__ = ["sent_window"]
+__all__ = ["SentWindow", "sent_window"]
 
 
-def sent_window(state: Conversation, role: SummaryRole, before: Sent) -> tuple[bytes, int, Sent]:
-    """The window's messages, what they cost together, and what is to be kept of them; `before` was kept last."""
+class SentWindow(NamedTuple):
+    """The bytes of a window's messages, those messages, and what is to be kept of them."""
+
+    data: bytes
+    messages: tuple[RenderedMessage, ...]
+    kept: Sent
+
+
+def sent_window(state: Conversation, role: SummaryRole, before: Sent) -> SentWindow:
+    """The window, of which `before` was kept last."""
     order, factor, summaries = sending_order(state), state.settings.calibration_factor, rendered_summaries(state, role)
     known = before.messages if before.factor == factor else {}
     system = [_sent(m, None, factor, known) for m in order.system]
@@ -26,8 +35,8 @@ def sent_window(state: Conversation, role: SummaryRole, before: Sent) -> tuple[b
     pieces = [sent.data for sent in system]
     pieces += map(context_message, summaries)
     pieces += [sent.data for sent in chat]
-    tokens = sum([sent.tokens for sent in (*system, *chat)]) + sum(summary.tokens for summary in summaries)
-    return b"".join(pieces), tokens, Sent.of(factor, (*system, *chat))
+    messages = (*[sent.rendered for sent in system], *summaries, *[sent.rendered for sent in chat])
+    return SentWindow(b"".join(pieces), messages, Sent.of(factor, (*system, *chat)))
 
 
 def _sent(
@@ -37,4 +46,4 @@ def _sent(
     if sent is not None and sent.appended is m and sent.quoted == quoted:
         return sent
     made = rendered(m, quoted, factor)
-    return SentMessage(m, quoted, made.tokens, context_message(made))
+    return SentMessage.of(m, quoted, made, context_message(made))

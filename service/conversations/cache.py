@@ -14,6 +14,7 @@ from eventlog.event import StreamId
 from service.domain.conversation import Conversation
 from service.domain.events import MessageAppended
 from service.domain.ranges import partitioned, ranges_of, without
+from service.domain.render import RenderedMessage
 
 __all__ = [
     "BYTES_MAX",
@@ -34,7 +35,7 @@ MESSAGES_MAX = 100_000
 BYTES_MAX = 128 << 20
 """Memory that the texts of those messages take, and the bytes in which they were sent."""
 
-SENT_BYTES_MIN = 256
+SENT_BYTES_MIN = 384
 """What a message that was sent takes beside its own bytes: the entry and its place among the others."""
 
 _TEXT_BYTES = 1 << 10
@@ -42,12 +43,21 @@ _TEXT_BYTES = 1 << 10
 
 
 class SentMessage(NamedTuple):
-    """A message as it was sent: what was made of it, its bytes and tokens; `quoted` is as in SendingOrder."""
+    """A message as it was sent, and its bytes; `quoted` is as in SendingOrder, `size` the memory beside the state."""
 
     appended: MessageAppended
     quoted: tuple[int, ...] | None
-    tokens: int
+    rendered: RenderedMessage
     data: bytes
+    size: int
+
+    @classmethod
+    def of(
+        cls, appended: MessageAppended, quoted: tuple[int, ...] | None, rendered: RenderedMessage, data: bytes
+    ) -> Self:
+        """This message. Where it is not sent as it came, the texts that it is sent with take memory, too."""
+        copies = 1 if rendered.message is appended.message else 2
+        return cls(appended, quoted, rendered, data, SENT_BYTES_MIN + copies * len(data))
 
 
 class Sent(NamedTuple):
@@ -64,8 +74,7 @@ class Sent(NamedTuple):
     def of(cls, factor: float, messages: Iterable[SentMessage]) -> Self:
         """These messages."""
         by_number = {sent.appended.number: sent for sent in messages}
-        size = sum([len(sent.data) for sent in by_number.values()])
-        return cls(factor, by_number, size + SENT_BYTES_MIN * len(by_number))
+        return cls(factor, by_number, sum([sent.size for sent in by_number.values()]))
 
 
 NOTHING_SENT = Sent(1.0, MappingProxyType({}), 0)

@@ -41,9 +41,10 @@ def anew(state: Conversation, role: SummaryRole) -> tuple[bytes, int]:
 
 def asked(cache: ConversationCache, state: Conversation, role: SummaryRole = SummaryRole.SYSTEM) -> tuple[bytes, int]:
     cache.put(KEY, state)
-    answer, tokens, sent = sent_window(state, role, cache.sent(KEY))
-    cache.keep_sent(KEY, state, sent)
-    return answer, tokens
+    window = sent_window(state, role, cache.sent(KEY))
+    cache.keep_sent(KEY, state, window.kept)
+    assert window.messages == rendered_window(state, role)
+    return window.data, sum(m.tokens for m in window.messages)
 
 
 @for_all(st.integers(0, 1 << 20))
@@ -104,6 +105,17 @@ def test_a_pass_drops_what_was_kept():
     cache.keep_sent(KEY, planned, kept)
 
     assert cache.sent(KEY) is NOTHING_SENT
+
+
+def test_a_message_that_is_sent_in_another_form_counts_with_its_text():
+    """The text that it came with is counted with the state."""
+    orphan = result(2, "a", content="x" * 10_000)
+    cache = ConversationCache()
+    asked(cache, given(OPEN, *spoken([said(1), orphan])).state)
+    kept = cache.sent(KEY)
+
+    assert kept.size == 2 * SENT_BYTES_MIN + len(kept.messages[1].data) + 2 * len(kept.messages[2].data)
+    assert kept.messages[2].rendered.message.content != orphan.content
 
 
 def test_kept_bytes_count_as_memory():
