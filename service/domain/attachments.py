@@ -1,7 +1,7 @@
-"""Attachments in the form of each chat API, or why one of them has no form there.
+"""Attachments in the form of each chat API, or the reason why an API has no form for one.
 
-What an API would refuse is left out and named, never sent: it would refuse the whole request. Nothing is fetched, and
-no media type is guessed.
+What an API would refuse is left out and reported, because it would refuse the whole request. Nothing is fetched, and no
+media type is guessed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PLAIN_TEXT = "text/plain"
 
 
 class Omission(StrEnum):
-    """Why an attachment is in no rendering."""
+    """Why a rendering leaves out an attachment."""
 
     ROLE = "role"
     MEDIA_TYPE = "media_type"
@@ -47,7 +47,7 @@ class Omission(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OmittedAttachment:
-    """The attachment at `place` of a message's, which an API does not take."""
+    """The attachment at `place` in a message, which an API does not take."""
 
     message_id: str
     place: int
@@ -73,7 +73,7 @@ Part = Callable[[Attachment, Role], "dict[str, Any] | str | Omission"]
 
 
 def parts_of(message: Message, part: Part) -> tuple[list[Any], list[OmittedAttachment]]:
-    """The message's attachments in an API's form, and those that have none."""
+    """The message's attachments in an API's form, and those that it does not take."""
     parts: list[Any] = []
     omitted: list[OmittedAttachment] = []
     for place, attachment in enumerate(message.attachments):
@@ -86,7 +86,7 @@ def parts_of(message: Message, part: Part) -> tuple[list[Any], list[OmittedAttac
 
 
 def openai_part(attachment: Attachment, role: Role) -> dict[str, Any] | Omission:
-    """A content part of OpenAI-style chat completions, which only a user's message may have."""
+    """A content part of OpenAI-style chat completions, which only user messages may have."""
     if role is not Role.USER:
         return Omission.ROLE
     content = _content(attachment, schemes=("https", "http"))
@@ -128,7 +128,7 @@ def anthropic_part(attachment: Attachment, role: Role) -> dict[str, Any] | Omiss
 
 
 def ollama_part(attachment: Attachment, role: Role) -> str | Omission:
-    """An item of `images` of Ollama's chat API: the data alone, since it fetches nothing."""
+    """An item of `images` of Ollama's chat API: the data alone, because Ollama fetches nothing."""
     if role not in (Role.USER, Role.TOOL):
         return Omission.ROLE
     content = _content(attachment, schemes=())
@@ -138,7 +138,7 @@ def ollama_part(attachment: Attachment, role: Role) -> str | Omission:
 
 
 def described(attachment: Attachment) -> str:
-    """What a reader is told of an attachment in its place; its data is not text."""
+    """A text in place of an attachment; its data is not text."""
     uri, media_type = attachment.uri, attachment.media_type
     if is_data(uri):
         uri, media_type = "", media_type or _data_type(uri)
@@ -146,12 +146,12 @@ def described(attachment: Attachment) -> str:
 
 
 def is_data(uri: str) -> bool:
-    """Whether a URI has the data itself."""
+    """Whether the URI contains the data itself."""
     return uri[: len(_DATA)].lower() == _DATA
 
 
 def _content(attachment: Attachment, *, schemes: Iterable[str]) -> _Content | Omission:
-    """The attachment, if its URI is data, or of one of the schemes that the API fetches."""
+    """The attachment, if its URI is data or has a scheme that the API fetches."""
     uri = attachment.uri
     if is_data(uri):
         data = _data(uri)
@@ -164,7 +164,7 @@ def _content(attachment: Attachment, *, schemes: Iterable[str]) -> _Content | Om
 
 
 def _data_type(uri: str) -> str:
-    """The media type of a `data:` URI, by RFC 2397 plain text where it names none."""
+    """The media type of a `data:` URI; plain text if it names none (RFC 2397)."""
     return _essence(uri[len(_DATA) :].partition(",")[0]) or _PLAIN_TEXT
 
 
@@ -173,7 +173,7 @@ def _essence(media_type: str) -> str:
 
 
 def _data(uri: str) -> str:
-    """The data of a `data:` URI in base64; empty when it has none, or is broken."""
+    """The data of a `data:` URI in base64; empty if there is none or it is broken."""
     head, _, data = uri.partition(",")
     raw = unquote_to_bytes(data)
     if not head.lower().endswith(";base64"):

@@ -1,4 +1,4 @@
-"""Dividing what is too long for one call: how many calls a length needs, and where a text may be cut."""
+"""Dividing what is too long for one call: how many calls a length needs, and where to cut a text."""
 
 from __future__ import annotations
 
@@ -37,39 +37,40 @@ _SEPARATORS = ("\n\n", "\n", ". ", " ")
 
 
 def output_tokens_max(summary_tokens: int) -> int:
-    """What a model may write for a summary of this size: twice as much, and the JSON around it."""
+    """Most tokens that a model may write for a summary of this size: twice as many, and the JSON around it."""
     return 2 * summary_tokens + OUTPUT_SLACK_TOKENS
 
 
 def answer_tokens_max(summary_tokens: int, *, window_tokens: int, prompt_tokens: int) -> int:
-    """What a model may write after this prompt: all it needs where the window has the room, never less than planned."""
+    """Most tokens that a model may write after this prompt: all it needs if the window has room, never less than
+    planned."""
     planned = output_tokens_max(summary_tokens)
     generous = ANSWER_GENEROSITY * planned
     return max(planned, min(generous, window_tokens - math.ceil(prompt_tokens / SOURCE_SHARE)))
 
 
 def writable_tokens(summary_tokens: int, *, window_tokens: int) -> int:
-    """The size of summary that a model is asked for: the wanted one, or what leaves a small window to the source."""
+    """The size of summary to ask for: the wanted one, or less if a small window needs the room for the source."""
     return min(summary_tokens, max(WRITTEN_TOKENS_MIN, window_tokens // 8))
 
 
 def source_room(window_tokens: int, *, fixed_tokens: int, summary_tokens: int) -> int:
-    """Tokens of source that one call holds beside what is always in its prompt and what the model may write.
+    """Tokens of source that one call holds beside the fixed part of its prompt and the answer.
 
-    Not positive when the window is too small for any.
+    Not positive if the window is too small for any.
     """
     return int((window_tokens - fixed_tokens - output_tokens_max(summary_tokens)) * SOURCE_SHARE)
 
 
 def part_tokens_max(summary_tokens: int, *, chunk_tokens: int) -> int:
-    """How many tokens the summary of one part may take, so that a merging call holds several."""
+    """Most tokens of a part's summary, so that a merging call holds several."""
     return max(1, min(summary_tokens, chunk_tokens // MERGED_AT_ONCE_MIN))
 
 
 def calls_needed(tokens: int, *, chunk_tokens: int, summary_tokens: int) -> int:
-    """Model calls for `tokens` of input: one for each chunk, then the merges, level by level.
+    """Model calls for `tokens` of input: one per chunk, then the merges, level by level.
 
-    `summary_tokens` is the size of a partial summary, of which a merging call takes as many as a chunk holds.
+    `summary_tokens` is the size of a partial summary; a merging call takes as many as a chunk holds.
     """
     parts = max(1, math.ceil(tokens / chunk_tokens))
     calls = parts
@@ -81,7 +82,7 @@ def calls_needed(tokens: int, *, chunk_tokens: int, summary_tokens: int) -> int:
 
 
 def grouped(sizes: Sequence[int], *, limit: int) -> list[tuple[int, int]]:
-    """Consecutive items in groups of at most `limit`, as (start, end); an item over the limit is a group of its own."""
+    """Consecutive items in groups of at most `limit`, as (start, end); an item over the limit is a group by itself."""
     groups: list[tuple[int, int]] = []
     start = total = 0
     for i, size in enumerate(sizes):
@@ -95,10 +96,10 @@ def grouped(sizes: Sequence[int], *, limit: int) -> list[tuple[int, int]]:
 
 
 def cut_text(text: str, *, limit: int, count: Callable[[str], int]) -> list[str]:
-    """`text` in pieces of at most `limit` tokens each, cut at paragraphs, else lines, else sentences, else anywhere.
+    """`text` in pieces of at most `limit` tokens, cut at paragraphs, else lines, else sentences, else anywhere.
 
-    The pieces joined are the text: nothing is dropped. A single character over the limit is a piece of its own. Every
-    piece but the last is about as long as it may be, since each one costs a model call.
+    The pieces join to the text: nothing is dropped. A single character over the limit is a piece by itself. Every piece
+    but the last is about as long as allowed, because each costs a model call.
     """
     tokens = count(text)
     if tokens <= limit:
@@ -114,7 +115,7 @@ def cut_text(text: str, *, limit: int, count: Callable[[str], int]) -> list[str]
 
 
 def _end_of_piece(text: str, start: int, chars: int, *, limit: int, count: Callable[[str], int]) -> int:
-    """Where the piece from `start` on ends: after about `chars` characters, or fewer where they are dense in tokens."""
+    """Where the piece that starts at `start` ends: after about `chars` characters, or fewer where tokens are dense."""
     while True:
         end = min(len(text), start + chars)
         if end < len(text):

@@ -1,4 +1,5 @@
-"""Commands: what is wanted of a conversation, and nothing else. Policy, time and ids come with the DecisionContext."""
+"""Commands: what a caller wants of a conversation, and nothing else. Policy, time and ids are in the
+DecisionContext."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ __all__ = [
 
 
 class CountedMessage(NamedTuple):
-    """A message and what it costs; `counter` names who counted."""
+    """A message, its token count, and the name of the counter."""
 
     message: Message
     cost: TokenCount
@@ -43,7 +44,7 @@ class CountedMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AppendMessages:
-    """Append, opening the conversation with `open_with` if it is new. The messages must not be known yet."""
+    """Append messages that the conversation does not have yet, opening it with `open_with` if it is new."""
 
     conversation_id: str
     messages: tuple[CountedMessage, ...]
@@ -61,10 +62,10 @@ class ChangeSettings:
 
 @dataclass(frozen=True, slots=True)
 class ReportUsage:
-    """The chat model's own count of a context that was sent; `summary_id` is the record that it had.
+    """Report the chat model's own count of a context that was sent, and the record that it contained.
 
-    An `epoch` of 0 is one that the caller does not say: then a report from before a rewind or the like is recognized by
-    its message version alone.
+    If the caller does not name the `epoch` (0), only the message version tells whether the report predates a rewind or
+    the like.
     """
 
     message_version: int
@@ -75,12 +76,12 @@ class ReportUsage:
 
 @dataclass(frozen=True, slots=True)
 class RequestPass:
-    """Force a pass, whatever ratio, cooldown, hysteresis, min_messages and waits say."""
+    """Force a pass, regardless of ratio, cooldown, hysteresis, min_messages and waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemakeFallback:
-    """Make the oldest record of the live chain anew that stands in for a model's."""
+    """Have a model remake the oldest fallback record of the live chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class StartPass:
 
 @dataclass(frozen=True, slots=True)
 class ReleasePass:
-    """Give the claim back, because the process stops: the pass stays pending for the next start."""
+    """Give the claim back at shutdown: the pass stays pending for the next start."""
 
     pass_id: str
 
@@ -101,8 +102,14 @@ class ReleasePass:
 class CompletePass:
     """Commit the record of a pass, if it saves enough.
 
-    `model_failed` says that a model was asked for it first, in vain; `interrupted`, that the window could not wait for
-    the model any longer.
+    Attributes:
+        pass_id: The pass.
+        record: Its record.
+        source: Who counted the record's tokens.
+        fallback: Whether it stands in for a model's record.
+        model_failed: Whether a model was asked first and failed.
+        interrupted: Whether the window could not wait for a model that had not failed.
+        tried: The models that the pass turned to, in order, as `provider:model`.
     """
 
     pass_id: str
@@ -116,7 +123,7 @@ class CompletePass:
 
 @dataclass(frozen=True, slots=True)
 class FailPass:
-    """End a pass without a record."""
+    """End a pass without a record. The fields are those of SummarizationFailed."""
 
     pass_id: str
     error_class: ErrorClass
@@ -131,14 +138,14 @@ class FailPass:
 
 @dataclass(frozen=True, slots=True)
 class EndWait:
-    """The wait after failures that lasts until `until_us` is over, also by a clock that was set back since."""
+    """End the wait after failures that lasts until `until_us`, even if the clock was set back since."""
 
     until_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyRules:
-    """See whether a pass is due: the policy or the time may be another than at the last event."""
+    """Check whether a pass is due: policy or time may have changed since the last event."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""A conversation's state, as the fold of its events leaves it, and what can be looked up in it.
+"""A conversation's state, as the fold of its events leaves it, and look-ups in it.
 
-Token counts are kept as they were counted; the calibration
-factor is applied to their sum, so that one usage report corrects the whole window at once.
+Token counts are stored uncorrected. The calibration factor applies to their sum, so a usage report corrects the whole
+window at once.
 """
 
 from __future__ import annotations
@@ -41,15 +41,27 @@ __all__ = [
 ]
 
 REMAKES_MAX = 2
-"""How often a model is asked to make a stand-in's record anew before the stand-in stays."""
+"""How often a model may try to replace a fallback record before that record stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndedPass:
-    """A pass that is over, one way or another. Of `record_id`, `error_class` and `skip_reason` exactly one is set, or
-    none if it `cleared` tool results.
+    """A pass that has ended. Exactly one of `record_id`, `error_class`, `skip_reason` and `cleared` is set.
 
-    `cause` and `asked` say more of an `error_class`, as in SummarizationFailed; `tried` names the models turned to.
+    Attributes:
+        plan: What the pass was to do.
+        requested_us: When it was requested.
+        ended_us: When it ended.
+        attempts: Model calls that it made.
+        record_id: The record that it committed.
+        fallback: Whether that is a fallback record.
+        error_class: Why it failed.
+        retryable: Whether a retry can help after a failure.
+        skip_reason: Why it was skipped.
+        cause: The failure in our own words, as in SummarizationFailed.
+        asked: Whether any call reached a model before the failure.
+        tried: The models that it turned to, in order, as `provider:model`.
+        cleared: Whether it cleared tool results and needed no record.
     """
 
     plan: PassPlan
@@ -69,7 +81,13 @@ class EndedPass:
 
 @dataclass(frozen=True, slots=True)
 class LastSummarization:
-    """What the last completed pass found when it was requested; a remake is not one of them."""
+    """The last completed pass that was not a remake, as of its trigger.
+
+    Attributes:
+        depth: Depth of its record.
+        message_count: Messages of the conversation.
+        token_ratio: The ratio.
+    """
 
     depth: int
     message_count: int
@@ -77,27 +95,58 @@ class LastSummarization:
 
 
 class ShownRecord(NamedTuple):
-    """A record in the window. `source` is who counted its tokens."""
+    """A record in the window, and who counted its tokens."""
 
     record: SummaryRecord
     source: TokenSource
 
 
 class Conversation(NamedTuple):
-    """What is known of a conversation after `event_version` events.
+    """A conversation after `event_version` events. Times are in microseconds since the epoch.
 
-    What a message changes comes first, up to `messages_since_pass`. `window` holds the messages in the window;
-    `exact_tokens` and `estimated_tokens` are the sums of their counts. `shown` are the records beside them, ordered by
-    what they cover. `original_tokens` sums every message ever appended but system messages. Times are microseconds.
+    The fields that an appended message changes come first, up to `messages_since_pass`: the fold relies on it.
 
-    `fallback_ids` names the records that stand in for a model's, `remakes` says how often a model was asked in vain to
-    make one of them anew, and `successors` which record has taken the place of another.
-
-    `epoch` counts how often something else than a new message changed the window. `pins` has the numbers of the
-    messages that no pass covers, `removed` those that a rewind took out, `revoked` the records out of use, which
-    `records` no longer has; `went_back_at` is the message version at the last such change. After a revocation
-    `redo_due` says that the range waits for no cooldown. `sources` is who counted each record's tokens,
-    `marks` has the lines that took the place of tool results, by number.
+    Attributes:
+        event_version: Events in the stream.
+        updated_us: When the last event was written.
+        message_version: Messages ever appended, and the number of the newest.
+        window: Messages in the window, in order.
+        chat_messages: How many of them are not system messages.
+        exact_tokens: Sum of their exact counts.
+        estimated_tokens: Sum of their estimates, uncorrected.
+        original_tokens: Sum of the counts of every message ever appended, system messages excluded.
+        messages_since_pass: Messages since the last completed pass.
+        id: The conversation's id.
+        settings: Its settings, resolved.
+        created_us: When it was opened.
+        records: Records in use, in the order of their commits.
+        shown: Records in the window, in the order of what they cover.
+        fallback_ids: Records that stand in for a model's.
+        remakes: How many remakes of a fallback record have failed, by its id.
+        successors: The record that replaced another, by the replaced one's id.
+        pending: The plan of the pending pass.
+        pending_since_us: When that was requested.
+        claims: How often it was claimed.
+        passes: Passes that have ended, in order.
+        completed_passes: Completed passes that were not remakes.
+        lowest_ratio_since_pass: Lowest ratio since the last of them.
+        last_summarization: That pass, as of its trigger.
+        failures_in_row: Passes that failed or gained nothing since the last success.
+        wait_until_version: Message version that ends the wait after failures.
+        wait_until_us: Time that ends it; 0 for no wait.
+        irreducible_said_at: Message version at which IRREDUCIBLE was reported for this window.
+        depth_limit_said: Whether DEPTH_LIMIT was reported for it.
+        usage_reports: Usage reports learned from.
+        usage_reported_at: Message version of the newest.
+        epoch: How often something other than a new message has changed the window.
+        went_back_at: Message version at the last revocation, rewind, pin or unpin.
+        redo_due: Whether a revocation lets the next pass ignore the cooldown.
+        pins: Numbers of the messages that no pass covers.
+        removed: Messages that a rewind removed.
+        revoked: Revoked records, which `records` no longer has.
+        sources: Who counted a record's tokens, by its id.
+        ratings: Users' ratings, by record id.
+        marks: The lines in place of cleared tool results, by message number.
     """
 
     event_version: int = 0
@@ -148,23 +197,23 @@ class Conversation(NamedTuple):
 
     @property
     def due_pass(self) -> PassPlan | None:
-        """The pending pass, unless it is a remake: nothing waits for one, and one is in nothing's way."""
+        """The pending pass, unless it is a remake, which delays nothing and is waited for by nobody."""
         return None if self.pending is None or self.pending.trigger is Trigger.REMAKE else self.pending
 
     @property
     def chat_messages_ever(self) -> int:
-        """Every message of the conversation as it stands but system messages, which no record covers."""
+        """How many messages the conversation has, without system messages and removed ones."""
         removed = sum(len(r) for r in self.removed)
         return self.message_version - removed - (len(self.window) - self.chat_messages)
 
     @property
     def live(self) -> SummaryRecord | None:
-        """The newest of the records that the window shows."""
+        """The newest record in the window."""
         return self.shown[-1].record if self.shown else None
 
     @property
     def window_tokens(self) -> int:
-        """What the window costs: messages and records, estimates corrected."""
+        """Tokens of the window: messages and records, estimates corrected."""
         exact, estimated = self.exact_tokens, self.estimated_tokens
         for record, source in self.shown:
             if source is TokenSource.ESTIMATE:
@@ -175,7 +224,7 @@ class Conversation(NamedTuple):
 
     @property
     def budget(self) -> int:
-        """Context length without what is kept for the answer; at least 1."""
+        """Context length minus reserved output; at least 1."""
         return self.settings.budget
 
     @property
@@ -184,9 +233,9 @@ class Conversation(NamedTuple):
         return (self.window_tokens + self.settings.overhead_tokens) / self.budget
 
     def waiting(self, now_us: int) -> bool:
-        """Whether failures hold the next model call back: until enough messages or enough time have passed.
+        """Whether failures still hold back the next model call: until enough messages or enough time have passed.
 
-        A clock that was set back to before the wait's beginning says nothing of its end: then it is over.
+        If the clock was set back to before the wait began, the wait is over.
         """
         if not self.failures_in_row or self.message_version >= self.wait_until_version:
             return False
@@ -200,14 +249,13 @@ def initial_state() -> Conversation:
 
 
 def record_named(state: Conversation, record_id: str) -> SummaryRecord | None:
-    """The record with this id, newest first since those are asked for most."""
+    """The record in use with this id. Searches from the newest, which is asked for most."""
     return next((r for r in reversed(state.records) if r.id == record_id), None)
 
 
 def lineage(state: Conversation) -> tuple[SummaryRecord, ...]:
-    """The records that are shown, each with the ancestors that it stands on, newest first; a remade record in its
-    predecessor's place.
-    """
+    """The records in the window, each followed by its ancestors, newest first; a remake takes the place of what it
+    replaced."""
     found: list[SummaryRecord] = []
     for shown in reversed(state.shown):
         record: SummaryRecord | None = shown.record
@@ -220,12 +268,12 @@ def lineage(state: Conversation) -> tuple[SummaryRecord, ...]:
 
 
 def current_id(state: Conversation, record_id: str) -> str:
-    """The id of the record that stands in the place of the one named: its own, or that of the one that remade it."""
+    """The id of the record that now stands in the place of the named one: its own, or its remake's."""
     return state.successors.get(record_id, record_id)
 
 
 def next_remake(state: Conversation) -> SummaryRecord | None:
-    """The oldest record of the live chain that stands in for a model's and may still be made anew."""
+    """The oldest fallback record of the live chain that may still be remade."""
     if not state.fallback_ids:
         return None
     for record in reversed(lineage(state)):
@@ -235,5 +283,5 @@ def next_remake(state: Conversation) -> SummaryRecord | None:
 
 
 def live_coverage(state: Conversation) -> tuple[MessageRange, ...]:
-    """The messages that the records in the window and their ancestors stand for."""
+    """The messages that the records in the window and their ancestors cover."""
     return merged(r for record in lineage(state) for r in record.covered)

@@ -1,7 +1,7 @@
 """Commands in, events out: what a conversation accepts, and what follows from it.
 
-A command says what is wanted and nothing else; policy, time and ids come with the DecisionContext. `decide` is pure.
-The trigger of a pass is among the events that its cause yields, so it is in the same commit.
+`decide` is pure: policy, time and ids are in the DecisionContext. The trigger of a pass is among the events of its
+cause, so both are in the same commit.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ __all__ = ["decide", "require_possible"]
 
 
 def decide(state: Conversation, command: Command, context: DecisionContext) -> list[Event]:
-    """The events that `command` causes; none when it changes nothing. Raises DomainError when it is refused."""
+    """The events that `command` causes; none if it changes nothing. Raises DomainError if it is refused."""
     if isinstance(command, AppendMessages):
         return _append(state, command, context)
     if not state.is_open:
@@ -144,7 +144,7 @@ def _take_back(state: Conversation, command: WayBack, context: DecisionContext) 
 
 
 def _report_usage(state: Conversation, command: ReportUsage, context: DecisionContext) -> list[Event]:
-    """Learn from a report, unless the window that it is about is gone or was reported before."""
+    """Learn from a report, unless its window is gone or was reported before."""
     if command.message_version > state.message_version:
         raise VersionNotReached(wanted=command.message_version, actual=state.message_version)
     live_id = state.live.id if state.live else ""
@@ -213,17 +213,17 @@ def _complete(state: Conversation, command: CompletePass, context: DecisionConte
 
 
 def _counts_as_failure(state: Conversation, command: CompletePass) -> bool:
-    """Once a model may be too slow for a window; one that is so twice in a row is not asked for a while."""
+    """A model may be too slow for a window once; if it is twice in a row, the next call waits."""
     stood_in_before = state.live is not None and state.live.id in state.fallback_ids
     return command.model_failed or (command.interrupted and stood_in_before)
 
 
 def _saves_enough(before: Conversation, after: Conversation, record: SummaryRecord, profile: Profile) -> bool:
-    """A record is committed only when it costs clearly less than what it replaces; a remake may outweigh its stand-in.
+    """Whether the record costs clearly less than what it replaces.
 
-    Both sides are counted as the window counts them now; since the plan was made, a usage report may have changed that.
-    A window over its budget takes whatever makes it smaller. A remake may cost more than the stand-in, not more than
-    what both stand for, and the window stays below its trigger.
+    Both sides are counted as the window counts them now: a usage report may have changed that since the plan. A window
+    over its budget takes whatever makes it smaller. A remake may cost more than the record it replaces, but not more
+    than what both cover, and the window must stay below its trigger.
     """
     plan = before.pending
     assert plan is not None, "a record is of the pending pass"
@@ -270,18 +270,18 @@ def _fail(state: Conversation, command: FailPass, context: DecisionContext) -> l
 
 
 def _wait_after(state: Conversation, plan: PassPlan, context: DecisionContext) -> tuple[int, int]:
-    """The wait that a pass leaves that made no record; a remake leaves none, since it must hold no pass back."""
+    """The wait after a pass without a record; none after a remake, which must not delay any pass."""
     return (0, 0) if plan.trigger is Trigger.REMAKE else _wait(state, context)
 
 
 def _wait(state: Conversation, context: DecisionContext) -> tuple[int, int]:
-    """Messages, and the time in microseconds, of which the first to come ends the wait after one more failure."""
+    """Messages and the time in microseconds that end the wait after one more failure, whichever comes first."""
     messages, seconds = wait_after_failures(context.policy, failures=state.failures_in_row + 1)
     return messages, context.now_us + seconds * 1_000_000
 
 
 def _with_trigger(state: Conversation, events: list[Event], context: DecisionContext) -> list[Event]:
-    """`events`, and what the rules say once after all of them."""
+    """`events`, followed by what the rules add once after all of them."""
     for event in events:
         state = evolve(state, event, context.now_us, context.originals)
     return [*events, *ruled(state, context)]
@@ -299,6 +299,6 @@ def _require_version(state: Conversation, expected: int | None) -> None:
 
 
 def require_possible(settings: Settings) -> None:
-    """Raise InvalidPolicy for settings that leave a chat model nothing to read."""
+    """Raise InvalidPolicy for settings that leave the chat model no room to read."""
     if settings.reserved_output_tokens >= settings.context_length:
         raise InvalidPolicy("reserved_output_tokens", "must be below the context length")

@@ -1,7 +1,7 @@
 """Signed tool envelopes: `{"payload": ..., "sig": ...}` around a tool's result.
 
-The signature and the payload's bookkeeping mean nothing to a model. Whatever is counted, prompted or rendered goes
-through `unwrap_envelope`; the log keeps the envelope as it came.
+The signature and the payload's bookkeeping mean nothing to a model, so counting, prompts and rendering see what
+`unwrap_envelope` returns. The log keeps the envelope.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KEYS: Final = frozenset({"payload", "sig"})
 
 
 def unwrap_envelope(content: str) -> str:
-    """The tool result inside a signed envelope; any other content comes back as it is."""
+    """The tool result inside a signed envelope; any other content is returned unchanged."""
     if not _may_be_envelope(content):
         return content
     envelope = _parsed(content)
@@ -35,7 +35,7 @@ def unwrap_envelope(content: str) -> str:
 
 
 def _may_be_envelope(content: str) -> bool:
-    """Spares ordinary messages the JSON parser."""
+    """A cheap test that spares ordinary messages the JSON parser."""
     return '"sig"' in content and '"payload"' in content and content.lstrip()[:1] == "{"
 
 

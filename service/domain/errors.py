@@ -53,7 +53,7 @@ __all__ = [
 
 
 class DomainError(Exception):
-    """The rules refuse this. Messages of this family never hold text of a conversation."""
+    """The rules refuse this. Messages of this family never contain text of a conversation."""
 
 
 class InvalidPolicy(DomainError):
@@ -82,7 +82,7 @@ class SummaryNotFound(DomainError):
 
 
 class SummaryNotInUse(DomainError):
-    """The record was revoked before, by name or with one that it was made from."""
+    """The record was already revoked, by name or with one that it was made from."""
 
     def __init__(self, summary_id: str) -> None:
         super().__init__("the summary was revoked already")
@@ -106,7 +106,7 @@ class MessageRemoved(DomainError):
 
 
 class PinsTooLarge(DomainError):
-    """The pins would take more than their share of the budget."""
+    """The pins would exceed their share of the budget."""
 
     def __init__(self, *, tokens: int, limit: int) -> None:
         super().__init__(f"pinned messages would take {tokens} tokens, the limit is {limit}")
@@ -123,7 +123,7 @@ class PassNotFound(DomainError):
 
 
 class WrongMessageVersion(DomainError):
-    """The conversation has another number of messages than was expected."""
+    """The conversation does not have the expected number of messages."""
 
     def __init__(self, *, expected: int, actual: int) -> None:
         super().__init__(f"expected {expected} messages, the conversation has {actual}")
@@ -144,7 +144,7 @@ class RequestIdReused(DomainError):
 
 
 class TooLarge(DomainError):
-    """A message or a batch is over its limit, in bytes."""
+    """A message or a batch exceeds its limit, in bytes."""
 
     def __init__(self, what: str, *, size: int, limit: int) -> None:
         super().__init__(f"{what}: {size} bytes, the limit is {limit}")
@@ -166,7 +166,7 @@ class PassesDisabled(DomainError):
 
 
 class PassSuperseded(DomainError):
-    """The pass is not pending any more; its result is not used."""
+    """The pass is no longer pending; its result is not used."""
 
 
 class WindowTooLarge(DomainError):
@@ -179,7 +179,7 @@ class WindowTooLarge(DomainError):
 
 
 class WaitedPassFailed(DomainError):
-    """The pass that was waited for has failed."""
+    """The pass that the caller waited for failed."""
 
     def __init__(self, pass_id: str, error_class: str, cause: str) -> None:
         super().__init__(f"the pass failed: {error_class}{f' ({cause})' if cause else ''}")
@@ -189,7 +189,7 @@ class WaitedPassFailed(DomainError):
 
 
 class VersionNotReached(DomainError):
-    """The conversation does not have so many messages yet."""
+    """The conversation does not have that many messages yet."""
 
     def __init__(self, *, wanted: int, actual: int) -> None:
         super().__init__(f"version {wanted} was asked for, the conversation is at {actual}")

@@ -45,7 +45,7 @@ __all__ = [
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 CAUSE_CHARS_MAX = 200
-"""How long the words may be that say why a pass failed."""
+"""Longest text that says why a pass failed."""
 
 
 class Trigger(StrEnum):
@@ -60,7 +60,7 @@ class Trigger(StrEnum):
 
 
 class SkipReason(StrEnum):
-    """Why there was no pass, or no record, although nothing failed."""
+    """Why there was no pass or no record, although nothing failed."""
 
     IRREDUCIBLE = "irreducible"
     DEPTH_LIMIT = "depth_limit"
@@ -80,7 +80,7 @@ class ErrorClass(StrEnum):
 
 
 class Rating(StrEnum):
-    """What a user says of a record."""
+    """A user's opinion of a record."""
 
     GOOD = "good"
     BAD = "bad"
@@ -97,11 +97,20 @@ class ContextLengthSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A conversation's settings with everything that the fold needs.
+    """A conversation's settings, with everything that the fold needs.
 
-    `requested_context_length` is what the client set, 0 for nothing; `context_length` is what holds, in tokens.
-    `policy` has only the fields that the client overrides. `profile` is the one that the policy named when the
-    conversation opened.
+    Attributes:
+        model: The chat model, as `provider:model` or the provider's own name.
+        requested_context_length: The context length that the client set, in tokens; 0 for none.
+        context_length: The context length in force.
+        context_length_source: Where that comes from.
+        reserved_output_tokens: Tokens kept free for the chat model's answer.
+        overhead_tokens: Tokens that the caller sends in addition to the window.
+        calibration_factor: Corrects estimated token counts.
+        policy: The policy fields that the client overrides.
+        title: The title.
+        labels: The client's labels.
+        profile: The profile that the policy named when the conversation opened.
     """
 
     model: str = ""
@@ -118,11 +127,11 @@ class Settings:
 
     @property
     def budget(self) -> int:
-        """Context length without what is kept for the answer; at least 1."""
+        """Context length minus reserved output; at least 1."""
         return max(1, self.context_length - self.reserved_output_tokens)
 
     def includes(self, asked: Settings) -> bool:
-        """Whether everything that a client sets in `asked` is set here too, and to the same."""
+        """Whether these settings have everything that a client sets in `asked`, with the same values."""
         return (
             all(not getattr(asked, name) or getattr(asked, name) == getattr(self, name) for name in _SET_BY_CLIENTS)
             and asked.policy.items() <= self.policy.items()
@@ -145,13 +154,28 @@ class ResultMark(NamedTuple):
 class PassPlan:
     """What a pass does, fixed when it is requested.
 
-    `covered` leaves the window; `source` is read (on a partial rebase only what came since the base). `base_id` is the
-    record that the new one continues, empty for a first record and a full rebase. `replaces_id` is the record whose
-    place a remake takes. `summary_tokens_max` is the size that the record should have, `room_tokens` the size at which
-    it would miss what the pass is for. An `extractive` pass asks no model. `covered_tokens` and `rewrites` are the
-    record's; a `rebase` makes one that stands alone. A `cut` pass leaves to follow-ups what its bounds did not allow.
-    Beside the new record the window goes on showing those that `beside_ids` names, and no others.
-    A model is asked for a draft of this `form`.
+    Attributes:
+        pass_id: The pass's id.
+        trigger: Why it began.
+        covered: Messages that its record covers; they leave the window.
+        source: Messages to read: `covered`, or on a partial rebase those since the base.
+        base_id: The record that the new one continues; empty for a first record and a full rebase.
+        parent_id: The new record's parent in the chain.
+        depth: The new record's depth.
+        token_ratio: The ratio at the trigger.
+        message_version: The message version at the trigger.
+        replaced_tokens: Tokens that the record replaces in the window.
+        summary_tokens_max: The size that the record should have, in tokens.
+        policy: The policy in force.
+        rebase: Whether the record stands alone, for everything that has left the window.
+        replaces_id: The fallback record that a remake replaces.
+        room_tokens: The size above which the record would defeat the purpose of the pass, in tokens.
+        covered_tokens: Tokens to read the covered messages again.
+        rewrites: How many records the oldest part of the new text has passed through since its originals were read.
+        extractive: Whether extraction makes the record, without a model.
+        cut: Whether follow-ups have to cover what this pass's limits left out.
+        beside_ids: The other records that the window goes on showing.
+        form: The form of draft that a model is asked for.
     """
 
     pass_id: str
@@ -187,16 +211,22 @@ class ConversationOpened:
 
 @dataclass(frozen=True, slots=True)
 class SettingsChanged:
-    """The settings from now on."""
+    """New settings."""
 
     settings: Settings
 
 
 class MessageAppended(NamedTuple):
-    """A message joins the window. `number` counts from 1; `tokens` is uncorrected, in `source`'s count.
+    """A message joined the window.
 
-    In a window that was cleared since, `cleared_tokens` is what the message cost before a mark took the place of its
-    text; 0 otherwise, and always in the event itself.
+    Attributes:
+        number: The message's number, from 1.
+        message: The message.
+        tokens: Its tokens, uncorrected.
+        source: Who counted them.
+        counter: The counter's name.
+        cleared_tokens: Its tokens before a mark took the place of its text, in a window that was cleared; 0 otherwise,
+            and always in the event itself.
     """
 
     number: int
@@ -209,7 +239,7 @@ class MessageAppended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UsageReported:
-    """What the chat model's API really counted; `calibration_factor` corrects estimates from now on."""
+    """The chat model API's own token count; `calibration_factor` corrects estimates from now on."""
 
     message_version: int
     summary_id: str
@@ -221,14 +251,14 @@ class UsageReported:
 
 @dataclass(frozen=True, slots=True)
 class SummarizationRequested:
-    """The trigger; written in the commit of what caused it."""
+    """The trigger of a pass, in the commit of what caused it."""
 
     plan: PassPlan
 
 
 @dataclass(frozen=True, slots=True)
 class SummarizationStarted:
-    """A pass was claimed, for the `claim`-th time."""
+    """The pass was claimed, for the `claim`-th time."""
 
     pass_id: str
     claim: int
@@ -236,19 +266,24 @@ class SummarizationStarted:
 
 @dataclass(frozen=True, slots=True)
 class SummarizationReleased:
-    """A claim was given back in good order, because the process stops: it does not count as one that ended badly."""
+    """An orderly shutdown gave the claim back; it does not count as one that ended badly."""
 
     pass_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class SummarizationCompleted:
-    """The record is in force; the messages that it covers leave the window.
+    """The record is in force, and the messages that it covers leave the window.
 
-    `fallback` says that the record stands in for a model's. `source` is who counted its tokens. When a model was asked
-    and failed first, the next one waits for messages or time, whichever comes first; a `wait_until_us` of 0 is no wait.
-    `tried` names the models that were turned to, in their order, as `provider:model`. `marks` take the place of old
-    tool results that stay in the window, so that it is rewritten once and not twice.
+    Attributes:
+        pass_id: The pass.
+        record: Its record.
+        source: Who counted the record's tokens.
+        fallback: Whether it stands in for a model's record.
+        wait_messages: If a model failed first, messages until the next call.
+        wait_until_us: The time that ends this wait earlier; 0 for no wait.
+        tried: The models that the pass turned to, in order, as `provider:model`.
+        marks: Marks for old tool results that stay in the window, so that it is rewritten once and not twice.
     """
 
     pass_id: str
@@ -274,10 +309,11 @@ class SummarizationCleared:
 
 @dataclass(frozen=True, slots=True)
 class SummarizationFailed:
-    """The messages are as they were; the next model call waits for messages or time, whichever comes first.
+    """The pass made no record, and the messages are unchanged.
 
-    A `wait_until_us` of 0 is no wait: nobody wants the pass any longer, or it was a remake. Neither is a failure in a
-    row. `cause` is why in our own words, at most CAUSE_CHARS_MAX, and `asked` whether a model was asked at all.
+    The next model call waits for `wait_messages` or until `wait_until_us`, whichever comes first. A cancelled pass or a
+    remake does not wait (0) and is no failure in a row. `cause` is in our own words, at most CAUSE_CHARS_MAX; `asked`
+    says whether any call reached a model.
     """
 
     pass_id: str
@@ -295,7 +331,7 @@ class SummarizationFailed:
 
 @dataclass(frozen=True, slots=True)
 class SummarizationSkipped:
-    """No pass, or no record, and that is no failure. `pass_id` is empty when no pass began."""
+    """There was no pass or no record, which is not a failure. `pass_id` is empty if no pass began."""
 
     reason: SkipReason
     pass_id: str = ""
@@ -306,9 +342,9 @@ class SummarizationSkipped:
 
 @dataclass(frozen=True, slots=True)
 class SummaryRevoked:
-    """Records are out of use: `record_id`, which was revoked, and all that were made from it.
+    """A revocation took `record_id` and every record made from it out of use.
 
-    The window shows `shown_ids` from now on, and the messages that no record in use covers are back in it.
+    The window now shows `shown_ids`, and the messages that no record in use covers are back in it.
     """
 
     record_id: str
@@ -327,21 +363,21 @@ class SummaryRated:
 
 @dataclass(frozen=True, slots=True)
 class MessagesPinned:
-    """These messages are in the window for good: no pass covers them, and those that one had covered are back."""
+    """Passes no longer cover these messages, and those already covered are back in the window."""
 
     numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MessagesUnpinned:
-    """These messages are like any others again: those that a record in use covers leave the window."""
+    """Passes may cover these messages again; those that a record in use covers leave the window."""
 
     numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationRewound:
-    """The messages after number `to` have left the conversation for good. Their numbers are not used again.
+    """The messages after number `to` left the conversation for good. Their numbers are not reused.
 
     Records that covered one of them, and all made from those, are out of use, as in SummaryRevoked.
     """

@@ -1,7 +1,4 @@
-"""The fold of a conversation's events: `evolve` is the only way in which a state changes.
-
-The same fold serves commands, projections and replay.
-"""
+"""The fold of a conversation's events. Only `evolve` changes a state, in commands, projections and replay alike."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ __all__ = ["Originals", "evolve", "fold"]
 
 
 Originals = Callable[[tuple[MessageRange, ...]], Messages[MessageAppended]]
-"""The messages of ascending ranges, as the log has them."""
+"""Returns the messages of ascending ranges, as the log has them."""
 
 
 def _none(_ranges: tuple[MessageRange, ...]) -> Messages[MessageAppended]:
@@ -54,7 +51,7 @@ def fold(
 ) -> Conversation:
     """The state after `events`, each with its time in microseconds, from `state` or from the beginning.
 
-    `originals` is asked for the messages that come back into the window, and for no others; without it, none may.
+    `originals` is called for messages that come back into the window, and for no others.
     """
     state = state or initial_state()
     for event, at_us in events:
@@ -64,9 +61,9 @@ def fold(
 
 
 def evolve(state: Conversation, event: Event, at_us: int, originals: Iterable[MessageAppended] = ()) -> Conversation:
-    """The state after one more event, which was written at `at_us`.
+    """The state after one more event, written at `at_us`.
 
-    `originals` are messages as the log has them, at least those that `returning` names for this event.
+    `originals` are messages as the log has them; they include those that `returning` names for this event.
     """
     if isinstance(event, MessageAppended):
         return _message_appended(state, event, at_us)
@@ -75,7 +72,8 @@ def evolve(state: Conversation, event: Event, at_us: int, originals: Iterable[Me
 
 
 _CHANGED_BY_A_MESSAGE: Final = 9
-"""So many fields of a Conversation, its first ones; a literal, so that the types of the others are known."""
+"""The number of Conversation's leading fields that a message changes; a literal, so that mypy knows the others' types.
+"""
 
 assert Conversation._fields[_CHANGED_BY_A_MESSAGE - 1] == "messages_since_pass", "what a message changes comes first"
 
@@ -131,7 +129,7 @@ def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iter
 
 
 def _message_appended(state: Conversation, event: MessageAppended, at_us: int) -> Conversation:
-    """The hot path of a fold: the first fields are new. A message never lowers the ratio, so its lowest value stays."""
+    """The hot path of a fold: rebuilds the leading fields. A message never lowers the ratio, so the lowest stays."""
     tokens = event.tokens
     estimated = event.source is TokenSource.ESTIMATE
     chat = event.message.role is not Role.SYSTEM
@@ -207,7 +205,7 @@ def _cleared(state: Conversation, event: SummarizationCleared, at_us: int) -> Co
 
 
 def _remade(state: Conversation, replaced_id: str, event: SummarizationCompleted) -> Conversation:
-    """The record takes the place of a stand-in, wherever in the chain that is; cooldown and arming are as they were."""
+    """Put the record in the place of a fallback record, anywhere in the chain. Cooldown and arming do not change."""
     record = event.record
     successors = {old: record.id if new == replaced_id else new for old, new in state.successors.items()}
     state = state._replace(
@@ -261,14 +259,14 @@ def _skipped(state: Conversation, event: SummarizationSkipped, at_us: int) -> Co
 
 
 def _counts_unasked(error_class: ErrorClass, *, begun: bool) -> bool:
-    """Whether a remake without a call counts: not one that a host refused, nor one that was never begun."""
+    """Whether a remake that made no call counts as tried: not if the host refused it or it never began."""
     if error_class is ErrorClass.CANCELLED:
         return begun
     return error_class not in (ErrorClass.TRANSPORT, ErrorClass.MODEL_MISSING)
 
 
 def _remake_counted(state: Conversation, ended: EndedPass) -> Conversation:
-    """A remake in vain counts against its record, not against the conversation."""
+    """Count a failed remake against its record, not against the conversation."""
     replaced = ended.plan.replaces_id
     if not replaced:
         return state
@@ -292,5 +290,5 @@ def _bears_on_passes(old: Settings, new: Settings) -> bool:
 
 
 def _may_speak_again(state: Conversation) -> Conversation:
-    """What was said of a window that could not be compressed is said of another one now."""
+    """Allow IRREDUCIBLE and DEPTH_LIMIT to be reported again: the window has changed."""
     return state._replace(irreducible_said_at=None, depth_limit_said=False)

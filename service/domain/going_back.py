@@ -1,7 +1,7 @@
-"""Revoke, rewind, pin and unpin: the events that bring messages back into a window, or take them out without a record.
+"""Revoke, rewind, pin and unpin: events that bring messages back into a window, or remove them without a record.
 
-A state keeps no message outside its window (ADR 16). `returning` names those that an event brings back; whoever folds
-reads them from the log and passes them to the fold.
+A state keeps no message outside its window (ADR 16). `returning` names those that an event brings back; the caller of
+the fold reads them from the log.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GoingBack = SummaryRevoked | ConversationRewound | MessagesPinned | MessagesUnpi
 
 
 def outside(state: Conversation) -> tuple[MessageRange, ...]:
-    """The messages that are not in the window: removed by a rewind, or covered by a record in use and not pinned."""
+    """The messages outside the window: removed by a rewind, or covered by a record in use and not pinned."""
     return merged((*without(live_coverage(state), ranges_of(state.pins)), *state.removed))
 
 
@@ -43,7 +43,7 @@ def returning(state: Conversation, event: Event) -> tuple[MessageRange, ...]:
 
 
 def went_back(state: Conversation, event: GoingBack, originals: Iterable[MessageAppended]) -> Conversation:
-    """The state after the event. `originals` are messages as the log has them, at least those of `returning`."""
+    """The state after the event. `originals` are messages as the log has them, including those of `returning`."""
     after = _in_use_after(state, event)
     before_ranges, after_ranges = outside(state), outside(after)
     back = without(before_ranges, after_ranges)
@@ -98,7 +98,7 @@ def _as_marked(state: Conversation, appended: MessageAppended) -> MessageAppende
 
 
 def dependents(state: Conversation, record_ids: Iterable[str]) -> tuple[str, ...]:
-    """These records and all in use whose text was made from one of them, in the order of their commits."""
+    """These records and all records in use made from them, in the order of their commits."""
     found = set(record_ids)
     bases = {ended.record_id: ended.plan.base_id for ended in state.passes if ended.record_id}
     # A record is committed after its base.
@@ -110,7 +110,7 @@ def dependents(state: Conversation, record_ids: Iterable[str]) -> tuple[str, ...
 
 
 def shown_without(state: Conversation, revoked_ids: Iterable[str]) -> tuple[str, ...]:
-    """What the window shows without these records: in each one's place its nearest ancestor that stays in use."""
+    """What the window shows without these records: in place of each, its nearest ancestor that stays in use."""
     gone = set(revoked_ids)
     in_use = {record.id for record in state.records if record.id not in gone}
     parents = {record.id: record.parent_id for record in (*state.records, *state.revoked)}

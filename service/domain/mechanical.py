@@ -1,7 +1,7 @@
-"""Messages that say nothing which a record could need: they are covered, and left out of prompts.
+"""Messages without content that a record could need: they are covered, but left out of prompts.
 
-What may be an answer is never one of them. So a user's "ok" stays, since it may settle what was proposed, and so does
-an emoji; and nothing is left out behind a question, or where it is not known what came before.
+Anything that may be an answer stays: a user's "ok" may settle a proposal, and so may an emoji. Nothing is left out
+after a question, or if the message before it is not known.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ d'accord | de rien | entendido | de acuerdo | de nada | capito | prego | begrepe
 def is_mechanical(message: Message, before: Message | None) -> bool:
     """Whether a message says nothing: it is empty, mere punctuation, thanks, or an assistant's acknowledgement.
 
-    `before` is the message before it, None where that is not known.
+    `before` is the preceding message; None if it is not known.
     """
     if message.tool_calls or message.attachments:
         return False
@@ -60,7 +60,7 @@ def is_mechanical(message: Message, before: Message | None) -> bool:
 
 
 def _phrase(text: str) -> str | None:
-    """The words of a text; empty for mere punctuation, None when it has a symbol, such as an emoji."""
+    """The words of a text; empty for mere punctuation, None if it has a symbol, such as an emoji."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     if any(unicodedata.category(char).startswith("S") for char in folded):
         return None

@@ -1,4 +1,4 @@
-"""A chat message as the domain sees it; immutable, and numbered by its conversation when it is appended."""
+"""A chat message: immutable, and numbered by its conversation when it is appended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call that an assistant message makes. `arguments` is JSON text, kept as it came."""
+    """A tool call of an assistant message. `arguments` is JSON text, unchanged."""
 
     id: str
     name: str
@@ -33,7 +33,8 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """Something outside the text, or its data in a `data:` URI. `token_count` is the caller's count; 0 when unknown."""
+    """A file or a link beside the text, or the data itself in a `data:` URI. `token_count` is the caller's; 0 if
+    unknown."""
 
     uri: str
     media_type: str = ""
@@ -42,10 +43,22 @@ class Attachment:
 
 
 class Message(NamedTuple):
-    """One chat message, as the caller sent it.
+    """A chat message, as the caller sent it.
 
-    `create_time_us` is the caller's clock in microseconds since the epoch, 0 when not given; it is information only.
-    `token_count` is the caller's own count, None when not given. A `pinned` message stays in the window for good.
+    Attributes:
+        id: Unique in its conversation.
+        role: Who speaks.
+        content: The text; may be empty.
+        name: The speaker's name.
+        tool_calls: Calls of an assistant message.
+        tool_call_id: The call whose result a tool message is.
+        attachments: Files and links beside the text.
+        create_time_us: The caller's clock, in microseconds since the epoch; 0 if not given. Information only.
+        token_count: The caller's own count; None if not given.
+        user_id: The caller's id of a user.
+        agent_id: The caller's id of an agent.
+        labels: The caller's labels.
+        pinned: Whether the message stays in the window for good.
     """
 
     id: str

@@ -1,7 +1,7 @@
-"""JSON of others, parsed only as deep as it can be written again in any thread.
+"""JSON of others, parsed only as deep as any thread can write it again.
 
-How deep the standard library parses and writes depends on how much of the stack is left, so that the same text would be
-one thing on the event loop and another in a thread. A bound of our own makes it a property of the text.
+How deep the standard library parses and writes depends on the stack that is left, so the same text could parse on the
+event loop and fail in a thread. A fixed bound makes it a property of the text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BRACKET_RE: Final = re.compile(r"[][{}]")
 
 
 def parsed(text: str, **options: Any) -> Any:
-    """The value of a JSON text, with the options of `json.loads`. Raises ValueError when it is none, or too deep."""
+    """The value of a JSON text, with the options of `json.loads`. Raises ValueError if it is not JSON or too deep."""
     depth = 0
     for bracket in _BRACKET_RE.finditer(text):
         depth += 1 if bracket[0] in "[{" else -1

@@ -1,4 +1,4 @@
-"""When and how to summarize: the policy, its overrides, and what is impossible whatever the data."""
+"""When and how to summarize: the policy, its overrides, and which values can never work."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 SUMMARY_TOKENS_MAX = 1_024
 SUMMARY_TOKENS_MIN = 128
 RECORD_TOKENS_MIN = 96
-"""The smallest record that says something: its frame in the window alone takes about 30 tokens."""
+"""The smallest useful record: its frame in the window alone takes about 30 tokens."""
 
 WAIT_MESSAGES_MAX = 64
 WAIT_BASE_S = 30
@@ -51,14 +51,14 @@ class ProfileName(StrEnum):
 
 
 class DepthLimit(StrEnum):
-    """What happens when the chain is as deep as it may be."""
+    """What happens when the chain has reached its maximum depth."""
 
     HALT = "halt"
     REBASE = "rebase"
 
 
 class Fallback(StrEnum):
-    """When the extractive summarizer makes the record that a model failed to make."""
+    """When the extractive summarizer makes a record that a model failed to make."""
 
     NEVER = "never"
     EMERGENCY = "emergency"
@@ -82,7 +82,7 @@ class SummaryRole(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a field may be: from `low` to `high`; `above` and `below` leave out the bound itself."""
+    """The values of a field: from `low` to `high`; `above` and `below` exclude the bound itself."""
 
     low: float
     high: float
@@ -90,7 +90,7 @@ class Range:
     below: bool = False
 
     def includes(self, value: float) -> bool:
-        """Whether the value lies in it; not a number lies nowhere."""
+        """Whether the range contains the value; it never contains NaN."""
         over_low = value > self.low if self.above else value >= self.low
         return over_low and (value < self.high if self.below else value <= self.high)
 
@@ -109,10 +109,12 @@ _TOKENS_MAX = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Every field with its default in profile CHAIN and, for a number, its range; settings and contract follow them.
+    """Every field with its default in profile CHAIN and, for a number, its range; settings and contract follow this
+    table.
 
-    Ratios are of the budget, counts are messages. What fields mean for one another is for `validated` to say. A profile
-    reads the fields that it uses, and has defaults of its own (`Profile.defaults`).
+    Ratios are of the budget, counts are messages; `service/config/policy_fields.py` has a help text for each field.
+    `validated` checks how fields fit together. A profile reads the fields that it uses, and has its own defaults
+    (`Profile.defaults`).
     """
 
     profile: ProfileName = ProfileName.CHAIN
@@ -185,7 +187,7 @@ CLIENT_FIELDS = frozenset(
         "repair_attempts",
     }
 )
-"""The fields that a client may set unless the operator says otherwise: none of them names a model or an endpoint."""
+"""The fields that clients may set by default: none of them names a model or an endpoint."""
 
 _NAMES = frozenset(f.name for f in fields(Policy))
 _SUMMARY_SHARE = 1 / 8
@@ -200,7 +202,7 @@ _FLOORS = (
 
 
 def overridden(policy: Policy, overrides: Mapping[str, Any], *, allowed: frozenset[str] = _NAMES) -> Policy:
-    """The policy with `overrides` in place and validated; raises InvalidPolicy for a field outside `allowed`."""
+    """The policy with `overrides`, validated. Raises InvalidPolicy for a field outside `allowed`."""
     for name in overrides:
         if name not in _NAMES:
             raise InvalidPolicy(name, "there is no such field")
@@ -210,7 +212,7 @@ def overridden(policy: Policy, overrides: Mapping[str, Any], *, allowed: frozens
 
 
 def validated(policy: Policy) -> Policy:
-    """The same policy, or InvalidPolicy naming the first field that cannot work whatever the data."""
+    """The same policy. Raises InvalidPolicy naming the first field that can never work."""
     p = policy
     for name, allowed in RANGES.items():
         _require(allowed.includes(getattr(p, name)), name, f"must lie in {allowed}")
@@ -242,32 +244,32 @@ def validated(policy: Policy) -> Policy:
 
 
 def largest_summary(policy: Policy, *, budget: int) -> int:
-    """The most tokens that any record of a conversation with this budget may take."""
+    """Most tokens of any record in a conversation with this budget."""
     return policy.max_summary_tokens or max(1, min(SUMMARY_TOKENS_MAX, int(budget * _SUMMARY_SHARE)))
 
 
 def summary_cap(policy: Policy, *, budget: int, replaced_tokens: int) -> int:
-    """How many tokens a record may take: half of what it replaces, at least 128, at most the policy's maximum.
+    """Most tokens of a record: half of what it replaces, at least 128, at most the policy's maximum.
 
-    Tying the cap to what leaves the window is what makes every pass shrink it.
+    Every pass shrinks the window, because the cap depends on what leaves it.
     """
     return min(largest_summary(policy, budget=budget), max(SUMMARY_TOKENS_MIN, replaced_tokens // 2))
 
 
 def without_floors(policy: Policy) -> Policy:
-    """The policy that takes any draft as it is: for what cannot be asked again and has nothing to fall back on."""
+    """The policy without floors, for a summarizer that cannot be asked again and has no fallback."""
     none: Mapping[str, Any] = dict.fromkeys(_FLOORS, 0.0)
     return replace(policy, min_shared_words=0, **none)
 
 
 def wait_after_failures(policy: Policy, *, failures: int) -> tuple[int, int]:
-    """Messages and seconds of which the first to pass ends the wait after `failures` failed passes in a row."""
+    """Messages and seconds that end the wait after `failures` failed passes in a row, whichever comes first."""
     messages = min(max(policy.cooldown_messages, 1) << _doublings(failures), WAIT_MESSAGES_MAX)
     return messages, wait_s(failures)
 
 
 def wait_s(failures: int) -> int:
-    """Seconds that end the wait after so many failed passes in a row."""
+    """Seconds that end the wait after this many failed passes in a row."""
     return min(WAIT_BASE_S << _doublings(failures), WAIT_S_MAX)
 
 

@@ -1,6 +1,7 @@
-"""What a pass takes of the window: all that may be compressed, or the oldest of it where its bounds allow no more.
+"""What a pass takes from the window: all that may be compressed, or its oldest part within the limits of a pass.
 
-What is left for follow-ups is not looked at: work is for what a pass reads, however many messages wait behind it.
+The rest is left to follow-ups and not looked at, so the work depends on what the pass reads, not on how many messages
+wait.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ _TOO_LONG = frozenset({ErrorClass.TRANSPORT, ErrorClass.TRUNCATED})
 
 
 def compressible(state: Conversation, policy: Policy, *, tail_messages: int, whole: bool = False) -> WindowSplit | None:
-    """How a pass would split the window, or None when it would not be worth one.
+    """How a pass would split the window; None if it would not be worth one.
 
-    It is worth one when at least one message is dropped, and the dropped messages take at least min_range_tokens. In an
-    emergency it is when they and the summary take clearly more than the smallest record, or more at all if that is all
-    that the window needs. The split is cut to what one pass may read, unless extraction takes the `whole`.
+    It is worth one if it drops at least one message and at least min_range_tokens. In an emergency it is enough that
+    what it drops, with the summary, clearly exceeds the smallest record, or exceeds it at all if the window needs no
+    more. The split is cut to what one pass may read, unless extraction takes the `whole`.
     """
     limit = sys.maxsize if whole else portion_tokens_max(state, policy)
     far_end = _head(state, policy, limit=limit, tail_messages=tail_messages)
@@ -64,7 +65,7 @@ def compressible(state: Conversation, policy: Policy, *, tail_messages: int, who
 
 
 def portion_tokens_max(state: Conversation, policy: Policy) -> int:
-    """The most that a range may take in prompts, in tokens, so that a pass has the calls and the time to read it."""
+    """Most tokens of a range in prompts, so that the pass has the calls and the time to read it."""
     calls = max(1, int(policy.pass_calls_max * PLANNED_SHARE))
     chunk, size = policy.max_input_tokens, largest_summary(policy, budget=state.budget)
     parts = bisect_right(
@@ -75,7 +76,7 @@ def portion_tokens_max(state: Conversation, policy: Policy) -> int:
 
 
 def prompt_tokens(messages: Iterable[MessageAppended], policy: Policy) -> int:
-    """What messages take in the prompts of a long source, tool results capped where the policy says so."""
+    """Tokens of messages in the prompts of a long source, with tool results capped if the policy says so."""
     return sum(cost for _, cost in _costed(messages, policy))
 
 
@@ -93,22 +94,22 @@ def _costed(messages: Iterable[MessageAppended], policy: Policy) -> Iterator[tup
 
 
 def _least_tokens(policy: Policy) -> int:
-    """A shorter range could not pay for its record."""
+    """A shorter range would not pay for its record."""
     return max(policy.min_range_tokens, 2 * RECORD_TOKENS_MIN)
 
 
 def _was_too_long(ended: EndedPass) -> bool:
-    """Whether a pass failed for what may be the length of its range: not by a host that was never reached."""
+    """Whether a pass may have failed because of its range's length: not if its host was never reached."""
     if ended.plan.trigger is Trigger.REMAKE:
         return False
     return ended.error_class is ErrorClass.INVALID or (ended.asked and ended.error_class in _TOO_LONG)
 
 
 def _head(state: Conversation, policy: Policy, *, limit: int, tail_messages: int) -> WindowSplit | None:
-    """The oldest messages up to the limit, where as many and a tail lie behind them; None where all must be looked at.
+    """The oldest messages up to the limit, if at least as many and a tail follow them; None if all must be looked at.
 
-    The record of such a range is followed up, so it gets the size that it may have when the window is where it should
-    be. A call that is not answered within the range may be so behind it: the range ends before.
+    A follow-up continues after such a range, so its record gets the size for a window that is where it should be. A
+    call that is answered only after the range ends the range before it.
     """
     head: list[MessageAppended] = []
     tokens = 0
@@ -137,7 +138,7 @@ def _head(state: Conversation, policy: Policy, *, limit: int, tail_messages: int
 
 
 def _cut(division: WindowSplit, state: Conversation, policy: Policy, *, limit: int) -> WindowSplit:
-    """The division with no more dropped than the limit allows."""
+    """The split, dropping no more than the limit allows."""
     if prompt_tokens(division.dropped, policy) <= limit:
         return division
     dropped = _oldest(tool_units(division.dropped, tool_pairs(division.dropped)), policy, limit=limit)
@@ -150,7 +151,7 @@ def _cut(division: WindowSplit, state: Conversation, policy: Policy, *, limit: i
 def _oldest(
     candidates: Iterable[Sequence[MessageAppended]], policy: Policy, *, limit: int
 ) -> tuple[MessageAppended, ...]:
-    """Whole units, oldest first, that take no more than the limit; more where they would not be worth a pass."""
+    """Whole units, oldest first, up to the limit; more if they would not be worth a pass."""
     least, tokens = _least_tokens(policy), 0
     taken: list[MessageAppended] = []
     for unit in candidates:

@@ -1,8 +1,8 @@
-"""The prompts of a pass: named, versioned, and made so that no message can close its own frame.
+"""The prompts of a pass: named, versioned, and built so that no message can close its own frame.
 
 A template is two texts, system and user, with placeholders in double braces. The transcript, the previous record and
-the partial summaries are escaped before they are put in; the schema is told in words because a constrained decoder
-does not inform the model.
+partial summaries are escaped before they are filled in. The schema is also described in words, because a constrained
+decoder does not inform the model.
 """
 
 from __future__ import annotations
@@ -75,7 +75,16 @@ class PromptTemplate:
 
 @dataclass(frozen=True, slots=True)
 class PromptInput:
-    """What goes into a prompt. `entries` are transcript entries or escaped partial summaries, oldest first."""
+    """What fills a template.
+
+    Attributes:
+        entries: Transcript entries or escaped partial summaries, oldest first.
+        previous: The record that the new one continues.
+        total_messages: Messages of the whole source.
+        total_tokens: Tokens of the whole source.
+        depth: The depth of the record.
+        summary_tokens_max: The size to ask for, in tokens.
+    """
 
     entries: tuple[str, ...]
     previous: SummaryRecord | None
@@ -87,7 +96,7 @@ class PromptInput:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a model is sent, and the template that it comes from."""
+    """What a model is sent, with the name and version of its template."""
 
     system: str
     user: str
@@ -102,7 +111,7 @@ MERGE_TEMPLATE = PromptTemplate(
 
 
 def template_from_text(name: str, text: str) -> PromptTemplate:
-    """An operator's template: system text, a line `--- user ---`, user text. Raises InvalidPolicy for a bad one."""
+    """An operator's template: system text, a line `--- user ---`, user text. Raises InvalidPolicy if it is invalid."""
     system, separator, user = text.partition(f"\n{SEPARATOR}\n")
     if not separator:
         raise InvalidPolicy("prompt_file", f"has no line '{SEPARATOR}' between system and user text")
@@ -117,7 +126,7 @@ def template_from_text(name: str, text: str) -> PromptTemplate:
 
 
 def prompt_of(template: PromptTemplate, source: PromptInput) -> Prompt:
-    """The template, filled. Nothing that is filled in can bring a placeholder or a frame of its own."""
+    """The filled template. Nothing that is filled in can add a placeholder or a frame."""
     values = {
         "meta": f'<meta total_messages="{source.total_messages}" total_tokens="{source.total_tokens}" '
         f'depth="{source.depth}" />',
@@ -129,7 +138,7 @@ def prompt_of(template: PromptTemplate, source: PromptInput) -> Prompt:
 
 
 def repair_text(reasons: Sequence[str], again: str) -> str:
-    """What is added to the user text when an answer was not accepted: every reason, and what to write `again`."""
+    """The addition to the user text after an answer was refused: every reason, and what to write `again`."""
     listed = "\n".join(f"- {reason}" for reason in reasons)
     return f"\n\nYour previous answer was not accepted:\n{listed}\n{again}"
 
@@ -137,7 +146,7 @@ def repair_text(reasons: Sequence[str], again: str) -> str:
 def transcript_entry(
     number: int, message: Message, *, tool_output: ToolOutput, cap_tokens: int, count: Callable[[str], int]
 ) -> str:
-    """One message after its tag. There is no closing tag: of a chat of short messages, tags would be a third."""
+    """One message after its tag. There is no closing tag: in a chat of short messages tags would take a third."""
     attributes = f"{number} {message.role.value}"
     if message.name:
         attributes += f' "{_attribute(message.name)}"'
@@ -151,7 +160,7 @@ def transcript_entry(
 
 
 def escaped(text: str) -> str:
-    """Text in which no tag of our frames, and no mark of a chat template, can be opened or closed."""
+    """Text that can open or close none of our frames and no mark of a chat template."""
     return _FRAME.sub("&lt;", strip_marks(text))
 
 
@@ -166,7 +175,7 @@ def _tool_output(content: str, mode: ToolOutput, cap_tokens: int, count: Callabl
 
 
 def _capped(content: str, cap_tokens: int, count: Callable[[str], int]) -> str:
-    """First and last lines, shortened until they are within the cap; what is left out is said."""
+    """First and last lines, shortened to fit the cap, with a note of what is left out."""
     tokens = count(content)
     if tokens <= cap_tokens:
         return content

@@ -51,7 +51,7 @@ def without(ranges: Iterable[MessageRange], taken: Iterable[MessageRange]) -> tu
 def partitioned(
     window: Iterable[MessageAppended], ranges: tuple[MessageRange, ...]
 ) -> tuple[list[MessageAppended], list[MessageAppended]]:
-    """The messages of a window that lie in ascending ranges, and the others; none after the ranges is looked at."""
+    """The messages of a window inside ascending ranges, and the others. Stops looking after the last range."""
     messages = list(window)
     end = bisect_right(messages, ranges[-1].last, key=attrgetter("number")) if ranges else 0
     inside: list[MessageAppended] = []
@@ -62,7 +62,8 @@ def partitioned(
 
 
 def covers(ranges: tuple[MessageRange, ...], number: int) -> bool:
-    """Whether a message lies in ascending ranges; logarithmic, since system messages may cut a range into thousands."""
+    """Whether ascending ranges contain a message; logarithmic, because system messages may cut a range into
+    thousands."""
     place = bisect_right(ranges, number, key=_first)
     return place > 0 and number <= ranges[place - 1].last
 

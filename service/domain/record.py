@@ -1,4 +1,4 @@
-"""The summary record: what a pass commits. Its limits are here and nowhere else."""
+"""The summary record, which a pass commits, and its limits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FormName(StrEnum):
 
 
 class Provenance(StrEnum):
-    """How a record came to be."""
+    """How a record was made."""
 
     MODEL = "model"
     EXTRACTIVE = "extractive"
@@ -61,7 +61,7 @@ class MessageRange:
 
 @dataclass(frozen=True, slots=True)
 class ActionItem:
-    """Something to do. `owner` and `due` are empty when the conversation does not name them."""
+    """Something to do. `owner` and `due` are empty if the conversation does not say."""
 
     task: str
     owner: str = ""
@@ -70,7 +70,7 @@ class ActionItem:
 
 @dataclass(frozen=True, slots=True)
 class RecordContext:
-    """The structured facets of a summary; empty where the conversation has none."""
+    """The structured facets of a summary; each is empty if the conversation has none."""
 
     participants: tuple[str, ...] = ()
     decisions: tuple[str, ...] = ()
@@ -81,10 +81,13 @@ class RecordContext:
 
 @dataclass(frozen=True, slots=True)
 class RecordQuality:
-    """Figures of the checks. Ratios lie in 0..1; `unsupported_claims` counts invented identifiers of the
-    draft, which were left out.
+    """The figures of the checks.
 
-    `identifier_survival` is of the identifiers that a reader could need, `all_identifier_survival` of every one.
+    Attributes:
+        identifier_survival: Share of the required identifiers that the record keeps, 0 to 1.
+        unsupported_claims: Invented identifiers that were removed from the draft.
+        reduction: Share of the replaced tokens that the record saves.
+        all_identifier_survival: Share of all identifiers that the record keeps, 0 to 1.
     """
 
     identifier_survival: float = 1.0
@@ -95,13 +98,30 @@ class RecordQuality:
 
 @dataclass(frozen=True, slots=True)
 class SummaryRecord:
-    """A validated summary of `covered` messages.
+    """A validated summary of the `covered` messages.
 
-    `depth` is the place in the chain, 0 first. `tokens_before` counts what the record replaces in the window (older
-    summary and dropped messages); `tokens_after` counts the record as it is rendered. `covered_tokens` is what it costs
-    to read the covered messages again. `rewrites` counts the records that the oldest part of the text went through
-    since its original messages were read: 0 for a record made from originals alone. A `stands_alone` record covers
-    everything that has left the window, so its ancestors are kept for audit alone.
+    Attributes:
+        id: The record's id.
+        create_time_us: When it was made, in microseconds since the epoch.
+        depth: Its place in the chain, from 0.
+        parent_id: The record before it in the chain.
+        summary: The narrative.
+        key_points: The key points.
+        context: The structured facets.
+        covered: The messages that it covers, in ascending ranges.
+        tokens_before: Tokens that it replaces in the window: older records and messages.
+        tokens_after: Its tokens as rendered.
+        model: Who made it, as `provider:model`.
+        prompt_name: The template's name.
+        prompt_version: The template's version.
+        provenance: How it was made.
+        attempts: Model calls of its pass.
+        latency_ms: How long making it took.
+        quality: The figures of the checks.
+        covered_tokens: Tokens to read the covered messages again.
+        rewrites: How many records the oldest part of the text has passed through since its originals were read; 0 if it
+            was made from originals alone.
+        stands_alone: Whether it covers everything outside the window, so that its ancestors are only kept for audit.
     """
 
     id: str
@@ -127,5 +147,5 @@ class SummaryRecord:
 
     @property
     def covered_count(self) -> int:
-        """How many messages the record stands for."""
+        """How many messages the record covers."""
         return sum(len(r) for r in self.covered)

@@ -1,8 +1,8 @@
-"""A rendered window as the JSON that chat APIs take: OpenAI-style chat completions, Anthropic's Messages, Ollama's.
+"""A rendered window as the JSON of chat APIs: OpenAI-style chat completions, Anthropic's Messages, Ollama's.
 
-They all want a call's results right behind the call, and refuse the whole request otherwise. Whatever the messages are,
-that holds for what is rendered here; a call or a result that is left over is quoted, an attachment that an API does not
-take is left out and named.
+All of them require a call's results right after the call, and refuse the whole request otherwise. That holds for every
+rendering here: a call or result without its counterpart is quoted, and an attachment that an API does not take is left
+out and reported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ANTHROPIC_ID_REFUSED = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class Rendering(StrEnum):
-    """Whose JSON."""
+    """The API whose JSON to render."""
 
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
@@ -48,7 +48,7 @@ _Attached = Mapping[str, list[Any]]
 
 
 class RenderedJson(NamedTuple):
-    """Compact JSON text, and the attachments that are not in it."""
+    """Compact JSON text, and the attachments left out of it."""
 
     text: str
     omitted: tuple[OmittedAttachment, ...]
@@ -74,7 +74,7 @@ def render_json(messages: Sequence[Message], rendering: Rendering) -> RenderedJs
 
 
 def _answered_in_place(messages: Sequence[Message]) -> list[Message]:
-    """The messages with results right behind their calls. Only the last message may have calls without a result."""
+    """The messages with results right after their calls. Only the last message may have calls without a result."""
     waiting: dict[str, list[tuple[int, int]]] = {}
     results: dict[int, list[Message]] = {}
     kept: list[int] = []
@@ -100,7 +100,7 @@ def _answered_in_place(messages: Sequence[Message]) -> list[Message]:
 
 
 def _with_own_ids(messages: Iterable[Message]) -> list[Message]:
-    """The messages with call ids that Anthropic's API takes: of few characters, and each used once."""
+    """The messages with call ids that Anthropic's API accepts: a small alphabet, and each id used once."""
     uses: dict[str, int] = {}
     current: dict[str, list[str]] = {}
     renamed: list[Message] = []
@@ -119,7 +119,7 @@ def _with_own_ids(messages: Iterable[Message]) -> list[Message]:
 
 
 def _unused(name: str, uses: dict[str, int]) -> str:
-    """`name`, or with a number behind it from its second use on. `uses` counts what was given out."""
+    """`name`, with a number appended from its second use on. `uses` counts the names given out."""
     candidate = name
     while candidate in uses:
         uses[name] += 1
@@ -129,7 +129,7 @@ def _unused(name: str, uses: dict[str, int]) -> str:
 
 
 def _dumped(body: dict[str, Any]) -> str:
-    """Compact JSON; half a surrogate pair, which arguments may name by an escape, stays escaped."""
+    """Compact JSON. Half a surrogate pair, which arguments may escape, stays escaped."""
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     try:
         text.encode()
@@ -172,7 +172,7 @@ def _ollama(messages: Iterable[Message], attached: _Attached) -> Iterable[dict[s
 
 
 def _anthropic(messages: Sequence[Message], attached: _Attached) -> dict[str, Any]:
-    """System text apart; consecutive messages of one role as one; tool results as blocks of a user message."""
+    """System text apart, consecutive messages of one role joined, tool results as blocks of a user message."""
     system = "\n\n".join(m.content for m in messages if m.role is Role.SYSTEM and m.content)
     turns: list[dict[str, Any]] = []
     for m in messages:
@@ -208,7 +208,7 @@ def _anthropic_blocks(m: Message, attached: list[Any]) -> list[dict[str, Any]]:
 
 
 def _arguments(text: str) -> Any:
-    """Arguments as the object that they are; text that is no JSON object is handed on under one key."""
+    """Arguments as an object; text that is not a JSON object is passed on under one key."""
     try:
         arguments = nested_json.parsed(text, parse_constant=_refused, parse_float=_finite)
     except (ValueError, RecursionError):
@@ -217,7 +217,7 @@ def _arguments(text: str) -> Any:
 
 
 def _refused(constant: str) -> NoReturn:
-    """NaN and the infinities are no JSON, though Python reads them, and makes them of numbers that are too large."""
+    """Refuses NaN and infinities, which are not JSON, though Python reads them and makes them of large numbers."""
     raise ValueError(constant)
 
 

@@ -1,11 +1,11 @@
 """An immutable sequence that grows at its end in constant time.
 
-Versions of one sequence share their storage: appending to the newest version extends the shared list, appending to an
-older one copies it first, so that no version ever changes. A fold over n events thus costs n, not n squared.
+Versions of a sequence share their storage. Appending to the newest version extends the shared list; appending to an
+older one copies it first, so no version ever changes. A fold over n events thus costs n, not n squared.
 
-Safe in any thread without a lock: the list only grows, so that a place in it is written once and for ever. Whoever
-finds the very item that it appends in the place after its last one may share the list; whoever finds another item
-there, because another version or thread was faster, copies.
+It is safe in any thread without a lock, because the list only grows: each place is written once. If the place after the
+last item holds the very item that was appended, the list may be shared; if another version or thread was faster and it
+holds another item, it is copied.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Sequence(Generic[T]):
         self._length = len(self._shared)
 
     def append(self, item: T) -> Sequence[T]:
-        """A sequence with one more item; this one stays as it is."""
+        """A sequence with one more item; this one does not change."""
         shared, place = self._shared, self._length
         if len(shared) == place:
             shared.append(item)

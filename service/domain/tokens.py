@@ -1,7 +1,7 @@
-"""Token counts: who counts, what a message is worth, and how estimates learn from real usage.
+"""Token counts: who counts, what a message costs, and how estimates learn from real usage.
 
-A count says where it came from, because the ratio that triggers a pass is only as good as that. Everything here is
-plain arithmetic of IEEE basic operations, so a replay on another machine gets the same numbers to the last bit.
+A count says who made it, because the ratio that triggers a pass is only as good as its counts. All arithmetic uses IEEE
+basic operations, so a replay on another machine gets the same numbers to the last bit.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class TokenSource(StrEnum):
 
 
 class TokenCount(NamedTuple):
-    """How many tokens, and whose count it is."""
+    """A number of tokens, and who counted them."""
 
     tokens: int
     source: TokenSource
@@ -72,11 +72,11 @@ class TokenCounter(Protocol):
 
     @property
     def name(self) -> str:
-        """What the settings call it, as `estimate` or `bpe:o200k`."""
+        """Its name in the settings, such as `estimate` or `bpe:o200k`."""
         ...
 
     def source_for(self, model: str) -> TokenSource:
-        """TOKENIZER when the counts are those of this chat model's own vocabulary, else ESTIMATE."""
+        """TOKENIZER if the counts use this chat model's own vocabulary, else ESTIMATE."""
         ...
 
     def count(self, text: str) -> int:
@@ -85,7 +85,7 @@ class TokenCounter(Protocol):
 
 
 def message_tokens(message: Message, counter: TokenCounter, *, model: str) -> TokenCount:
-    """Tokens of `message` as it is rendered for `model`. The caller's own count, where given, is trusted over all."""
+    """Tokens of `message` as rendered for `model`. The caller's own count, if given, is trusted over all others."""
     if message.token_count is not None:
         return TokenCount(message.token_count, TokenSource.CALLER)
     tokens = MESSAGE_OVERHEAD_TOKENS + counter.count(unwrap_envelope(message.content))
@@ -103,9 +103,9 @@ def message_tokens(message: Message, counter: TokenCounter, *, model: str) -> To
 def calibrated_factor(old_factor: float, counted: int, *, reported: int, observations: int) -> float:
     """The factor after one more usage report.
 
-    `counted` is our own count without any factor, `reported` the model's, `observations` the reports learned before
-    this one. The first reports weigh as in a mean in which the factor at the start is one of them; later ones at least
-    a tenth each. One report moves the factor no further than to FACTOR_MIN or FACTOR_MAX.
+    `counted` is our own count without any factor, `reported` the model's, `observations` the number of reports before
+    this one. Early reports are averaged with the initial factor; later ones weigh at least a tenth each. The factor
+    stays within FACTOR_MIN and FACTOR_MAX.
     """
     ratio = taught_ratio(counted, reported=reported)
     if ratio is None:
@@ -115,12 +115,12 @@ def calibrated_factor(old_factor: float, counted: int, *, reported: int, observa
 
 
 def taught_ratio(counted: int, *, reported: int) -> float | None:
-    """How many tokens somebody who knows makes of one of ours, within bounds; None when there is too little to tell."""
+    """The ratio of a trusted count to ours, within bounds; None if there is too little text to tell."""
     if counted < CALIBRATION_TOKENS_MIN or reported <= 0:
         return None
     return min(FACTOR_MAX, max(FACTOR_MIN, reported / counted))
 
 
 def calibrated_tokens(counted: int, factor: float) -> int:
-    """`counted` corrected by a learned factor, rounded up."""
+    """`counted`, corrected by a learned factor and rounded up."""
     return math.ceil(counted * factor)

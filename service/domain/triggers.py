@@ -1,7 +1,7 @@
-"""Whether a pass is begun: what holds for every profile, around the rules of the conversation's own.
+"""Whether a pass begins: the rules that all profiles share, around those of the conversation's own.
 
-Disabled, pending and waiting come first. A wait after failures holds model calls back, never the way out: past the
-emergency ratio extraction serves at once.
+Disabled, pending and waiting are checked first. A wait after failures only holds back model calls: past the emergency
+ratio extraction still serves at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["cancelled", "followed_up", "held_by", "may_stand_in", "remade", "rul
 
 
 def ruled(state: Conversation, context: DecisionContext) -> list[Event]:
-    """What the rules want now: at most one pass, and the end of a remake that is in its way."""
+    """What the rules want now: at most one pass, and the end of a remake that would delay it."""
     if not context.policy.enabled:
         return []
     if state.pending is None:
@@ -39,7 +39,7 @@ def ruled(state: Conversation, context: DecisionContext) -> list[Event]:
 
 
 def followed_up(state: Conversation, ended: PassPlan, context: DecisionContext) -> list[Event]:
-    """The pass that finishes what the one of `ended` began, if there is to be one; a remake began nothing."""
+    """The follow-up of the pass that `ended` planned, if there should be one. A remake has none."""
     if not context.policy.enabled or ended.trigger is Trigger.REMAKE or _is_barred(state, context):
         return []
     event = context.profile.follow_up(state, ended, context, extractive=state.waiting(context.now_us))
@@ -47,21 +47,21 @@ def followed_up(state: Conversation, ended: PassPlan, context: DecisionContext) 
 
 
 def superseded(remake: PassPlan, events: list[Event]) -> list[Event]:
-    """`events`, with the end of a pending remake before the pass that they request: a remake holds none back."""
+    """`events`, preceded by the end of a pending remake if they request a pass."""
     if not any(isinstance(event, SummarizationRequested) for event in events):
         return []
     return [cancelled(remake.pass_id, attempts=0), *events]
 
 
 def cancelled(pass_id: str, *, attempts: int) -> SummarizationFailed:
-    """The end of a pass that nobody wants any longer. It is no failure: nothing waits because of it."""
+    """The end of a pass that is no longer wanted. It is not a failure: nothing waits because of it."""
     return SummarizationFailed(
         pass_id, ErrorClass.CANCELLED, attempts=attempts, retryable=True, wait_messages=0, wait_until_us=0
     )
 
 
 def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
-    """Why a window past its trigger is left as it is now; None below the trigger, and when nothing holds it."""
+    """Why a window past its trigger stays as it is; None below the trigger or if nothing holds it."""
     profile = profile_of(policy.profile)
     if state.ratio < profile.trigger_ratio(state, policy):
         return None
@@ -75,7 +75,7 @@ def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
 
 
 def may_stand_in(state: Conversation, policy: Policy) -> bool:
-    """Whether extraction serves at once, although a model is not to be asked now; once for the same window."""
+    """Whether extraction serves at once while no model may be asked; only once for the same window."""
     if policy.fallback is Fallback.NEVER or state.ratio < policy.emergency_token_ratio:
         return False
     last = state.passes[-1] if state.passes else None
@@ -85,9 +85,9 @@ def may_stand_in(state: Conversation, policy: Policy) -> bool:
 
 
 def remade(state: Conversation, fallback: SummaryRecord, context: DecisionContext) -> SummarizationRequested | None:
-    """A pass that asks a model for what `fallback` stands in for, with the size that the model was given then.
+    """A pass that has a model remake `fallback`, at the size of the original plan.
 
-    None when the window has no room for a record of that size: it would be past its trigger.
+    None if the window has no room for a record of that size: it would be past its trigger.
     """
     plan = next(ended.plan for ended in reversed(state.passes) if ended.record_id == fallback.id)
     room = max(plan.room_tokens, plan.summary_tokens_max)
@@ -121,5 +121,5 @@ def _due(state: Conversation, context: DecisionContext) -> list[Event]:
 
 
 def _is_barred(state: Conversation, context: DecisionContext) -> bool:
-    """Whether no pass may begin, since failures hold model calls back and extraction does not serve."""
+    """Whether failures hold back any pass, since extraction may not serve either."""
     return state.waiting(context.now_us) and not may_stand_in(state, context.policy)

@@ -43,7 +43,8 @@ UNIT_REACH = 128
 
 
 def needed(state: Conversation, command: object) -> tuple[MessageRange, ...]:
-    """The messages outside the window that deciding on the command needs, as ascending ranges; none for most."""
+    """The messages outside the window that deciding on the command needs, as ascending ranges; none for most
+    commands."""
     match command:
         case RevokeSummary() if any(record.id == command.record_id for record in state.records):
             return returning(state, _revocation(state, command.record_id))
@@ -58,7 +59,7 @@ def needed(state: Conversation, command: object) -> tuple[MessageRange, ...]:
 def taken_back(
     state: Conversation, command: WayBack, policy: Policy, originals: Sequence[MessageAppended]
 ) -> list[Event]:
-    """The events of the command, without what the rules say next; none when it changes nothing."""
+    """The events of the command, without those of the rules; none if it changes nothing."""
     match command:
         case RevokeSummary():
             return _revoked(state, command)
@@ -73,7 +74,7 @@ def taken_back(
 
 
 def require_pins_fit(state: Conversation, pinned: Iterable[MessageAppended], policy: Policy) -> None:
-    """Raise PinsTooLarge if these messages, all that would be pinned, take more than their share of the budget."""
+    """Raise PinsTooLarge if these messages, the pins after the command, exceed their share of the budget."""
     tokens, limit = (
         counted_tokens(pinned, state.settings.calibration_factor),
         int(policy.pin_token_ratio * state.budget),
@@ -164,7 +165,7 @@ def _around(hidden: tuple[MessageRange, ...], numbers: Iterable[int]) -> tuple[M
 
 
 def _pending_cancelled(state: Conversation) -> list[Event]:
-    """The end of a pending pass: what it reads or continues is no longer what it was planned for."""
+    """The end of a pending pass, because what it reads or continues has changed since its plan."""
     return [cancelled(state.pending.pass_id, attempts=0)] if state.pending else []
 
 

@@ -1,6 +1,6 @@
-"""What is in the window, which messages belong together, and what of it may be compressed.
+"""What is in the window, which messages belong together, and what may be compressed.
 
-A tool call and its results are one unit: a boundary never runs through it. Everything else here follows from that.
+A tool call and its results are one unit, which no boundary divides. Everything else here follows from that.
 """
 
 from __future__ import annotations
@@ -33,16 +33,19 @@ RUNWAY = 0.15
 """Of the budget, below the reset ratio: a window that ends just under it is due again a message or two later."""
 
 TAIL_MESSAGES_MIN = 2
-"""The tail has no fewer messages, so that the last exchange is verbatim; only one that alone breaks the budget goes."""
+"""The fewest messages of a tail, so that the last exchange is verbatim, unless it alone exceeds the budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolPairs:
-    """Which calls and results of a message list belong together; numbers are message numbers.
+    """Which calls and results of a message list belong together, by message number.
 
-    `results` maps (message number, place of the call in it) to its result's number. `pending` calls wait for theirs;
-    `dead` ones do not, since the user spoke after them, or their id is another call's now. `late` are the answered
-    calls whose result came after the user had spoken. `orphans` are results without a call.
+    Attributes:
+        results: The result's number by (message number, place of the call in it).
+        pending: Calls that wait for their result.
+        dead: Calls that no longer wait: the user has spoken since, or another call has taken over their id.
+        late: Answered calls whose result came after the user had spoken.
+        orphans: Results without a call.
     """
 
     results: Mapping[tuple[int, int], int]
@@ -54,10 +57,10 @@ class ToolPairs:
 
 @dataclass(frozen=True, slots=True)
 class WindowSplit:
-    """What of a window a pass would compress; the rest of it stays verbatim.
+    """What a pass would compress; the rest of the window stays verbatim.
 
-    `kept_tokens` is what the window costs without the dropped messages and without a summary, overhead included. A
-    `cut` one leaves to follow-ups what could be dropped too; its `kept_tokens` are those of the last of them.
+    `kept_tokens` is the window without the dropped messages and without a summary, overhead included. A `cut` split
+    leaves to follow-ups what could be dropped too, and its `kept_tokens` are those of the last of them.
     """
 
     dropped: tuple[MessageAppended, ...]
@@ -78,7 +81,7 @@ class WindowSplit:
 
 
 def counted_tokens(messages: Iterable[MessageAppended], factor: float) -> int:
-    """What `messages` cost, estimates corrected by `factor`."""
+    """Tokens of `messages`, estimates corrected by `factor`."""
     exact = estimated = 0
     for m in messages:
         if m.source is TokenSource.ESTIMATE:
@@ -120,20 +123,21 @@ def tool_pairs(messages: Iterable[MessageAppended]) -> ToolPairs:
 
 
 def summary_tokens(state: Conversation, *record_ids: str) -> int:
-    """What the records in the window take, estimates corrected: those named, or all."""
+    """Tokens of the named records in the window, or of all, estimates corrected."""
     others = tuple(shown for shown in state.shown if record_ids and shown.record.id not in record_ids)
     return state.window_tokens - state._replace(shown=others).window_tokens
 
 
 def aimed_tokens(state: Conversation, policy: Policy) -> int:
-    """What the window should cost after a pass, overhead included: below the reset ratio, with a runway to the next."""
+    """What the window should cost after a pass, overhead included: below the reset ratio, with a runway to the next
+    pass."""
     return int(max(policy.reset_token_ratio - RUNWAY, policy.reset_token_ratio / 2) * state.budget)
 
 
 def split(state: Conversation, policy: Policy, *, tail_messages: int) -> WindowSplit:
-    """Divide the window: system messages, pins, the tail, the newest user message and pending calls stay.
+    """Divide the window. System messages, pins, the tail, the newest user message and pending calls stay.
 
-    The tail is what fits beside all that and a record of the largest size when the window ends where the pass aims.
+    The tail is what fits beside these and the largest record into a window of the size that the pass aims at.
     """
     factor = state.settings.calibration_factor
     chat = [m for m in state.window if m.message.role is not Role.SYSTEM]
@@ -150,12 +154,12 @@ def split(state: Conversation, policy: Policy, *, tail_messages: int) -> WindowS
 
 
 def pinned_units(units: Iterable[Sequence[MessageAppended]], pins: Collection[int]) -> list[Sequence[MessageAppended]]:
-    """The units of which a message is pinned: a pinned call keeps its results, and a pinned result its call."""
+    """The units with a pinned message: a pinned call keeps its results, and a pinned result its call."""
     return [unit for unit in units if any(m.number in pins for m in unit)]
 
 
 def _bound(units: list[list[MessageAppended]], pairs: ToolPairs, pins: frozenset[int]) -> frozenset[int]:
-    """The places of the units that stay whatever they cost: the newest user message, calls without a result, pins."""
+    """Places of the units that always stay: the newest user message, calls without a result, pins."""
     must_stay = {number for number, _ in pairs.pending} | pins
     users = [m.number for unit in units for m in unit if m.message.role is Role.USER]
     must_stay.update(users[-1:])
@@ -174,7 +178,7 @@ class _Tail:
         self._tokens = fixed_tokens + sum(self._costs[i] for i in bound)
 
     def kept(self, state: Conversation, policy: Policy, tail_messages: int) -> set[int]:
-        """The places of all that stay."""
+        """Places of everything that stays."""
         share_left = policy.tail_token_ratio * state.budget
         aim = aimed_tokens(state, policy) - largest_summary(policy, budget=state.budget)
         kept = set(self._bound)
@@ -196,21 +200,22 @@ class _Tail:
         return kept
 
     def _newest(self, i: int) -> int:
-        """How many of a unit's messages are newer than the unit before it: a call of long ago is none of the tail."""
+        """How many of a unit's messages are newer than the unit before it: an old call does not count towards the
+        tail."""
         before = self._units[i - 1][-1].number if i else 0
         return sum(m.number > before for m in self._units[i])
 
     def _breaks(self, more: int, budget: int) -> bool:
-        """Whether the window fits its budget without these tokens, and not with them, however small the record."""
+        """Whether these tokens alone take the window over its budget, however small the record."""
         room = budget - self._tokens - RECORD_TOKENS_MIN
         return 0 <= room < more
 
 
 def tool_units(chat: Sequence[MessageAppended], pairs: ToolPairs) -> list[list[MessageAppended]]:
-    """The messages in groups that a boundary may not divide, by their newest message: each call with everything up to
-    its results.
+    """The messages in groups that no boundary may divide, by their newest message: each call with everything up to its
+    results.
 
-    A late result has its call with it, and not what was said in between, which may have been said for days.
+    A late result is grouped with its call, but not with what was said in between, possibly for days.
     """
     if not pairs.results:
         return [[m] for m in chat]
@@ -233,7 +238,7 @@ def tool_units(chat: Sequence[MessageAppended], pairs: ToolPairs) -> list[list[M
 
 
 def _joined(units: list[list[MessageAppended]], pairs: Iterable[tuple[int, int]]) -> list[list[MessageAppended]]:
-    """The units, each that is paired with a later one in its place; about linear, by union and find."""
+    """The units, each joined with the later ones it is paired with; about linear, by union-find."""
     parent = list(range(len(units)))
 
     def found(place: int) -> int:

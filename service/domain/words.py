@@ -1,8 +1,8 @@
 """The words of a text that say what it is about, as keys that forms of one word share; any script, linear in the text.
 
-A word of a script with spaces is one key: its beginning, so that `cancelled` and `cancellation` meet. Where a script
-writes without spaces, each short run of characters is a key, because no dictionary says where a word ends. Words that
-any text has are no keys: those of grammar, and those that only speak of a conversation as such.
+In scripts with spaces a key is the beginning of a word, so that `cancelled` and `cancellation` match. In scripts
+without spaces each short run of characters is a key, because no dictionary says where a word ends. Words that occur in
+any text are not keys: those of grammar, and those that only talk about conversations.
 """
 
 from __future__ import annotations
@@ -99,14 +99,14 @@ _TALK: Final = re.compile("|".join(sorted(_TALK_PHRASES, key=len, reverse=True))
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """How much of a text others know: `known` of `total` words, where a script without spaces counts by length."""
+    """How much of a text is known: `known` of `total` words; scripts without spaces count by length."""
 
     known: float
     total: float
 
     @property
     def share(self) -> float:
-        """1.0 for a text without words."""
+        """The share of known words; 1.0 for a text without words."""
         return self.known / self.total if self.total else 1.0
 
 

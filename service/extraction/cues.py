@@ -1,7 +1,7 @@
-"""What a sentence is about, told by its words: a decision, something to do, something asked or left open.
+"""Cues: words that mark a sentence as a decision, a task, a question or an open point.
 
-Phrases of English and of a few other languages. They are hints for the extractive summary, where a miss costs a place
-in a list and never a fact.
+They are phrases of English and a few other languages. As hints for the extractive summary, a miss costs a place in a
+list, never a fact.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 _DAY: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 _MONTH: Final = r"(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]{0,6}\.?"
 _BUT_TO_LOOK: Final = r"(?![^.]{0,80}\bto (?:see|find|check|look|locate|verify|view|understand|open|run|get|help)\b)"
-"""What is used in order to look at something is the next step, and settles nothing."""
+"""What is used in order to look at something is a next step, and settles nothing."""
 
 _DECISION: Final = re.compile(
     r"\b(?:we|they|i)(?:'ve| have)? (?:just |all |both |now )?"
@@ -80,7 +80,7 @@ _CONDITION: Final = re.compile(
     re.IGNORECASE,
 )
 _OPINION: Final = re.compile(r"\b(?:might|probably|i suppose|i think|i guess|would have)\b", re.IGNORECASE)
-"""What only holds under a condition, or in somebody's opinion, is nobody's task."""
+"""What holds only under a condition or in somebody's opinion is not a task."""
 
 _OPEN: Final = re.compile(
     r"\b(?:still (?:open|unclear|pending|waiting|failing|broken|don't know|not)|open question|unresolved"
@@ -105,7 +105,7 @@ _DIRECTING: Final = re.compile(
     r"[a-z]",
     re.IGNORECASE,
 )
-"""A request in the form of a question; those that only want to hear something are questions."""
+"""A request in the form of a question; those that only ask for an answer are questions."""
 
 _DEFERRAL: Final = re.compile(
     r"\b(?:(?:don't|do not|doesn't|didn't) (?:know|remember|have (?:it|that|them|the answer)\b)|no idea|not sure|unsure"
@@ -132,7 +132,7 @@ _COURTESY: Final = re.compile(
     re.IGNORECASE,
 )
 _COURTESY_CHARS_MAX: Final = 160
-"""A longer sentence says something beside."""
+"""A longer sentence says something else too."""
 
 _WISH: Final = re.compile(
     r"\b(?:i|we)(?:'d| would)? (?:also |just |only |really )?"
@@ -173,18 +173,18 @@ _NOT_NAMED: Final = frozenset(_NOT_NAMED_LINES.split())
 
 
 def is_decision(sentence: str) -> bool:
-    """Whether something was settled; a question, a condition and a request to confirm settle nothing."""
+    """Whether something was settled; questions, conditions and requests to confirm settle nothing."""
     plain = _plain(sentence)
     return _DECISION.search(plain) is not None and not asks(plain) and _CONDITION.search(plain) is None
 
 
 def is_reversal(sentence: str) -> bool:
-    """Whether something is said to hold no longer."""
+    """Whether the sentence says that something no longer holds."""
     return _REVERSAL.search(_plain(sentence)) is not None and not asks(sentence)
 
 
 def is_action(sentence: str) -> bool:
-    """Whether somebody is to do something. A question is one when it asks somebody by name to act."""
+    """Whether somebody is to do something; a question only if it asks somebody by name."""
     plain = _plain(sentence)
     if _addressed(plain):
         return not is_question(plain) or directs(plain)
@@ -194,17 +194,17 @@ def is_action(sentence: str) -> bool:
 
 
 def is_promise(sentence: str) -> bool:
-    """Whether the speaker says what the speaker, or all together, will do."""
+    """Whether the speaker announces an action of the speaker's own or of everybody."""
     return _PROMISE.search(_plain(sentence)) is not None
 
 
 def is_open(sentence: str) -> bool:
-    """Whether something is said to be unsettled."""
+    """Whether the sentence calls something unsettled."""
     return _OPEN.search(_plain(sentence)) is not None
 
 
 def is_done(sentence: str) -> bool:
-    """Whether something is said to have been done."""
+    """Whether the sentence reports something as done."""
     return _DONE.search(_plain(sentence)) is not None
 
 
@@ -214,17 +214,17 @@ def is_question(sentence: str) -> bool:
 
 
 def asks(sentence: str) -> bool:
-    """Whether an answer is wanted: a question, or a request to confirm, provide or choose."""
+    """Whether the speaker wants an answer: a question, or a request to confirm, provide or choose."""
     return is_question(sentence) or _ASKING.search(_plain(sentence)) is not None
 
 
 def directs(sentence: str) -> bool:
-    """Whether a question asks somebody to act, not to tell."""
+    """Whether a question asks for an action, not for an answer."""
     return _DIRECTING.search(_plain(sentence)) is not None
 
 
 def is_deferral(sentence: str) -> bool:
-    """Whether the sentence puts an answer off, or says that the speaker has none."""
+    """Whether the sentence puts an answer off or says that the speaker has none."""
     return _DEFERRAL.search(_plain(sentence)) is not None
 
 
@@ -234,12 +234,12 @@ def is_courtesy(sentence: str) -> bool:
 
 
 def is_wish(sentence: str) -> bool:
-    """Whether the speaker says what the speaker wants."""
+    """Whether the sentence says what the speaker wants."""
     return _WISH.search(_plain(sentence)) is not None
 
 
 def owner_of(sentence: str, speaker: str) -> str:
-    """Who is to do it: the name before `will` or `please`, the speaker of `I will`, else empty."""
+    """Who is to do it: the name before `will` or `please`, the speaker of `I will`; empty otherwise."""
     plain = _plain(sentence)
     named = _OWNER.match(plain)
     if named is not None and _is_name(named[1]):
@@ -248,13 +248,13 @@ def owner_of(sentence: str, speaker: str) -> str:
 
 
 def due_of(sentence: str) -> str:
-    """When it is due, in the words of the sentence, else empty."""
+    """When it is due, in the words of the sentence; empty otherwise."""
     due = _DUE.search(_plain(sentence))
     return due[1] if due is not None else ""
 
 
 def _addressed(plain: str) -> str:
-    """Whom a request addresses by name, else empty."""
+    """Whom a request addresses by name; empty otherwise."""
     named = _ADDRESSED.match(plain) or _ADDRESSED_LAST.search(plain)
     return named[1] if named is not None and _is_name(named[1]) else ""
 

@@ -1,8 +1,8 @@
-"""The names worth carrying in a record: identifiers and proper names, ranked.
+"""The names worth keeping in a record: identifiers and proper names, ranked.
 
-Repetition and recency decide, and what the previous record carried keeps its place for a while: half of the places are
-kept for carried names, so that an early technical term outlives a burst of new ones. A date has one form, and a word is
-a name only when nothing else explains its capital.
+Repetition and recency count. Half of the places are reserved for names that the previous record carried, so an early
+technical term outlives a burst of new ones. A date has one form, and a capitalized word is a name only if nothing else
+explains its capital.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ __all__ = ["Day", "day_of", "fullest_forms", "ranked_entities"]
 _REPEATS_MAX: Final = 5
 
 _SAID_WEIGHT: Final = 1.0
-"""What somebody said means more than what stands in a tool's result alone."""
+"""What somebody said counts more than what only a tool's result contains."""
 
 _NAME_WEIGHT: Final = 1.5
 _PART: Final = r"[A-Z\u00c0-\u00d6\u00d8-\u00de\u0410-\u042f][\w'\u2019-]{1,30}"
 _NAME: Final = re.compile(rf"(?<!\w){_PART}(?: (?:(?:of|of the|de|von|van) )?{_PART}){{0,3}}(?: (?:19|20)\d\d\b)?")
-"""Words with a capital, together with the words that join them and a year."""
+"""Capitalized words, with the words that join them and a year."""
 
 _MIDDLE: Final = re.compile(r"[a-z\u00df-\u00f6\u00f8-\u00ff\u0430-\u044f,;] \(?$")
-"""What stands before a name that does not open its sentence, label or cell."""
+"""What precedes a name that does not open its sentence, label or cell."""
 
 _ENDING: Final = re.compile(r"['\u2019](?:s|ll|m|d|ve|re|t)?$")
 _NAME_REPEATS_MIN: Final = 2
-"""A single word; two words with a capital each are a name the first time."""
+"""Occurrences that make a single word a name; two capitalized words are one at once."""
 
 _CAPITALS_SHARE_MAX: Final = 0.15
-"""Where more of the words have a capital, the language gives it to every noun, and it tells no name."""
+"""If more words than this are capitalized, the language capitalizes every noun, and it marks no name."""
 
 _WORD: Final = re.compile(r"(?<![\w./@-])[^\W\d_]{2,40}(?:-[^\W\d_]{1,40})?(?![\w/@]|\.\w)")
 _COMMON_LINES: Final = """
@@ -60,7 +60,7 @@ summary support system table team test text time title today tool topic total tr
 warning way week woman women work year years
 """
 _COMMON: Final = frozenset(_COMMON_LINES.split())
-"""Words that open sentences, name months, or get a capital out of respect; they name nothing by themselves."""
+"""Words that open sentences, name months or are capitalized out of respect; none is a name by itself."""
 
 _CARRIED_FIRST: Final = 3.0
 _CARRIED_LAST: Final = 1.0
@@ -82,10 +82,10 @@ _NUMERIC: Final = re.compile(
 def ranked_entities(
     texts: Sequence[str], *, carried: Sequence[str], spoken: Sequence[str], count_max: int
 ) -> tuple[str, ...]:
-    """At most `count_max` names, the most telling first.
+    """At most `count_max` names, most relevant first.
 
-    `texts` are all texts, oldest first; `spoken` what people and models said in each, empty for tools, in which
-    capitalized words are names; `carried` the names of the previous record in their order.
+    `texts` are all texts, oldest first. `spoken` is what people and models said in each, empty for tools; its
+    capitalized words are names. `carried` are the names of the previous record, in order.
     """
     scores = _identifier_scores(texts, spoken)
     for name, score in _name_scores(spoken).items():
@@ -103,7 +103,7 @@ def ranked_entities(
 
 
 def _in_one_form(scores: dict[str, float], forms: dict[str, str]) -> dict[str, float]:
-    """The scores with every date under its one form, which gets the best of its scores."""
+    """The scores with each date in one form, which gets the best of its forms' scores."""
     best: dict[str, float] = {}
     for name, score in scores.items():
         form = forms.get(name, name)
@@ -149,7 +149,7 @@ def _name_scores(spoken: Sequence[str]) -> dict[str, float]:
 
 
 def _common_words(spoken: Iterable[str]) -> frozenset[str]:
-    """The words that the texts write in lower case, with their plurals: whatever they are, they are no names."""
+    """Words that the texts write in lower case, with their plurals: they are not names."""
     small = {word for text in spoken for word in _WORD.findall(text) if word.islower()}
     return frozenset(small | {f"{word}s" for word in small} | {word.removesuffix("s") for word in small})
 
@@ -163,7 +163,7 @@ def _is_name(name: str, common: frozenset[str]) -> bool:
 
 
 def _carried_scores(carried: Sequence[str], mentioned: set[str]) -> dict[str, float]:
-    """Scores that keep the carried order; being mentioned again lifts a name."""
+    """Scores that keep the carried order; another mention raises a name."""
     step = (_CARRIED_FIRST - _CARRIED_LAST) / max(1, len(carried))
     return {
         name: _CARRIED_FIRST - step * place + _MENTION * (name.casefold() in mentioned)
@@ -172,7 +172,7 @@ def _carried_scores(carried: Sequence[str], mentioned: set[str]) -> dict[str, fl
 
 
 class Day(NamedTuple):
-    """A day of a month; `year` is 0 where it is not told."""
+    """A day of a month; `year` is 0 if not given."""
 
     year: int
     month: int
@@ -180,9 +180,9 @@ class Day(NamedTuple):
 
 
 def day_of(text: str) -> Day | None:
-    """The day that `text` is, in letters or with the year first; None for anything else.
+    """The day that `text` names, in letters or year first; None for anything else.
 
-    What puts a number for the month after the day, or before it, is another matter in another country, and stays.
+    A number for the month before or after the day means different days in different countries, so it is left as it is.
     """
     numeric = _NUMERIC.fullmatch(text)
     if numeric is not None:
@@ -195,10 +195,10 @@ def day_of(text: str) -> Day | None:
 
 
 def fullest_forms(texts: Iterable[str]) -> dict[str, str]:
-    """For each text that is a day the form that stands for it: with its year if any form tells it, without a time.
+    """The form to use for each text that is a day: with its year if any form has it, without a time.
 
-    A day without a year is that of the one year in which the texts have it; with several it stays. Of forms alike the
-    first stands.
+    A day without a year gets the only year that the texts mention; if there are several, it stays. Of equal forms the
+    first is used.
     """
     days = {text: day for text in texts if (day := day_of(text)) is not None}
     years: dict[tuple[int, int], set[int]] = {}

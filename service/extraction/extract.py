@@ -1,9 +1,9 @@
-"""A summary made of the conversation's own sentences: deterministic, without any model.
+"""A summary made of the conversation's own sentences: deterministic, without a model.
 
-Sentences are scored by what the whole is about, by who says them and when; decisions, tasks and open questions are told
-by their words. They are taken greedily, each worth less the more it repeats what was taken (maximal marginal
-relevance), until the token budget is spent. The previous record takes part, so what mattered before can still win a
-place. No source is quoted whole where it has two sentences or more, and no sentence beyond CLIP_CHARS_MAX.
+Sentences are scored by topic, speaker and place; decisions, tasks and open questions are recognized by their words.
+They are taken greedily until the token budget is spent, each worth less the more it repeats what was taken (maximal
+marginal relevance). The previous record takes part, so what mattered before can still win a place. A source of two or
+more sentences is never quoted whole, and no quote exceeds CLIP_CHARS_MAX.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CountTokens = Callable[[str], int]
 _NO_SENTENCES: Final = "The messages hold no sentences; what they name is listed."
 
 _RENDERING_SHARE: Final = 0.15
-"""Part of the budget that headings, list marks and the record's frame take."""
+"""Share of the budget for headings, list marks and the record's frame."""
 
 _ENTITIES_SHARE: Final = 0.25
 _DECISIONS_SHARE: Final = 0.15
@@ -33,18 +33,18 @@ _ACTIONS_SHARE: Final = 0.15
 _UNRESOLVED_SHARE: Final = 0.08
 _PARTICIPANTS_SHARE: Final = 0.05
 _SUMMARY_SHARE: Final = 0.5
-"""Of what the lists above leave; the key points get the rest."""
+"""Share of what the lists above leave; the key points get the rest."""
 
 _ITEM_TOKENS: Final = 2
 """A list mark and a line end."""
 
 _MISSES_MAX: Final = 20
-"""So many texts that do not fit are passed over before the budget counts as spent."""
+"""How many texts that do not fit are skipped before the budget counts as spent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """What a record needs from its maker."""
+    """The contents of a record."""
 
     summary: str
     key_points: tuple[str, ...]
@@ -58,9 +58,9 @@ def extract(
     tokens_max: int,
     count_tokens: CountTokens,
 ) -> Extract:
-    """The extract of `messages`, after `previous`, in about `tokens_max` tokens.
+    """The extract of `messages`, continuing `previous`, in about `tokens_max` tokens.
 
-    The summary always has one line, whatever the budget.
+    The summary always has a line, whatever the budget.
     """
     corpus = gathered(messages, previous=previous)
     best = ranked(corpus)
@@ -107,14 +107,14 @@ def _summary(passages: Sequence[Passage]) -> str:
 
 
 def _lines(passages: Sequence[Passage]) -> tuple[str, ...]:
-    """What the passages say, in the order of the conversation."""
+    """The passages as lines, in the order of the conversation."""
     return tuple(passage.line for passage in sorted(passages, key=lambda passage: passage.place))
 
 
 def _shared(
     *lists: tuple[Sequence[str], float], tokens_max: int, count_tokens: CountTokens
 ) -> Iterator[tuple[str, ...]]:
-    """From each list the texts that fit into its share of `tokens_max` and what the lists before it left over."""
+    """The texts of each list that fit its share of `tokens_max` and what earlier lists left over."""
     room = 0
     for texts, share in lists:
         room += int(tokens_max * share)
@@ -126,14 +126,14 @@ def _shared(
 def _divided(
     passages: Sequence[Passage], tokens_max: int, *, count_tokens: CountTokens
 ) -> tuple[list[Passage], list[Passage]]:
-    """The first passages whose lines fit into `tokens_max`, and all others."""
+    """The first passages whose lines fit `tokens_max`, and all others."""
     lines = set(_fitting((passage.line for passage in passages), tokens_max, count_tokens=count_tokens))
     inside = [passage for passage in passages if passage.line in lines]
     return inside, [passage for passage in passages if passage.line not in lines]
 
 
 def _fitting(texts: Iterable[str], tokens_max: int, *, count_tokens: CountTokens) -> Iterator[str]:
-    """Texts in order while they fit; one that is too long is passed over, for a few shorter ones after it."""
+    """Texts in order while they fit; skips one that is too long in favour of a few shorter ones after it."""
     misses = 0
     for text in texts:
         cost = _cost(text, count_tokens)

@@ -1,8 +1,8 @@
-"""What an extract lists: who takes part, what was settled, what is to be done, what is open.
+"""What an extract lists: participants, decisions, tasks, open points.
 
-What the previous record lists stays beside what is new, by turns, so that neither crowds the other out; it leaves when
-it was taken back, done or answered since. An answer is looked for in the next turns of others; where these only put it
-off, and for what an earlier record left open, in statements about the same thing. All look-ups are bounded by the
+Items of the previous record alternate with new ones, so neither displaces the other; an item is dropped once it was
+taken back, done or answered. A reply is looked for in the next turns of others. If these only put it off, and for what
+an earlier record left open, it is looked for in statements about the same thing. All look-ups are bounded by the
 passages of a corpus.
 """
 
@@ -37,26 +37,26 @@ from service.extraction.sentences import Terms, terms_of
 __all__ = ["Talk", "action_items", "decisions", "participants", "talk_of", "unresolved"]
 
 _RECENT: Final = 0.6
-"""Tasks and open points count from this part of the conversation on, or where they carry a date."""
+"""Tasks and open points count from this part of the conversation on, or if they have a date."""
 
 _CANDIDATES_MAX: Final = 200
-"""So many passages are compared with each other or with all that follows; the lists hold a tenth of them."""
+"""How many passages are compared with each other or with what follows; lists hold a tenth of them."""
 
 _SAME_SHARE: Final = 0.6
-"""From this share of common words on, two decisions are about the same thing, and the later one holds."""
+"""With this share of common words two decisions are about the same thing, and the later one holds."""
 
 _TAKEN_BACK_SHARE: Final = 1 / 3
-"""A sentence that takes something back names it more shortly."""
+"""A sentence that takes something back names it more briefly."""
 
 _SAME_TASK_SHARE: Final = 0.75
-"""From this share of repeated words on, it is the same task in other words."""
+"""With this share of repeated words it is the same task in other words."""
 
 _DECIDING_LINES: Final = """
 actually agreed ahead all back both change changed decided decision final instead keep longer mind plan prefer proceed
 rather successfully together use using
 """
 _DECIDING: Final = frozenset(_DECIDING_LINES.split())
-"""Words by which something is settled, not what it is about."""
+"""Words that settle something, whatever it is about."""
 
 _VALUES: Final = frozenset(
     {
@@ -67,14 +67,14 @@ _VALUES: Final = frozenset(
 """What a decision sets; other identifiers say what it is about."""
 
 _REPLIES_MAX: Final = 3
-"""Turns of others in which a reply is looked for."""
+"""Turns of others in which to look for a reply."""
 
 _REPLY_CHARS_MAX: Final = 40
-"""A turn so short has no statement of its own and still is a reply: `Yes.`"""
+"""A turn this short is a reply even without a statement, such as `Yes.`"""
 
 _ANSWERING_SHARE: Final = 1 / 3
 _SETTLING_SHARE: Final = 1 / 2
-"""The part of its words that a question, or a task, shares with what answers it, or reports it done."""
+"""The share of its words that a question or task has in common with its answer or report."""
 
 _SHARED_MIN: Final = 2
 
@@ -87,8 +87,11 @@ _ASSISTANT: Final = "assistant"
 class Talk:
     """Who spoke in what order, and what was stated.
 
-    `turns` are the sources in which somebody speaks, oldest first; `replies` those that could answer a question;
-    `statements` the passages of turns that neither ask nor put off. `with_model` says that a model takes part.
+    Attributes:
+        turns: Sources in which somebody speaks, oldest first.
+        replies: Turns that could answer a question.
+        statements: Passages of turns that neither ask nor put off.
+        with_model: Whether a model takes part.
     """
 
     speakers: tuple[str, ...]
@@ -118,7 +121,7 @@ def talk_of(corpus: Corpus) -> Talk:
 
 
 def decisions(best: Sequence[Scored], talk: Talk, *, carried: Sequence[str]) -> list[str]:
-    """What was settled and holds, the most telling first."""
+    """What was settled and still holds, most relevant first."""
     told = [scored.passage for scored in best if _is_told(scored.passage, talk)]
     # A model that says what it does next settles nothing; what it reports as done may.
     settling = [passage for passage in told if not (passage.by_model and is_promise(passage.text))]
@@ -138,7 +141,7 @@ def decisions(best: Sequence[Scored], talk: Talk, *, carried: Sequence[str]) -> 
 def action_items(
     best: Sequence[Scored], corpus: Corpus, talk: Talk, *, carried: Sequence[ActionItem]
 ) -> list[ActionItem]:
-    """Tasks that are not done yet, dated ones first; carried ones stay unless a new one says the same."""
+    """Tasks not done yet, dated ones first; carried ones stay unless a new one says the same."""
     recent = int(len(corpus.speakers) * _RECENT)
     likely = [p for p in (scored.passage for scored in best) if _is_told(p, talk) and is_action(p.text)][
         :_CANDIDATES_MAX
@@ -162,7 +165,7 @@ def action_items(
 
 
 def unresolved(best: Sequence[Scored], corpus: Corpus, talk: Talk, *, carried: Sequence[str]) -> list[str]:
-    """Questions that nobody else answered, and what is called open late in the conversation and was not settled."""
+    """Questions that nobody else answered, and what was called open late in the conversation and not settled."""
     recent = int(len(corpus.speakers) * _RECENT)
     told = [
         scored.passage for scored in best if _is_told(scored.passage, talk) and not is_courtesy(scored.passage.text)
@@ -176,7 +179,7 @@ def unresolved(best: Sequence[Scored], corpus: Corpus, talk: Talk, *, carried: S
 
 
 def participants(corpus: Corpus, carried: Sequence[str]) -> list[str]:
-    """Who speaks most first, carried ones after; roles are no names where there are names."""
+    """The speakers, most active first, then carried ones; roles only if there are no names."""
     spoken = Counter(speaker for speaker in corpus.speakers if speaker)
     present = [speaker for speaker, _ in spoken.most_common()]
     known = {name.casefold(): name for name in (*present, *carried) if is_usable(name)}
@@ -186,7 +189,7 @@ def participants(corpus: Corpus, carried: Sequence[str]) -> list[str]:
 def _is_told(passage: Passage, talk: Talk) -> bool:
     """Whether a list may quote the passage.
 
-    Half a sentence says too little, and perhaps the opposite; what an earlier record says stands in its own lists.
+    A fragment says too little, perhaps even the opposite; what an earlier record says is in its own lists.
     """
     return not passage.fragment and (bool(passage.speaker) or not talk.turns)
 
@@ -205,7 +208,7 @@ def _subject(text: str) -> _Subject:
 
 
 def _replaces(new: _Subject, old: _Subject, *, back: bool) -> bool:
-    """Whether the later decision takes the place of the earlier one; `back` says that it takes something back."""
+    """Whether the later decision replaces the earlier one; `back` if it takes something back."""
     if new.things and old.things and new.things.isdisjoint(old.things):
         return False
     shared = len(new.terms & old.terms)
@@ -223,7 +226,7 @@ def _distinct(actions: Iterable[ActionItem]) -> list[ActionItem]:
 
 
 def _by_turns(new: Sequence[str], carried: Sequence[str]) -> list[str]:
-    """New lines and carried ones by turns, none twice."""
+    """New and carried lines alternately, each once."""
     turns = [line for pair in zip(new, carried, strict=False) for line in pair]
     rest = [*new[len(carried) :], *carried[len(new) :]]
     lines = {line.casefold(): line for line in (*turns, *rest) if line and is_usable(line)}
@@ -231,7 +234,7 @@ def _by_turns(new: Sequence[str], carried: Sequence[str]) -> list[str]:
 
 
 def _is_answered(question: Passage, talk: Talk) -> bool:
-    """Whether somebody else answered. What an earlier text asks counts as answered where anybody spoke after it."""
+    """Whether somebody else answered. A question in an earlier summary counts as answered if anybody spoke after it."""
     if not question.speaker:
         return bool(talk.turns) or _is_settled(question, talk)
     first = bisect_right(talk.turns, question.source)
@@ -247,12 +250,12 @@ def _is_answered(question: Passage, talk: Talk) -> bool:
 
 
 def _is_settled(point: Passage, talk: Talk) -> bool:
-    """Whether a later statement is about the same thing: of somebody else for a question, of its end for the rest."""
+    """Whether a later statement is about the same thing: somebody else's for a question, about its end for the rest."""
     return _settled(point.text, point.terms, point.speaker, after=point.source, talk=talk)
 
 
 def _is_past(task: Passage, talk: Talk, *, dated: bool) -> bool:
-    """Whether a task is over: reported done, what a model went on after, or a request that a model replied to."""
+    """Whether a task is over: reported done, followed by a model's next step, or a request that a model replied to."""
     if _is_reported(task.terms, after=task.source, talk=talk):
         return True
     if dated:
@@ -264,9 +267,9 @@ def _is_past(task: Passage, talk: Talk, *, dated: bool) -> bool:
 
 
 def _is_carried_open(line: str, talk: Talk) -> bool:
-    """Whether what an earlier record left open is still open after this talk.
+    """Whether a point that an earlier record left open still is.
 
-    Where two speak, the first who replies to the other has heard the question; among more, the reply must be about it.
+    Between two speakers, the first reply to the other settles it; among more, the reply must be about the question.
     """
     speaker, text = _said_by(line)
     if _settled(text, terms_of(text), speaker, after=-1, talk=talk):
@@ -278,7 +281,7 @@ def _is_carried_open(line: str, talk: Talk) -> bool:
 
 
 def _is_carried_task(line: str, talk: Talk, *, dated: bool) -> bool:
-    """Whether a task of an earlier record is still to be done after this talk."""
+    """Whether a task of an earlier record is still to be done."""
     speaker, text = _said_by(line)
     if _is_reported(terms_of(text), after=-1, talk=talk):
         return False
@@ -287,7 +290,7 @@ def _is_carried_task(line: str, talk: Talk, *, dated: bool) -> bool:
 
 
 def _said_by(line: str) -> tuple[str, str]:
-    """A line of a record as its speaker, empty where it names none, and what is said."""
+    """The speaker of a record's line, empty if it names none, and what is said."""
     prefix = _PREFIX.match(line)
     return (prefix[1], line[prefix.end() :]) if prefix is not None else ("", line)
 

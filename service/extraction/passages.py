@@ -1,11 +1,12 @@
-"""The material of an extractive summary: sentences with who said them, and what each is worth.
+"""The material of an extractive summary: sentences with their speakers, and what each is worth.
 
-Secrets, marks of chat templates and the tags of our own frames are gone before anything else looks at a text. Tool
-results give names, not sentences, unless there is nothing else.
+Secrets, marks of chat templates and tags of our own frames are removed first. Tool results yield names, but sentences
+only if there is nothing else.
 
-A term counts by how many sentences hold it, damped where nearly all do. A sentence scores by the terms it shares with
-the whole (centroid), then, among a bounded number of the best, by how well the other good ones support it (TextRank:
-Mihalcea and Tarau, 2004, with the overlap measure over term sets). Only basic arithmetic: the same everywhere.
+A term's weight grows with the number of sentences that contain it, damped for those in nearly all. A sentence scores by
+the terms it shares with the whole (centroid); among a bounded number of the best, it also scores by how well the other
+good ones support it (TextRank: Mihalcea and Tarau, 2004, with the overlap measure over term sets). All arithmetic is
+basic, so results are the same on every machine.
 """
 
 from __future__ import annotations
@@ -41,28 +42,28 @@ __all__ = [
 ]
 
 LEAD: Final = "From the conversation, in its own words:"
-"""First line of an extractive summary; not a sentence of anybody."""
+"""First line of an extractive summary, which nobody said."""
 
 SENTENCES_MAX: Final = 4_000
-"""Sentences that are scored; a longer text gives them evenly spread."""
+"""Sentences that are scored; of a longer text, an evenly spread sample."""
 
 _JSON_KEY: Final = re.compile(r'"\w{1,80}"\s{0,4}:')
 _TAG: Final = re.compile(
     r"</[A-Za-z][\w-]{0,60}\s{0,4}>|(?:<|&lt;)/?(?:transcript|message|previous_summary|partial_summary|meta"
     r"|instructions|conversation_summary)\b[^<>]{0,300}(?:>|$)"
 )
-"""A closing tag is no path, and a frame of a prompt nobody's words, not even what is left of one."""
+"""A closing tag is not a path, and nobody said the frame of a prompt, nor a fragment of one."""
 
 _PLAIN_WORD: Final = re.compile(r"[a-z']+(?:[\s,]|$)")
 _UNCAPITALIZED_SHARE: Final = 0.25
-"""Who opens more sentences than this in lower case writes so; of others such an opening is the rest of a sentence."""
+"""Speakers who open more sentences than this in lower case write so; with others, it marks the rest of a sentence."""
 
 _NAME_CHARS_MAX: Final = 60
 _EARLIER_WEIGHT: Final = 0.9
 _ROLE_WEIGHTS: Final = {Role.USER: 1.0, Role.ASSISTANT: 0.9, Role.SYSTEM: 0.5, Role.TOOL: 0.3}
 
 _RANKED_MAX: Final = 240
-"""TextRank compares each sentence with each: this many take a few hundredths of a second."""
+"""TextRank compares all pairs of sentences: this many take a few hundredths of a second."""
 
 _ROUNDS: Final = 12
 _DAMPING: Final = 0.85
@@ -70,7 +71,7 @@ _LENGTH_PRIOR_TERMS: Final = 6
 """Keeps a two-word sentence of frequent words from beating one that says something."""
 
 _TERMS_MIN: Final = 5
-"""Below it a line is a fragment, a label with its value."""
+"""A line with fewer is a fragment, such as a label with its value."""
 
 _CHOSEN_MAX: Final = 80
 """More than any record can hold: lines of the summary and key points together."""
@@ -84,15 +85,24 @@ _LEAD_BONUS: Final = 0.2
 _WISH_BONUS: Final = 0.2
 
 _QUOTES_MIN: Final = 3
-"""What one source may give when the places are shared among all sources alike; a long one among few gives more."""
+"""Sentences that each source may contribute when places are shared equally; a long one among few may contribute
+more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One sentence, the `place`-th of all and the `nth` of its source, which is numbered among all, oldest 0.
+    """One sentence.
 
-    It is a fragment when it lost its beginning or its end, or is a label among other lines. `by_model` says that an
-    assistant wrote it.
+    Attributes:
+        text: The sentence.
+        speaker: Who said it; empty for earlier summaries and tools.
+        source: Its source's number, from 0, oldest first.
+        place: Its place among all sentences.
+        nth: Its place in its source.
+        weight: Weight of its source.
+        terms: Its meaningful words.
+        fragment: Whether it lacks its beginning or end, or is a label among other lines.
+        by_model: Whether an assistant wrote it.
     """
 
     text: str
@@ -107,17 +117,20 @@ class Passage:
 
     @property
     def line(self) -> str:
-        """What a record quotes: the sentence, clipped, after its speaker; empty when nothing is left of it."""
+        """What a record quotes: the speaker and the clipped sentence; empty if nothing of it is left."""
         text = clipped(self.text)
         return f"{self.speaker}: {text}" if self.speaker and text else text
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Everything an extract is made of, oldest first.
+    """Everything an extract is made from, oldest first.
 
-    `texts` are all texts, `spoken` those of people and models. `speakers` says for each source who speaks, empty for
-    earlier summaries and for tools.
+    Attributes:
+        passages: The sentences.
+        texts: All texts.
+        spoken: What people and models said in each.
+        speakers: The speaker of each source; empty for earlier summaries and tools.
     """
 
     passages: tuple[Passage, ...]
@@ -128,7 +141,7 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A passage and its worth among the others."""
+    """A passage and its score."""
 
     passage: Passage
     score: float
@@ -177,7 +190,7 @@ def gathered(messages: Sequence[Message], *, previous: SummaryRecord | None) -> 
 
 
 def speaker_of(message: Message) -> str:
-    """The name of who speaks, else the role; empty for a tool. Free of marks and secrets, on one line and short."""
+    """The speaker's name, else the role; empty for a tool. Free of marks and secrets, on one line, and short."""
     if message.role is Role.TOOL:
         return ""
     name = " ".join(_clean(message.name).split())
@@ -185,7 +198,7 @@ def speaker_of(message: Message) -> str:
 
 
 def _uncapitalized(cited: Sequence[tuple[int, int, str]], speakers: Sequence[str]) -> frozenset[str]:
-    """The speakers who do not open sentences with a capital; earlier texts, which nobody speaks, are among them."""
+    """The speakers who do not open sentences with a capital, including the empty one of earlier texts."""
     said = Counter(speakers[source] for source, _, _ in cited)
     small = Counter(speakers[source] for source, _, line in cited if line[0].islower())
     return frozenset({"", *(speaker for speaker in said if small[speaker] > _UNCAPITALIZED_SHARE * said[speaker])})
@@ -197,7 +210,7 @@ def _told(message: Message) -> str:
 
 
 def _naming(message: Message) -> str:
-    """Everything in which names are looked for; keys of JSON objects name nothing of the conversation."""
+    """The texts to find names in; keys of JSON objects name nothing in the conversation."""
     return _TAG.sub(" ", _JSON_KEY.sub(" ", "\n".join(texts_of(message))))
 
 
@@ -210,14 +223,14 @@ def _is_prose(message: Message) -> bool:
 
 
 def _texts_of_record(record: SummaryRecord | None) -> tuple[str, ...]:
-    """Summary and key points; the lists of the context are carried as lists."""
+    """Summary and key points; the lists of the context are carried over as lists."""
     return () if record is None else (record.summary, *record.key_points)
 
 
 def ranked(corpus: Corpus) -> list[Scored]:
-    """Every passage that says something, the best first; the first _RANKED_MAX by mutual support as well.
+    """Every meaningful passage, best first; the first _RANKED_MAX also ranked by mutual support.
 
-    Of equal ones only the last: what somebody repeats in every message is not what all is about.
+    Of equal passages only the last counts: what somebody repeats in every message is not the topic.
     """
     distinct = tuple({passage.line: passage for passage in corpus.passages}.values())
     central = _centroid_scores([passage.terms for passage in distinct])
@@ -239,18 +252,18 @@ def ranked(corpus: Corpus) -> list[Scored]:
 
 
 def _place_bonus(place: float) -> float:
-    """What opens a conversation says what it is about; what ends it says where it stands. `place` is 0..1."""
+    """The start of a conversation says what it is about, its end where it stands. `place` is 0..1."""
     return 0.3 * max(1 - 8 * place, place**2)
 
 
 def _own_bonus(passage: Passage) -> float:
-    """What opens a message says what the message is about; what somebody wants is what the talk is for."""
+    """The start of a message says what it is about; a wish says what the conversation is for."""
     wish = _WISH_BONUS if is_wish(passage.text) and not passage.by_model else 0.0
     return _LEAD_BONUS / (1 + passage.nth) + wish
 
 
 def _tells(passage: Passage) -> bool:
-    """Whether the sentence has more than one word of meaning, or a number."""
+    """Whether the sentence has more than one meaningful word, or a number."""
     return len(passage.terms) > 1 or any(map(str.isdigit, passage.text))
 
 
@@ -259,15 +272,15 @@ def _is_telling(passage: Passage) -> bool:
 
 
 def is_usable(text: str) -> bool:
-    """Whether a record may hold `text`."""
+    """Whether a record may contain `text`."""
     return not (is_placeholder(text) or leftover_markup(text) or contains_secret(text) or echoes_instructions(text, ""))
 
 
 def diverse(best: Sequence[Scored], corpus: Corpus, *, skipped: set[str]) -> list[Passage]:
     """Passages by maximal marginal relevance; from each source at most half of its sentences, but always one.
 
-    Questions, courtesies and fragments only where there is nothing else: what was asked and answered is in the answer,
-    and what is open has its list.
+    Questions, courtesies and fragments only if there is nothing else: answers contain what was asked, and open
+    questions have their own list.
     """
     share = max(_QUOTES_MIN, _CHOSEN_MAX // max(1, len(corpus.speakers)))
     counts = Counter(passage.source for passage in corpus.passages)
@@ -293,7 +306,7 @@ def diverse(best: Sequence[Scored], corpus: Corpus, *, skipped: set[str]) -> lis
 
 
 def _centroid_scores(sentences: Sequence[Terms]) -> list[float]:
-    """For each sentence its share in what all are about, 0..1; linear in the number of terms."""
+    """For each sentence, how much it shares with all others, 0..1; linear in the number of terms."""
     spread = Counter(term for terms in sentences for term in terms)
     total = len(sentences)
     weights = {term: count * (total - count / 2) / total for term, count in spread.items()}
@@ -321,13 +334,13 @@ def _support_scores(sentences: Sequence[Terms]) -> list[float]:
 
 
 def _overlap(one: Terms, other: Terms) -> float:
-    """How much of the shorter sentence the other repeats, 0..1; short ones count less."""
+    """How much of the shorter sentence the other repeats, 0..1; short sentences count less."""
     shorter = min(len(one), len(other))
     return len(one & other) / (shorter + 1) if shorter else 0.0
 
 
 def repetition(candidate: Terms, taken: Terms) -> float:
-    """How much of the candidate was said already, 0..1."""
+    """How much of the candidate has already been said, 0..1."""
     return len(candidate & taken) / len(candidate) if candidate else 1.0
 
 

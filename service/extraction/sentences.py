@@ -1,7 +1,7 @@
-"""Text into sentences of any script, and sentences into lines of a bounded length or into words; linear in the text.
+"""Text into sentences of any script, and sentences into bounded lines or words; linear in the text.
 
-Code blocks, listings of code and lines in brackets hold no sentences, and what ends in a colon only announces one. A
-text without punctuation is cut at white space, so no sentence is unbounded.
+Code blocks, listings and bracketed lines hold no sentences, and a line that ends in a colon only announces one. A text
+without punctuation is cut at white space, so every sentence is bounded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 __all__ = ["CLIP_CHARS_MAX", "Terms", "clipped", "is_broken", "is_label", "sentences", "terms_of", "up_to_last_end"]
 
 Terms = frozenset[str]
-"""The words that carry the meaning of a sentence."""
+"""The meaningful words of a sentence."""
 
 CLIP_CHARS_MAX: Final = 300
 
@@ -33,13 +33,13 @@ _ABBREVIATED: Final = re.compile(r"(?:^|[\s(])(?:[A-Z]|[Mm]rs?|[Mm]s|[Dd]r|[Pp]r
 _LIST_MARK: Final = re.compile(r"^(?:[-*+\u2022>#|]{1,6}\s+|\d{1,3}[.)]\s+)+")
 _SPACES: Final = re.compile(r"\s+")
 _LOOSE_STOP: Final = re.compile(r" (?=[.,](?:\s|$))")
-"""Transcripts of speech set their stops like words."""
+"""Transcripts of speech separate stops like words."""
 
 _SOUND: Final = re.compile(r"(?:^|(?<=\s))\{[a-z]{2,20}\}(?=[\s.,?!]|$)")
-"""What transcribers note beside the words: `{laughs}`. As the last thing of a sentence it broke off there."""
+"""A transcriber's note such as `{laughs}`. At the end of a sentence, it means that the sentence broke off there."""
 
 _BRACKETED: Final = re.compile(r"\((?=[^()]*[:/\\\d])[^()]*\)|\[[^\[\]]*\]|[\w./~-]{1,40}[$#%>]")
-"""A whole line that a program or a transcriber put between the words: a place, a state, a prompt of a shell."""
+"""A whole line in brackets from a program or a transcriber: a place, a state, a shell prompt."""
 
 _LISTING: Final = re.compile(
     r"\d{1,6}:(?![\d ])|\d{1,6}: {2,}|\d{1,6}:$"
@@ -51,7 +51,7 @@ _SYMBOLS_SHARE_MAX: Final = 0.2
 
 _STOPPED: Final = re.compile(r"[.!?\u2026\u061f\u0964\u3002\uff01\uff1f][\"'\u201d\u2019)\]]{0,3}$")
 _WRAPPED_CHARS_MIN: Final = 50
-"""A shorter line was not broken for its width."""
+"""A shorter line was not wrapped."""
 
 _UNSTOPPED_WORDS_MIN: Final = 5
 _LABELLED: Final = re.compile(r"[^\s:][^:.!?]{0,40}:(?: |$)")
@@ -87,7 +87,7 @@ _STOPWORDS: Final = frozenset(_STOPWORD_LINES.split())
 def sentences(text: str) -> Iterator[str]:
     """The sentences of `text` outside code, in order, each on one line and at most 400 characters long.
 
-    Pieces of a longer sentence open with an ellipsis, but for the first; one that a sound broke off ends with one.
+    Every piece of a longer sentence but the first opens with an ellipsis; a sentence that broke off ends with one.
     """
     for prose in text.split(_FENCE)[::2]:
         for line in _unwrapped(prose):
@@ -95,7 +95,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def is_broken(sentence: str) -> bool:
-    """Whether `sentence` lost its beginning or its end; of scripts without spaces nothing can be told."""
+    """Whether `sentence` lacks its beginning or end; unknown, and so False, for scripts without spaces."""
     if _is_spaceless(sentence):
         return False
     return (
@@ -106,7 +106,7 @@ def is_broken(sentence: str) -> bool:
 
 
 def is_label(sentence: str) -> bool:
-    """Whether `sentence` is rather a label, a heading or a cell: few words and no stop."""
+    """Whether `sentence` looks like a label, heading or cell: few words and no stop."""
     if _STOPPED.search(sentence) or _is_spaceless(sentence):
         return False
     words_min = _LABELLED_WORDS_MIN if _LABELLED.match(sentence) else _UNSTOPPED_WORDS_MIN
@@ -114,9 +114,9 @@ def is_label(sentence: str) -> bool:
 
 
 def clipped(sentence: str, chars_max: int = CLIP_CHARS_MAX) -> str:
-    """`sentence`, cut between words when it is longer than `chars_max`; words and numbers are never cut in two.
+    """`sentence`, cut between words to `chars_max`; words and numbers are never divided.
 
-    A single word longer than that leaves nothing.
+    Empty if the first word is already longer.
     """
     if len(sentence) <= chars_max:
         return sentence
@@ -125,7 +125,7 @@ def clipped(sentence: str, chars_max: int = CLIP_CHARS_MAX) -> str:
 
 
 def terms_of(sentence: str) -> Terms:
-    """The words of `sentence` that carry meaning; of scripts without spaces, the pairs of characters."""
+    """The meaningful words of `sentence`; for scripts without spaces, pairs of characters."""
     terms: set[str] = set()
     for word in _TERM.findall(sentence.casefold()):
         if _SPACELESS.search(word):
@@ -136,13 +136,13 @@ def terms_of(sentence: str) -> Terms:
 
 
 def up_to_last_end(text: str) -> str:
-    """`text` without the sentence that it breaks off in; empty when no sentence ends in it."""
+    """`text` without the sentence that breaks off at its end; empty if no sentence ends in it."""
     found = _LAST_END.match(text)
     return found.group() if found else ""
 
 
 def _unwrapped(prose: str) -> Iterator[str]:
-    """The lines that are prose; what was broken for the width of a page is one line again."""
+    """The lines of prose, with wrapped lines joined."""
     held = ""
     for raw in prose.splitlines():
         bare = raw.strip()
@@ -159,7 +159,7 @@ def _unwrapped(prose: str) -> Iterator[str]:
 
 
 def _is_code(line: str) -> bool:
-    """Whether a line is source code, its listing or a trace of it."""
+    """Whether a line is source code, part of a listing, or of a stack trace."""
     if _LISTING.match(line) or line.endswith(("{", "}", ";")):
         return True
     return not line.endswith((".", "?", "!")) and len(_SYMBOLS.findall(line)) > _SYMBOLS_SHARE_MAX * len(line)
@@ -197,13 +197,13 @@ def _bounded(sentence: str) -> Iterator[str]:
 
 
 def _without_sounds(sentence: str) -> str:
-    """The words alone; what a sound ends was not said to its end."""
+    """The words without transcribers' notes; a sentence that ends in one broke off."""
     words = _SPACES.sub(" ", _SOUND.sub("", sentence)).strip()
     return words + _ELLIPSIS if words and sentence.endswith("}") and _SOUND.search(sentence) else words
 
 
 def _boundary(text: str, end: int) -> int:
-    """The last place up to `end` that splits no word: a space, or between characters of a script without spaces."""
+    """The last place up to `end` that divides no word: a space, or between characters of a script without spaces."""
     space = text.rfind(" ", 0, end + 1)
     for place in range(end, max(space, 0), -1):
         if not (_is_wordlike(text[place - 1]) and _is_wordlike(text[place])):
@@ -212,10 +212,10 @@ def _boundary(text: str, end: int) -> int:
 
 
 def _is_spaceless(sentence: str) -> bool:
-    """Whether it has characters of a script that parts no words by spaces."""
+    """Whether it has characters of a script without spaces."""
     return not sentence.isascii() and any(not _is_wordlike(character) and character != " " for character in sentence)
 
 
 def _is_wordlike(character: str) -> bool:
-    """Whether the character may be part of a word, number or identifier that spaces delimit."""
+    """Whether the character may belong to a word, number or identifier that spaces delimit."""
     return not character.isspace() and character < "\u2e80"

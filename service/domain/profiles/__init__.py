@@ -1,1 +1,1 @@
-"""Profiles: named sets of rules for passes, one a module."""
+"""Profiles: named sets of rules for passes, one per module."""

@@ -1,7 +1,6 @@
-"""Profile CHAIN: one record, made from the one before it and newer messages, when the window's share of the budget is
-past its trigger.
+"""Profile CHAIN: one record, made from the previous one and newer messages, when the ratio is past its trigger.
 
-A plan is fixed when it is made: what arrives during the pass stays in the tail, whatever it is.
+A plan does not change once it is made: messages that arrive during the pass stay in the tail.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _CLEARING = frozenset({Trigger.RATIO, Trigger.EMERGENCY})
 """Triggers of a window that is too full; whoever asks for a summary gets one."""
 
 OVERRUN = 2
-"""Models write more than they are asked for; a record of more than twice its size would leave the next pass no room."""
+"""Models write more than asked. A record of more than twice its size would leave the next pass no room."""
 
 
 def defaults() -> Policy:
@@ -49,7 +48,7 @@ def trigger_ratio(_state: Conversation, policy: Policy) -> float:
 def due(
     state: Conversation, context: DecisionContext, *, extractive: bool
 ) -> SummarizationRequested | SummarizationCleared | SummarizationSkipped | None:
-    """See Profile. IRREDUCIBLE and DEPTH_LIMIT are said once for a window, never in a loop."""
+    """See Profile. Reports IRREDUCIBLE and DEPTH_LIMIT once per window, never in a loop."""
     policy = context.policy
     past_trigger = state.ratio >= policy.trigger_token_ratio
     refresh_due = _refresh_due(state, policy)
@@ -82,9 +81,9 @@ def forced(state: Conversation, context: DecisionContext) -> SummarizationReques
 def follow_up(
     state: Conversation, ended: PassPlan, context: DecisionContext, *, extractive: bool
 ) -> SummarizationRequested | None:
-    """See Profile. One with a tail of two; but after a cut range the next of what it left, as often as there is some.
+    """See Profile. Makes one with a tail of two. After a cut range it takes what that left, as often as necessary.
 
-    It may go one deeper than the chain may be: it finishes the pass before it.
+    It may exceed the maximum depth by one, because it finishes the pass before it.
     """
     policy = context.policy
     if state.ratio < policy.trigger_token_ratio:
@@ -143,7 +142,7 @@ def _requested(
     *,
     extractive: bool = False,
 ) -> SummarizationRequested:
-    """The pass, planned."""
+    """The plan of the pass."""
     policy = context.policy
     live = state.live
     ranges = division.ranges
@@ -206,7 +205,7 @@ def _next_depth(state: Conversation) -> int:
 
 
 def _halted(state: Conversation, policy: Policy) -> bool:
-    """Whether the chain is as deep as it may be, and no new one is to be begun."""
+    """Whether the chain has its maximum depth and the policy does not allow a new one."""
     return policy.on_depth_limit is DepthLimit.HALT and _next_depth(state) >= policy.max_summary_chain_depth
 
 
@@ -215,7 +214,7 @@ def _refresh_due(state: Conversation, policy: Policy) -> bool:
 
 
 def _division(state: Conversation, policy: Policy, *, whole: bool = False) -> WindowSplit | None:
-    """What a pass would compress; in an emergency all but the last exchange, where that is needed."""
+    """What a pass would compress; in an emergency, if necessary, all but the last exchange."""
     division = compressible(state, policy, tail_messages=policy.preserve_recent, whole=whole)
     if division is None and state.ratio >= policy.emergency_token_ratio:
         return compressible(state, policy, tail_messages=TAIL_MESSAGES_MIN, whole=whole)
@@ -223,16 +222,16 @@ def _division(state: Conversation, policy: Policy, *, whole: bool = False) -> Wi
 
 
 def _may_say(state: Conversation, policy: Policy) -> bool:
-    """Irreducible is said once, and again only after cooldown_messages more: never a loop."""
+    """Whether to report IRREDUCIBLE: once, and again only after cooldown_messages more."""
     said_at = state.irreducible_said_at
     return said_at is None or state.message_version - said_at >= max(1, policy.cooldown_messages)
 
 
 def _sizes(state: Conversation, policy: Policy, division: WindowSplit, replaced_tokens: int) -> tuple[int, int]:
-    """The size that a record should have, and the size at which it would miss what the pass is for.
+    """The size that a record should have, and the size above which it would defeat the purpose of the pass.
 
-    The window is to end below its trigger. Where what stays leaves no room for that, the budget does; a record is never
-    asked to be smaller than one that says something.
+    The window should end below its trigger, or below its budget if what stays leaves no room for that. A record is
+    never asked to be too small to be useful.
     """
     # Whoever counts the record may estimate, and its estimate is corrected like any other.
     factor = max(1.0, state.settings.calibration_factor)
@@ -246,11 +245,11 @@ def _sizes(state: Conversation, policy: Policy, division: WindowSplit, replaced_
 
 
 def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:
-    """The plan of a record that stands alone: made anew, so that errors of the old chain do not pile up.
+    """The plan of a record that stands alone: made anew, so that errors of the old chain do not accumulate.
 
-    All originals are read when that takes one call. Else the record continues the least rewritten one of the chain of
-    which one call holds what came since, and says how often it was rewritten. Past `rewrites_max` up to
-    `rebase_calls_max` calls are spent: on all originals, or on those since an older record that was rewritten less.
+    It reads all originals if that takes one call. Otherwise it continues the least rewritten record of the chain whose
+    later originals fit one call, and counts one rewrite more. Past `rewrites_max` it may spend up to `rebase_calls_max`
+    calls on all originals, or on those since an older record with fewer rewrites.
     """
     policy, chain = plan.policy, lineage(state)
     covered = [*live_coverage(state), *plan.covered]
@@ -274,7 +273,8 @@ def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:
 
 
 def _cheap_base(chain: tuple[SummaryRecord, ...], plan: PassPlan) -> tuple[SummaryRecord, tuple[MessageRange, ...]]:
-    """The least rewritten record of which one call holds the originals since, and these; the newest, if none is."""
+    """The least rewritten record whose later originals fit one call, with those originals; the newest record if there
+    is none."""
     since, tokens = list(plan.covered), plan.covered_tokens
     best, read = chain[0], merged(since)
     for record in chain:

@@ -1,9 +1,8 @@
-"""What a profile is: rules that say when a pass is due and what it does. Each is a module beside this one.
+"""What a profile is: rules that decide when a pass is due and what it does. Each is a module of this package.
 
-A profile decides, and its decision is in the events: a plan says what it covers and which records the window goes on
-showing beside the new one. The fold and the rendering follow the plan, so that no event means another thing under
-another profile, and a log replays without any. Whether passes are enabled, pending or waited for is the same for every
-profile, and asked before one.
+The decision is in the events: a plan names what it covers and which other records the window goes on showing. The fold
+and the rendering follow the plan, so events mean the same under every profile, and replay needs none. Whether passes
+are enabled, pending or waiting is the same for all profiles and checked first.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = ["DecisionContext", "HeldBy", "Profile"]
 
 
 class HeldBy(StrEnum):
-    """Why a window past its trigger is left as it is. The values are the words of the contract."""
+    """Why a window past its trigger stays as it is. The values are the contract's."""
 
     PASS_PENDING = "PASS_PENDING"  # noqa: S105 - a state, not a password
     DISABLED = "DISABLED"
@@ -39,43 +38,46 @@ class HeldBy(StrEnum):
 
 
 class Profile(Protocol):
-    """Pure functions of the state. A pass is `extractive` when it may ask no model, since failures hold calls back."""
+    """Pure functions of the state. An `extractive` pass asks no model, because failures hold calls back."""
 
     def defaults(self) -> Policy:
-        """The policy of an operator who sets no field but `profile`; valid, and naming this profile."""
+        """The policy if the operator sets only `profile`; valid, and naming this profile."""
         ...
 
     def trigger_ratio(self, state: Conversation, policy: Policy, /) -> float:
-        """The ratio from which the window is past its trigger."""
+        """The ratio at which a pass is triggered."""
         ...
 
     def due(
         self, state: Conversation, context: DecisionContext, *, extractive: bool
     ) -> SummarizationRequested | SummarizationCleared | SummarizationSkipped | None:
-        """The pass that the rules want now, done already if it needed no record; or the news that there can be none."""
+        """The pass that is due now, already complete if it needs no record, or the event that there can be none."""
         ...
 
     def forced(self, state: Conversation, context: DecisionContext) -> SummarizationRequested:
-        """The pass that somebody asks for; raises NothingToSummarize or DepthLimitReached."""
+        """The pass that a caller forces. Raises NothingToSummarize or DepthLimitReached."""
         ...
 
     def follow_up(
         self, state: Conversation, ended: PassPlan, context: DecisionContext, *, extractive: bool
     ) -> SummarizationRequested | None:
-        """One more pass right after the record of `ended`, when that was not enough and another would free some."""
+        """One more pass right after the record of `ended`, if that did not suffice and another would free more."""
         ...
 
     def held_by(self, state: Conversation, policy: Policy, /) -> HeldBy | None:
-        """Which rule holds a window past its trigger; None when a pass is due."""
+        """The rule that holds a window past its trigger; None if a pass is due."""
         ...
 
 
 class DecisionContext(NamedTuple):
-    """What a decision rests on beside the state and the command.
+    """What a decision depends on besides the state and the command.
 
-    Profile and policy are those of the settings that the command leaves behind, `now_us` is in microseconds since the
-    epoch, `next_pass_id` is the id of the pass that the decision requests, if it does: it never requests two.
-    `originals` are the messages outside the window that `needed` of the command names, as the log has them.
+    Attributes:
+        profile: The rules of the policy's profile.
+        policy: The policy of the settings after the command.
+        now_us: The time, in microseconds since the epoch.
+        next_pass_id: The id for a pass that the decision requests; it requests at most one.
+        originals: The messages outside the window that `needed` names for the command, as the log has them.
     """
 
     profile: Profile

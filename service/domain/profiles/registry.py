@@ -1,4 +1,4 @@
-"""The profiles that there are, by the name that a policy carries."""
+"""The profiles by name."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ assert set(_PROFILES) == set(ProfileName), "every profile that can be named is t
 
 
 def profile_of(name: ProfileName) -> Profile:
-    """The rules of that name."""
+    """The rules of the named profile."""
     return _PROFILES[name]
