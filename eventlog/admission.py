@@ -1,7 +1,7 @@
 """Which appends of a group may be written, and what exactly is written for them.
 
-Pure: it is handed what the log knows of the streams concerned and answers rows and outcomes. Every backend decides by
-this code, so that they cannot differ. Appends are taken in order and each sees those before it.
+Pure: callers pass in what the log knows of the streams, and get rows and outcomes. All backends share this code, so
+they cannot differ. Appends are decided in order, and each sees those before it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["Admitted", "KnownEvent", "KnownRequest", "StreamState", "admit", "ch
 
 
 DAMAGED_BITS_MAX = 8
-"""Hashes of 128 bits that differ in so few are the same one, damaged: two contents come that near once in 10^26."""
+"""Two hashes of 128 bits that differ in no more are one damaged hash: two contents come that close once in 10^26."""
 
 
 class KnownEvent(NamedTuple):
@@ -47,7 +47,7 @@ class KnownEvent(NamedTuple):
 
 
 class KnownRequest(NamedTuple):
-    """What a request key was first used for."""
+    """The first use of a request key."""
 
     content_hash: bytes
     first_position: int
@@ -57,9 +57,9 @@ class KnownRequest(NamedTuple):
 
 @dataclass(slots=True)
 class StreamState:
-    """A stream as a group of appends finds it.
+    """A stream before a group of appends.
 
-    `events` and `requests` hold at least those of the group's event ids and request keys that the stream knows.
+    `events` and `requests` hold at least the group's event ids and request keys that the stream knows.
     """
 
     version: int
@@ -70,7 +70,7 @@ class StreamState:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A group's outcomes, one for each append in order, and what is to be written for them to be true."""
+    """One outcome for each append of a group, in order, and the rows that these require."""
 
     outcomes: list[Outcome]
     events: list[SealedEvent]
@@ -79,7 +79,7 @@ class Admitted:
 
 
 def check_size(append: Append) -> int:
-    """The append's payload bytes; raise EventTooLarge when it or one of its events is over a limit."""
+    """The append's payload bytes. Raises EventTooLarge if it or one of its events exceeds a limit."""
     if not append.events:
         raise ValueError("an append has at least one event")
     if len(append.events) > APPEND_EVENTS_MAX:
@@ -106,7 +106,7 @@ def admit(
     identity: LogIdentity,
     random_bytes: Callable[[int], bytes],
 ) -> Admitted:
-    """Decide each append against the states in `streams`, which are moved on by what is admitted."""
+    """Decide each append against the states in `streams`, and update these by what is admitted."""
     admitted = Admitted([], [], [], [])
     # One call for the whole group: where randomness is a slow system call, it would cost as much as the rest.
     salts = random_bytes(SALT_BYTES * sum(len(append.events) for append in appends))
@@ -125,9 +125,9 @@ def admit(
 
 
 def recall(append: Append, state: StreamState, identity: LogIdentity) -> dict[bytes, int]:
-    """Versions, by id, of the append's events that the stream knows; raises as admitting it would, for what is known.
+    """Versions, by id, of the append's events that the stream knows.
 
-    That is EventIdConflict, RequestKeyConflict, or LogCorrupt.
+    Raises what admitting these would: EventIdConflict, RequestKeyConflict, or LogCorrupt.
     """
     first = _first_request(append, state, identity.key)[1]
     hashes = _hashes(append.events, identity.key)
@@ -171,7 +171,7 @@ def _admit_one(
 
 
 def _first_request(append: Append, state: StreamState, key: bytes) -> tuple[bytes, KnownRequest | None]:
-    """The hash of the request's content, and what its key was first used for; raises RequestKeyConflict."""
+    """The hash of the request's content, and the first use of its key. Raises RequestKeyConflict."""
     if append.request is None:
         return b"", None
     content = request_hash(key, append.request.content)
@@ -193,7 +193,7 @@ def _hashes(events: Sequence[NewEvent], key: bytes) -> dict[bytes, bytes]:
 
 
 def _known(hashes: Mapping[bytes, bytes], state: StreamState) -> dict[bytes, KnownEvent]:
-    """The stream's own events of those ids; raises EventIdConflict."""
+    """The stream's own events with those ids. Raises EventIdConflict."""
     if not state.events:
         return {}
     known = {event_id: state.events[event_id] for event_id in hashes if event_id in state.events}
@@ -206,7 +206,7 @@ def _known(hashes: Mapping[bytes, bytes], state: StreamState) -> dict[bytes, Kno
 
 
 def _is_other(stored: object, own: bytes) -> bool:
-    """Whether the hashes are of two contents; raise LogCorrupt when they are of one, and the stored one is damaged.
+    """Whether the hashes belong to two contents. Raises LogCorrupt if it is one content and the stored hash is damaged.
 
     Hashes of two contents differ in about half of their bits.
     """

@@ -15,29 +15,28 @@ OnOutcome = Callable[[Outcome], None]
 
 
 class AsyncAppender:
-    """Awaits appends to `log` on the loop that runs when it is made. A cancelled awaiter never cancels a commit."""
+    """Awaits appends to `log` on the running loop. Cancelling an awaiter never cancels a commit."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._loop = asyncio.get_running_loop()
 
     async def append(self, append: Append) -> AppendResult:
-        """Queue `append` and wait until it is on disk; raises what the log's `submit` would fail with."""
+        """Queue `append` and wait until it is on disk. Raises what the log's `submit` would."""
         return await self.post(append)
 
     def post(self, append: Append, *, on_outcome: OnOutcome | None = None) -> asyncio.Future[AppendResult]:
         """Queue `append`; the future is for one awaiter.
 
-        `on_outcome` hears of the outcome on the loop, in the order of the log, before the awaiter and also when that
-        has gone in the meantime. What it raises goes to the loop's exception handler: what is on disk never becomes an
-        error.
+        `on_outcome` is called with the outcome on the loop, in the order of the log, before the awaiter resumes and
+        even if it is gone. Its exceptions go to the loop's exception handler: what is on disk never becomes an error.
         """
         ended: asyncio.Future[AppendResult] = self._loop.create_future()
         self._log.post(append, (ended, on_outcome), self)
         return ended
 
     def deliver(self, outcomes: Sequence[tuple[Any, Outcome]]) -> None:
-        """Wake the loop once for all of them. A loop that was closed has nobody left to tell."""
+        """Wake the loop once for all of them. After the loop was closed, nobody is left to notify."""
         try:
             self._loop.call_soon_threadsafe(_resolve, outcomes)
         except RuntimeError:  # the loop was closed before the log

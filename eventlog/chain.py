@@ -1,8 +1,8 @@
-"""The seals of a log: what makes a changed row visible.
+"""The seals of a log, which make a changed row visible.
 
-Each event has a commitment (a hash of envelope and payload under the event's own random salt) and a chain hash over
-its envelope, its commitment and the chain hash before it in the stream. A commitment is checked whenever its row is
-read. The chain needs neither payload nor salt, so erasing both leaves it valid.
+Each event has a commitment (a hash of envelope and payload under the event's own random salt) and a chain hash over its
+envelope, its commitment and the previous chain hash of the stream. Reading a row checks its commitment. The chain needs
+neither payload nor salt, so it stays valid if both are erased.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 HASH_BYTES = 32
 CONTENT_HASH_BYTES = 16
-"""Of hashes under the log's own key, which nobody can search for collisions: half of what seals have is enough."""
+"""For hashes under the log's own key, for which nobody can search collisions, half the size of a seal suffices."""
 
 KEY_BYTES = 32
 SALT_BYTES = 16
@@ -51,38 +51,38 @@ _OF_PURPOSE = b"purpose"
 
 @dataclass(frozen=True, slots=True)
 class LogIdentity:
-    """Who a log is. `key` is its secret: without it nobody can test a guess at a content against its hash."""
+    """A log's id and secret. Without `key` nobody can test a guess at a content against its hash."""
 
     log_id: str
     key: bytes = field(repr=False)
 
     def secret(self, purpose: str) -> bytes:
-        """A secret of KEY_BYTES that is made of `key` for one purpose, and tells nothing of it."""
+        """A secret of KEY_BYTES, derived from `key` for one purpose, which does not reveal it."""
         return blake2b(purpose.encode(), key=self.key, digest_size=KEY_BYTES, person=_OF_PURPOSE).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A stream's walk: how many events it has and the chain hash of the last one."""
+    """The result of walking a stream: its number of events and the last chain hash."""
 
     version: int
     chain: bytes
 
 
 def content_hash(key: bytes, event_type: str, content: bytes) -> bytes:
-    """What the idempotency of an event is judged by."""
+    """Identifies an event's content for idempotency."""
     digest = blake2b(event_type.encode() + b"\0", key=key, digest_size=HASH_BYTES, person=_OF_CONTENT)
     digest.update(content)
     return digest.digest()[:CONTENT_HASH_BYTES]
 
 
 def request_hash(key: bytes, content: bytes) -> bytes:
-    """What the idempotency of a request key is judged by."""
+    """Identifies a request's content for idempotency."""
     return blake2b(content, key=key, digest_size=HASH_BYTES, person=_OF_REQUEST).digest()[:CONTENT_HASH_BYTES]
 
 
 def envelope(event: RecordedEvent) -> bytes:
-    """Everything about an event but its payload, as bytes that no other event has."""
+    """Everything about an event except its payload, as unique bytes."""
     namespace = event.stream.namespace.encode()
     name = event.stream.name.encode()
     event_type = event.type.encode()
@@ -109,14 +109,14 @@ def commit_to(salt: bytes, sealed_envelope: bytes, payload: bytes) -> bytes:
 
 
 def genesis(log_id: str, stream: StreamId) -> bytes:
-    """What the first event of a stream is chained to."""
+    """The hash that the first event of a stream is chained to."""
     parts = [part.encode() for part in (log_id, stream.namespace, stream.name)]
     text = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
     return blake2b(text, digest_size=HASH_BYTES, person=_OF_STREAM).digest()
 
 
 def link(previous: bytes, sealed_envelope: bytes, commitment: bytes) -> bytes:
-    """The chain hash of an event that follows the event whose chain hash is `previous`."""
+    """The chain hash of an event, given the previous one."""
     digest = blake2b(previous, digest_size=HASH_BYTES, person=_OF_CHAIN)
     digest.update(commitment)
     digest.update(sealed_envelope)
@@ -124,13 +124,13 @@ def link(previous: bytes, sealed_envelope: bytes, commitment: bytes) -> bytes:
 
 
 def check_commitment(event: RecordedEvent, salt: bytes, commitment: bytes) -> None:
-    """Raise LogCorrupt unless the event is what was committed to."""
+    """Raise LogCorrupt unless the event matches its commitment."""
     if commit_to(salt, envelope(event), event.payload) != commitment:
         raise LogCorrupt(f"position {event.position} is not what was written")
 
 
 def verify_chain(events: Iterable[SealedEvent], *, after: Verified) -> Verified:
-    """Walk consecutive events of one stream on from `after`; raise LogCorrupt at the first one that does not fit."""
+    """Walk consecutive events of one stream on from `after`. Raises LogCorrupt at the first that does not fit."""
     version, chain = after.version, after.chain
     for sealed in events:
         event = sealed.event
@@ -152,7 +152,7 @@ class _SealedReads(Protocol):
 
 
 def verify_stream(log: _SealedReads, stream: StreamId) -> Verified:
-    """Walk a whole stream from its first event; raise LogCorrupt at the first event that is not what was written."""
+    """Walk a whole stream from its first event. Raises LogCorrupt at the first that is not as written."""
     verified = Verified(0, genesis(log.log_id, stream))
     while page := log.read_sealed(stream, after=verified.version, limit=VERIFY_PAGE_EVENTS):
         verified = verify_chain(page, after=verified)

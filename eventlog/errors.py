@@ -70,7 +70,7 @@ class EventIdConflict(EventLogError):
 
 
 class KnownEvents(EventLogError):
-    """Part of the batch is on disk already; `versions` maps each known event id to its stream version."""
+    """Part of the batch is already on disk; `versions` maps each known event id to its stream version."""
 
     def __init__(self, versions: Mapping[bytes, int]) -> None:
         super().__init__(f"{len(versions)} event(s) of the batch are known")
@@ -82,7 +82,7 @@ class RequestKeyConflict(EventLogError):
 
 
 class EventTooLarge(EventLogError):
-    """A payload or a batch is larger than the log accepts."""
+    """A payload or a batch exceeds the log's limit."""
 
     def __init__(self, *, size: int, limit: int, unit: str = "bytes") -> None:
         super().__init__(f"{size} {unit}, the limit is {limit}")
@@ -92,11 +92,11 @@ class EventTooLarge(EventLogError):
 
 
 class LogUnavailable(EventLogError):
-    """The log is busy or unreachable; trying again with the same ids is safe."""
+    """The log is busy or unreachable; a retry with the same ids is safe."""
 
 
 class LogFull(EventLogError):
-    """There is no space left for the log; it resumes by itself when there is."""
+    """No space is left for the log; it resumes by itself once there is."""
 
 
 class LogClosed(EventLogError):
@@ -112,7 +112,7 @@ class LogLocked(EventLogError):
 
 
 class LogUnsafe(EventLogError):
-    """The file lies where locks or flushes cannot be trusted."""
+    """The file is in a place where locks or flushes cannot be trusted."""
 
 
 class LogOlder(LogUnsafe):
@@ -120,17 +120,17 @@ class LogOlder(LogUnsafe):
 
 
 class LogNewer(LogUnsafe):
-    """A newer version of the program wrote what is to be opened, and this one would misread it."""
+    """A newer version of the program wrote this, and this version would misread it."""
 
 
 class LogFailed(EventLogError):
-    """An I/O error left it unknown what is on disk: nothing more is acknowledged until a new process has recovered."""
+    """After an I/O error it is unknown what is on disk: nothing more is acknowledged until a new process has
+    recovered."""
 
 
 class LogGone(EventLogError):
-    """Another file or none lies in the place of the log's: what is written now nobody would find. A new process would
-    not recover it, so this one stays: it still reads, and holds what was taken away open.
-    """
+    """Another file or none is in the place of the log's, so what is written now would be lost. A restart would not
+    recover it: this process keeps the removed file open, and still reads."""
 
 
 class LogCorrupt(EventLogError):

@@ -1,6 +1,6 @@
-"""Intent and fact: `NewEvent` is what a caller wants written, `RecordedEvent` is what the log holds.
+"""Intent and fact: `NewEvent` is what a caller wants to write, `RecordedEvent` is what the log holds.
 
-`SealedEvent` is a recorded event with what proves it. Named tuples: see docs/architecture.md.
+`SealedEvent` is a recorded event with its proof. All are named tuples: see docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ EVENT_ID_BYTES = 16
 
 
 class StreamId(NamedTuple):
-    """A stream's name within its namespace. Streams of different namespaces never meet.
+    """A stream's name within its namespace. Streams of different namespaces never mix.
 
-    A named tuple also because it is the key of every table in memory: a tuple's hash costs a quarter of a dataclass's.
+    It is a named tuple also because it is the key of every table in memory: a tuple's hash costs a quarter of a
+    dataclass's.
     """
 
     namespace: str
@@ -23,11 +24,16 @@ class StreamId(NamedTuple):
 
 
 class NewEvent(NamedTuple):
-    """An event to be appended.
+    """An event to append.
 
-    `event_id` is 16 bytes, unique in its stream for ever. `payload` is stored verbatim. `content` is what the event's
-    idempotency is judged by (canonical bytes of what the client sent, without server time or counts); None means the
-    payload itself. `trace_context` is a W3C traceparent or empty.
+    Attributes:
+        event_id: 16 bytes, unique in its stream for ever.
+        type: The event's type.
+        payload: Stored verbatim.
+        schema_version: The payload's schema version.
+        content: What idempotency compares: canonical bytes of what the client sent, without server time or counts; None
+            for the payload.
+        trace_context: A W3C traceparent, or empty.
     """
 
     event_id: bytes
@@ -41,7 +47,7 @@ class NewEvent(NamedTuple):
 class RecordedEvent(NamedTuple):
     """An event on disk.
 
-    `position` is the place in the whole log, `version` the place in the stream; both count from 1 without gaps.
+    `position` is its place in the whole log, `version` its place in the stream; both count from 1 without gaps.
     `time_us` is the log's clock in microseconds since the epoch.
     """
 
@@ -59,8 +65,8 @@ class RecordedEvent(NamedTuple):
 class SealedEvent(NamedTuple):
     """A recorded event with its seal.
 
-    `content_hash` is what idempotency compares, `salt` and `commitment` bind envelope and payload, `chain` binds the
-    event to all events of its stream before it.
+    `content_hash` is what idempotency compares. `salt` and `commitment` bind envelope and payload, `chain` binds the
+    event to all earlier events of its stream.
     """
 
     event: RecordedEvent

@@ -1,8 +1,8 @@
 """One writer thread: while it commits one group, the queue for the next one fills.
 
-A lone caller never waits: its append is a group of its own. Only when a group held several appends is the next one
-held back, until as many wait again or GATHER_S have passed: a commit costs nearly the same whatever its size, so fewer
-and larger ones serve more callers sooner. The queue is bounded, and everything posted is answered once.
+A lone caller never waits: its append is a group by itself. Only after a group of several appends is the next one held
+back, until as many wait again or GATHER_S have passed: a commit costs nearly the same at any size, so fewer and larger
+ones serve more callers sooner. The queue is bounded, and every posted append gets exactly one outcome.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ __all__ = ["GROUP_BYTES_MAX", "GROUP_EVENTS_MAX", "QUEUE_BYTES_MAX", "QUEUE_EVEN
 
 GROUP_EVENTS_MAX = 1_000
 GROUP_BYTES_MAX = 1 << 20
-"""A group ends before the append that would pass a cap; a larger append is a group of its own."""
+"""A group ends before the append that would exceed a cap; a larger append is a group by itself."""
 
 QUEUE_EVENTS_MAX = 20_000
 QUEUE_BYTES_MAX = 64 << 20
-"""What may wait at most. Past it, appends are refused as LogUnavailable."""
+"""Most bytes that may wait. Further appends are refused as LogUnavailable."""
 
 GATHER_S = 0.008
-"""Longest time between the end of a group and the start of the next one when callers wait for it; measured in
+"""Longest time between the end of a group and the start of the next while callers wait; measured in
 docs/performance.md."""
 
 GATHER_EVENTS = 128
-"""So many are worth a commit: a larger group makes each of them hardly cheaper."""
+"""This many events are worth a commit: larger groups make each hardly cheaper."""
 
 IDLE_AFTER_S = 5.0
 
@@ -44,11 +44,11 @@ class _Posted(NamedTuple):
 
 
 class GroupCommit:
-    """Hands groups of appends to `commit`, one at a time, and their outcomes to their completion queues.
+    """Passes groups of appends to `commit`, one at a time, and their outcomes to their completion queues.
 
-    `commit` answers an outcome for each append and does not raise; `after` runs when the outcomes of a group are out;
-    `idle` runs once when nothing has come for `idle_after_s`. `failed` hears of a bug in any of them, after which every
-    append is refused.
+    `commit` returns an outcome for each append and does not raise; `after` runs once a group's outcomes are delivered;
+    `idle` runs once after `idle_after_s` without an append. `failed` is called with a bug in any of these, after which
+    every append is refused.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class GroupCommit:
         self._thread.start()
 
     def post(self, append: Append, size: int, ticket: Any, completions: CompletionQueue) -> None:
-        """Queue an append of `size` payload bytes; a refusal is delivered at once, in the caller's thread."""
+        """Queue an append of `size` payload bytes. A refusal is delivered at once, on the caller's thread."""
         refusal: Exception | None = None
         with self._changed:
             if self._refusal is not None:
@@ -103,7 +103,7 @@ class GroupCommit:
             self._thread.join()
 
     def refuse(self, refusal: Callable[[], Exception]) -> None:
-        """Refuse every later append; the first reason given stays."""
+        """Refuse every later append; only the first reason counts."""
         with self._changed:
             if self._refusal is None:
                 self._refusal = refusal
@@ -123,7 +123,7 @@ class GroupCommit:
             self._refuse_all(group)
 
     def _take(self) -> list[_Posted]:
-        """The next group; empty when the log was closed and nothing is left."""
+        """The next group; empty once the log is closed and nothing is left."""
         with self._changed:
             idle_timeout: float | None = self._idle_after_s
             while not self._queue and self._refusal is None:
@@ -141,7 +141,8 @@ class GroupCommit:
             return self._cut()
 
     def _gather(self) -> None:
-        """Hold the group back until as many wait as the last one had: those have been answered and will come again."""
+        """Hold the group back until as many wait as in the last one, whose callers have their outcomes and are likely
+        to return."""
         if self._last_appends < 2:
             return
         self._wanted = self._last_appends

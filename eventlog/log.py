@@ -1,4 +1,4 @@
-"""The contract that every backend keeps; one conformance suite holds them all to it."""
+"""The contract of every backend; one conformance suite tests them all."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ __all__ = [
 ]
 
 PAYLOAD_BYTES_MAX = 1 << 20
-"""Largest payload of one event: the default message limit of gRPC is 4 MiB, and a page of events must fit in it."""
+"""Largest payload of one event: a page of events must fit gRPC's default message limit of 4 MiB."""
 
 APPEND_BYTES_MAX = 8 << 20
-"""Largest sum of payloads in one append: above what one gRPC message of default size can bring."""
+"""Largest sum of payloads in one append: more than a gRPC message of default size can contain."""
 
 APPEND_EVENTS_MAX = 2_000
 """Most events in one append: 512 messages and what a service may add to each."""
@@ -47,20 +47,21 @@ PAGE_EVENTS_MAX = 500
 """Most events in one page of a filtered read."""
 
 PAGE_BYTES_MAX = 4 << 20
-"""Largest sum of payloads in one page: what bounds the memory of a read, whatever its limit."""
+"""Largest sum of payloads in one page, which bounds the memory of a read, whatever its limit."""
 
 SCAN_EVENTS_MAX = 4_000
-"""Most events that one filtered read looks at: what bounds its time when nothing matches."""
+"""Most events that one filtered read looks at, which bounds its time if nothing matches."""
 
 
 class ExpectedVersion(NamedTuple):
-    """What the caller believes of the stream: `mode` is any, no_stream, exists or exact; `version` counts for exact."""
+    """The caller's assumption about the stream: `mode` is any, no_stream, exists or exact; `version` applies to
+    exact."""
 
     mode: str
     version: int = 0
 
     def accepts(self, actual: int) -> bool:
-        """Whether a stream with `actual` events is where the caller thought."""
+        """Whether the assumption holds for a stream with `actual` events."""
         match self.mode:
             case "any":
                 return True
@@ -86,7 +87,7 @@ def exactly(version: int) -> ExpectedVersion:
 
 
 class RequestKey(NamedTuple):
-    """Makes a whole append repeatable: the same key with the same `content` answers the first result."""
+    """Makes a whole append repeatable: the same key with the same `content` returns the first result."""
 
     key: str
     content: bytes
@@ -95,8 +96,8 @@ class RequestKey(NamedTuple):
 class Append(NamedTuple):
     """One atomic append of at least one event.
 
-    `projected` is handed to the hook as it is; the log does not look into it. An event id that occurs twice in
-    `events` with equal content is written once.
+    `projected` is passed to the hook unchanged. An event id that occurs twice in `events` with equal content is written
+    once.
     """
 
     stream: StreamId
@@ -107,10 +108,14 @@ class Append(NamedTuple):
 
 
 class AppendResult(NamedTuple):
-    """Where the events are.
+    """The place of an append's events.
 
-    `events` are as recorded, in order; empty when `already_appended`: then `first_position`, `last_position` and
-    `last_version` are those of the first time.
+    Attributes:
+        first_position: Position of the first event, from when it was first written.
+        last_position: Position of the last event, likewise.
+        last_version: Version of the last event, likewise.
+        events: The recorded events, in order; empty if `already_appended`.
+        already_appended: Whether all of it was on disk before.
     """
 
     first_position: int
@@ -121,7 +126,7 @@ class AppendResult(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """What the hook sees of one append, inside the transaction that commits it."""
+    """One append as the hook sees it, inside its transaction."""
 
     stream: StreamId
     events: tuple[RecordedEvent, ...]
@@ -130,12 +135,12 @@ class Committed(NamedTuple):
 
 AppendHook = Callable[[Any, Sequence[Committed]], None]
 """Called in the append's transaction with that transaction (a SQLAlchemy connection; None in memory) and every append
-of the group. Raising rolls the group back; its appends are then tried one by one, and those for which the hook raises
-again fail with what it raises. So it must have no effect outside the transaction."""
+of the group. If it raises, the group is rolled back and its appends are retried one by one; those for which it
+raises again fail with its exception. It must have no effect outside the transaction."""
 
 
 Outcome = AppendResult | Exception
-"""How an append ended: its result, or why nothing was written."""
+"""The result of an append, or the reason why nothing was written."""
 
 
 class CompletionQueue(Protocol):
@@ -148,14 +153,14 @@ class CompletionQueue(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Which events a reader of the whole log wants; None and empty mean all."""
+    """Which events of the whole log to read; None and empty mean all."""
 
     namespace: str | None = None
     stream: StreamId | None = None
     types: frozenset[str] = frozenset()
 
     def accepts(self, event: RecordedEvent) -> bool:
-        """Whether the reader wants `event`."""
+        """Whether `event` matches."""
         return (
             (self.namespace is None or event.stream.namespace == self.namespace)
             and (self.stream is None or event.stream == self.stream)
@@ -164,14 +169,14 @@ class EventFilter:
 
 
 EVERYTHING = EventFilter()
-"""The filter that every event passes."""
+"""Matches every event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Matching events in order. Every position up to `cursor` was looked at; `head` was the last position then.
+    """Matching events in order. Every position up to `cursor` was examined; `head` was the last position at that time.
 
-    Backward, every position from `cursor` on was looked at: at 1 there is nothing more.
+    Backward, every position from `cursor` on was examined: at 1 there is nothing more.
     """
 
     events: tuple[RecordedEvent, ...]
@@ -180,11 +185,11 @@ class Page:
 
 
 class EventLog(Protocol):
-    """An append-only log. Every method is synchronous and thread-safe; reads are pages, never cursors left open.
+    """An append-only log. Every method is synchronous and thread-safe; reads are pages, never open cursors.
 
-    A page ends at `limit` or before the event that would take its payloads past `bytes_max`, but not before its first.
-    So a short page is not the end: only an empty one is. Whatever reads raises LogCorrupt for what is not as it was
-    written, and for what is missing between two events of a page.
+    A page ends at `limit` or before the event that would take its payloads past `bytes_max`, but not before its first,
+    so only an empty page means the end. Every read raises LogCorrupt for what is not as written, and for what is
+    missing between two events of a page.
     """
 
     @property
@@ -193,7 +198,7 @@ class EventLog(Protocol):
         ...
 
     def secret(self, purpose: str) -> bytes:
-        """A secret of 32 bytes for one purpose, the same as long as the log exists; no other log has it."""
+        """A secret of 32 bytes for one purpose, constant for this log and different in every other."""
         ...
 
     def submit(self, append: Append) -> Future[AppendResult]:
@@ -232,41 +237,42 @@ class EventLog(Protocol):
         backward: bool = False,
         bytes_max: int = PAGE_BYTES_MAX,
     ) -> Page:
-        """The next matching events by position; looks at no more than SCAN_EVENTS_MAX, so the page may be empty.
+        """The next matching events by position. Examines no more than SCAN_EVENTS_MAX, so the page may be empty.
 
         Backward: those before `after` (0: from the end) down.
         """
         ...
 
     def known(self, append: Append) -> dict[bytes, int]:
-        """Versions, by id, of the append's events that are written; nothing is written now.
+        """Versions, by id, of the append's events that are already written. Writes nothing.
 
         Raises EventIdConflict and RequestKeyConflict as `submit` would. The expected version does not matter.
         """
         ...
 
     def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
-        """Positions, by id, of those of `event_ids` that the stream has, each looked up as a repeat of it would be."""
+        """Positions, by id, of those of `event_ids` that the stream has, each looked up as a repeat would be."""
         ...
 
     def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
-        """Events of one stream with what proves them, unchecked: for `chain.verify_stream`."""
+        """Events of one stream with their seals, unchecked, for `chain.verify_stream`."""
         ...
 
     def stream_version(self, stream: StreamId) -> int:
-        """How many events the stream has; 0 when it does not exist."""
+        """Number of events in the stream; 0 if it does not exist."""
         ...
 
     def head(self) -> int:
-        """The last committed position; 0 when the log is empty."""
+        """The last committed position; 0 if the log is empty."""
         ...
 
     def head_of(self, namespace: str) -> int:
-        """The position of a namespace's last event; 0 when it has none."""
+        """The position of a namespace's last event; 0 if it has none."""
         ...
 
     def on_commit(self, listener: Callable[[int], None]) -> Callable[[], None]:
-        """Call `listener` with the head after each commit that moved it, in the writer's thread; returns how to stop.
+        """Call `listener` with the head after each commit that moved it, on the writer's thread. Returns a function
+        that stops it.
 
         A listener must be quick and must not raise.
         """

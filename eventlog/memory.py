@@ -1,6 +1,6 @@
-"""A log in memory: for tests and trials. It keeps every promise but the one about the disk.
+"""A log in memory, for tests and trials. It keeps every promise except durability.
 
-All state changes under one lock, after the hook has agreed; a reader never sees half an append.
+All state changes under one lock, after the hook has succeeded, so a reader never sees part of an append.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["MemoryEventLog"]
 
 
 class MemoryEventLog:
-    """An EventLog without a disk. Appends are committed in the thread that submits them."""
+    """An EventLog without a disk. Appends are committed on the caller's thread."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class MemoryEventLog:
         return admitted.outcomes[0]
 
     def _known_of(self, append: Append) -> StreamState:
-        """A copy of what admission needs, so that a refusing hook leaves no trace."""
+        """A copy of what admission needs, so that a failing hook leaves no trace."""
         kept = self._streams.get(append.stream)
         if kept is None:
             return StreamState(0, genesis(self.log_id, append.stream))
@@ -217,6 +217,6 @@ def _walk(events: list[SealedEvent], after: int, backward: bool) -> Iterator[Sea
 def _page(
     events: Iterable[SealedEvent], limit: int, bytes_max: int = PAGE_BYTES_MAX
 ) -> tuple[list[RecordedEvent], bool]:
-    """The first `limit` events up to `bytes_max`, at least one; and whether bytes did not cut the page."""
+    """The first `limit` events up to `bytes_max`, at least one, and whether the byte limit left the page whole."""
     recorded = (sealed.event for sealed in islice(events, limit))
     return up_to_bytes(recorded, lambda event: len(event.payload), bytes_max=bytes_max)

@@ -1,4 +1,4 @@
-"""How much one page carries: it ends where it would grow past what its reader takes."""
+"""The size of a page: it ends before it would exceed what its reader takes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 def up_to_bytes(items: Iterable[T], size: Callable[[T], int], *, bytes_max: int) -> tuple[list[T], bool]:
-    """The first items up to `bytes_max`, at least one if there is one; and whether those were all.
+    """The first items up to `bytes_max`, at least one if there is one, and whether those were all.
 
-    Of those behind them, only the first is made.
+    Of the remaining items, only the first is produced.
     """
     taken: list[T] = []
     total = 0

@@ -1,7 +1,7 @@
-"""The tables of a log. A new file is made from them, an older one by the migrations; a test holds both to one schema.
+"""The tables of a log. New files are made from them, older ones migrated; a test compares both.
 
 Columns carry the invariants: positions and versions are unique, an event id is unique in its stream for ever. Rows are
-never updated. `salt` and `payload` may become NULL together: that is what erasing an event will leave.
+never updated. `salt` and `payload` may become NULL together, which will be the trace of an erased event.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ streams = Table(
     UniqueConstraint("namespace", "name"),
     sqlite_strict=True,
 )
-"""Names of streams. Their versions are those of their newest events, so that no row is hot."""
+"""Names of streams. Their versions are those of their newest events, so no row is hot."""
 
 types = Table(
     "types",
@@ -76,7 +76,7 @@ types = Table(
     Column("name", Text, nullable=False, unique=True),
     sqlite_strict=True,
 )
-"""Names of event types: a dozen, which events have by their numbers."""
+"""Names of event types: a dozen, which events refer to by number."""
 
 events = Table(
     "events",
@@ -99,7 +99,7 @@ events = Table(
     CheckConstraint("(salt IS NULL) = (payload IS NULL)", name="erased_together"),
     sqlite_strict=True,
 )
-"""The log itself. Its namespace is the stream's, so that no event repeats it."""
+"""The log itself. An event's namespace is its stream's."""
 
 requests = Table(
     "requests",
@@ -113,4 +113,4 @@ requests = Table(
     sqlite_strict=True,
     sqlite_with_rowid=False,
 )
-"""Request keys and what they were first used for."""
+"""Request keys and their first use."""

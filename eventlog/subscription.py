@@ -1,8 +1,8 @@
 """The one loop for catching up and staying live.
 
-It reads pages from storage after its cursor, and at the head waits for a wake-up or a timer and reads again. Nothing is
-joined from two sources, so there is neither gap nor repetition. A page is read only when the consumer asks for more:
-nothing is buffered, nobody is dropped, and no read is open while a consumer is slow.
+It reads pages from storage after its cursor; at the head it waits for a wake-up or a timer and reads again. Nothing is
+joined from two sources, so there are neither gaps nor repeats. A page is read only when the consumer asks for more:
+nothing is buffered, nobody is dropped, and no read stays open while a consumer is slow.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ __all__ = [
 ]
 
 CHECKPOINT_EVENTS = 4_000
-"""How many events that do not match may pass before a consumer is told how far the reader is."""
+"""Events that may fail to match before a consumer gets a checkpoint."""
 
 BATCH_BYTES_MAX = 128 << 10
-"""Payload of a batch, or one larger event: what a consumer that takes nothing keeps in memory."""
+"""Payload of a batch, unless it is one larger event: what a consumer that takes nothing keeps in memory."""
 
 ReadPage = Callable[[int], Awaitable[Page]]
 """Reads the page after a cursor. Cursor and head are positions, or versions of one stream."""
@@ -63,7 +63,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """A read at the head returned nothing: what follows is live."""
+    """A read at the head returned nothing: everything after this is live."""
 
     cursor: int
     head: int
@@ -71,7 +71,7 @@ class CaughtUp:
 
 @dataclass(frozen=True, slots=True)
 class FellBehind:
-    """More than a page has come since the last read: what follows is catching up again."""
+    """More than a page has arrived since the last read: catching up again."""
 
     cursor: int
     head: int
@@ -79,7 +79,7 @@ class FellBehind:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Nothing has matched for a while; the reader is alive and this is where it stands."""
+    """Nothing has matched for a while; the reader is alive and has reached this cursor."""
 
     cursor: int
     head: int
@@ -90,7 +90,7 @@ Item = Batch | Checkpoint | CaughtUp | FellBehind | Heartbeat
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """`poll_s` bounds the delay when a wake-up is lost; after `heartbeat_s` of silence the consumer hears of it."""
+    """`poll_s` bounds the delay after a lost wake-up; `heartbeat_s` is the silence before a heartbeat."""
 
     poll_s: float = 5.0
     heartbeat_s: float = 5.0
@@ -100,19 +100,19 @@ DEFAULT_TIMING = Timing()
 
 
 class WakeUp(Protocol):
-    """Says that there may be something to read. It carries no data: losing one costs latency alone."""
+    """Signals that there may be something to read. It carries no data, so losing one only adds latency."""
 
     def mark(self) -> int:
-        """Taken before a read, so that a wake-up during the read is not slept through."""
+        """Take a mark before a read, so that a wake-up during the read is not missed."""
         ...
 
     async def wait(self, mark: int, *, timeout_s: float) -> None:
-        """Return when there was a wake-up since `mark`, or after `timeout_s`."""
+        """Return after a wake-up since `mark`, or after `timeout_s`."""
         ...
 
 
 class CommitWakeUp:
-    """A wake-up for any number of readers on the loop that runs when it is made; one call into the loop a commit."""
+    """A wake-up for any number of readers on the running loop, with one call into the loop per commit."""
 
     def __init__(self, log: EventLog) -> None:
         self._loop = asyncio.get_running_loop()
@@ -136,7 +136,7 @@ class CommitWakeUp:
             self._waiting.discard(waiter)
 
     def close(self) -> None:
-        """Listen no more; readers fall back to their timers."""
+        """Stop listening; readers fall back to their timers."""
         self._stop()
 
     def _committed(self, _head: int) -> None:
@@ -160,7 +160,7 @@ def _end(waiter: asyncio.Future[None]) -> None:
 async def subscribe(
     read: ReadPage, wake_up: WakeUp, *, after: int, clock: Callable[[], float], timing: Timing = DEFAULT_TIMING
 ) -> AsyncGenerator[Item, None]:
-    """Everything after the cursor `after`, then everything that comes, for as long as the consumer listens."""
+    """Everything after the cursor `after`, then everything new, for as long as the consumer iterates."""
     cursor = told = after
     live = False
     silent_since = clock()

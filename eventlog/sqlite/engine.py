@@ -1,4 +1,4 @@
-"""Connections to a log's file and the settings that its promises rest on; each is read back after it is set."""
+"""Connections to a log's file with the settings that its promises depend on; each is read back after it is set."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _STORED_REVISION = f"SELECT version_num FROM {REVISION_TABLE}"  # noqa: S608 - o
 
 
 def writer_engine(path: Path) -> Engine:
-    """An engine of exactly one connection; its transactions start with BEGIN IMMEDIATE."""
+    """An engine with exactly one connection, whose transactions start with BEGIN IMMEDIATE."""
 
     def connect() -> sqlite3.Connection:
         return _connected(str(path), _WRITER_SETTINGS, uri=False)
@@ -78,10 +78,11 @@ def writer_engine(path: Path) -> Engine:
 
 
 def reader_engine(path: Path, *, makes_files: bool = True) -> Engine:
-    """An engine of a few connections that can only read, and so never checkpoint either.
+    """An engine with a few connections that can only read, and so never checkpoint.
 
-    All are opened here, the write-ahead log with the file: later another file may lie in its place. Without
-    `makes_files` they make none beside a file that has no write-ahead log: nothing may write to it meanwhile.
+    All connections are opened here, including the write-ahead log's file: later another file may be in its place.
+    Without `makes_files` they create nothing beside a file that has no write-ahead log, and nothing may write to it
+    meanwhile.
     """
     address = unwritten(path) if not makes_files else f"file:{quote(str(path))}?mode=ro"
 
@@ -128,8 +129,8 @@ def _checkpointed(connection: Connection, mode: str) -> Sequence[int]:
 def refuse_foreign(path: Path) -> None:
     """Raise LogForeign when the file in `path` is not regular or not SQLite's, or has tables and is no log.
 
-    It is looked at before anything is made or changed for it, its lock file and its mode included. A file that is
-    missing, empty or damaged passes: opening it says more.
+    This comes before anything is created or changed for it, including its lock file and mode. A missing, empty or
+    damaged file passes: opening it reveals more.
     """
     if not path.is_file():
         if path.exists() and not path.is_dir():
@@ -179,7 +180,7 @@ def refuse_newer(revision: str | None) -> None:
 
 
 def stored_identity(connection: Connection) -> LogIdentity | None:
-    """Who the log is, by its file; None when that has not been written yet."""
+    """The identity in the log's file; None if it has not been written yet."""
     rows = connection.execute(select(log.c.log_id, log.c.key)).all()
     if len(rows) > 1:
         raise LogCorrupt("the file says that it is several logs")
@@ -212,7 +213,7 @@ def _require_schema(connection: Connection) -> None:
 def identity_of(
     connection: Connection, *, clock_us: Callable[[], int], random_bytes: Callable[[int], bytes]
 ) -> LogIdentity:
-    """Who the log is; a new file gets its id and secret here."""
+    """The log's identity; a new file gets its id and secret here."""
     stored = stored_identity(connection)
     if stored is not None:
         return stored

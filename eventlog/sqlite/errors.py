@@ -1,4 +1,4 @@
-"""SQLite's errors in the log's words, by their primary result code."""
+"""Translates SQLite's errors into the log's, by primary result code."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from eventlog.sqlite.file import NO_ROOM
 __all__ = ["DATABASE_ERRORS", "opening", "original", "translated", "translating"]
 
 DATABASE_ERRORS = (sqlite3.Error, DBAPIError)
-"""What the driver raises, by itself and as SQLAlchemy passes it on."""
+"""The driver's errors, bare and as SQLAlchemy wraps them."""
 
 _PRIMARY = 0xFF
 
 _NO_SPACE = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
-"""Growing the shared-memory file on a full disk is reported as an I/O error of its own."""
+"""On a full disk, growing the shared-memory file fails with an I/O error of its own."""
 
 _NO_TEXT = "Could not decode to UTF-8"
 
@@ -49,9 +49,9 @@ def original(error: sqlite3.Error | DBAPIError) -> BaseException | None:
 def translated(
     error: sqlite3.Error | DBAPIError, *, has_room: Callable[[], bool] = lambda: True
 ) -> EventLogError | None:
-    """The log's error for the database's; None when it is a mistake of the program, which must surface as it is.
+    """The log's error for the database's; None for a programming error, which must surface unchanged.
 
-    `has_room` is asked when a write has failed: without room that is no defect, and leaves nothing in doubt.
+    `has_room` is called after a failed write: for lack of room, the error is no defect and leaves nothing in doubt.
     """
     cause = original(error)
     code = getattr(cause, "sqlite_errorcode", None)  # errors that the driver itself raises carry no code
@@ -68,7 +68,7 @@ def translated(
 
 @contextmanager
 def translating() -> Iterator[None]:
-    """Raise the log's errors for those of the database and of its pool of connections."""
+    """Raise the log's errors for those of the database and its connection pool."""
     try:
         yield
     except PoolTimeout as error:

@@ -1,7 +1,7 @@
-"""Whether a file may hold a log, and what is made sure of it before SQLite opens it; who owns it.
+"""The file of a log: whether it may hold one, what is ensured before SQLite opens it, and which process owns it.
 
 One process owns a log's file, by a lock on a file beside it. The database file itself is never opened here once SQLite
-has it: closing any descriptor of it would drop SQLite's own locks.
+has it, because closing any descriptor of it would drop SQLite's own locks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ REWRITE_BYTES = 1 << 20
 PROBE_BYTES = 1 << 16
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""What the system says of a full volume, a used-up quota and a file that is as large as it may be."""
+"""The system's errors for a full volume, an exhausted quota and a file of maximum size."""
 MOUNTINFO = Path("/proc/self/mountinfo")
 
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -62,14 +62,14 @@ _WAL_SINCE = (3, 7, 0)
 
 @dataclass(frozen=True, slots=True)
 class StartupWarning:
-    """Something that an operator should know about this log; `code` is stable."""
+    """A warning about this log for the operator; `code` is stable."""
 
     code: str
     message: str
 
 
 class FileLock:
-    """Exclusive ownership of a log by one process, kept until it is released or the process ends."""
+    """Exclusive ownership of a log by one process, until it is released or the process ends."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
@@ -83,14 +83,14 @@ class FileLock:
             raise
 
     def release(self) -> None:
-        """Let another process own the log. The lock file stays: removing it would let two processes own two of them."""
+        """Let another process own the log. The lock file stays, because removing it would allow two owners."""
         os.close(self._descriptor)
 
 
 class OpenFiles:
-    """The files of an open log: what is written goes to their inodes, whatever lies at their paths by then.
+    """The files of an open log: writes go to their inodes, whatever is at their paths by then.
 
-    None of them ever loses bytes that were there, but the write-ahead log when its only writer cuts it.
+    None of them ever loses bytes, except when the only writer truncates the write-ahead log.
     """
 
     def __init__(self, path: Path) -> None:
@@ -98,10 +98,10 @@ class OpenFiles:
         self._found = {file: os.stat(file) for file in (os.fspath(path), self._wal)}
 
     def check(self) -> None:
-        """Raise LogGone unless each file is in its place and no shorter than at the check before.
+        """Raise LogGone unless each file is in its place and no shorter than at the last check.
 
-        SQLite notices neither: where the write-ahead log was cut, it writes the next commit behind a hole, and what
-        comes before the hole is all that a recovery reads. Costs a system call a file, little beside a flush.
+        SQLite notices neither: after a truncation it writes the next commit behind a hole, and recovery reads only what
+        precedes the hole. The check costs one system call per file, little compared with a flush.
         """
         for file, before in self._found.items():
             try:
@@ -115,12 +115,12 @@ class OpenFiles:
             self._found[file] = found
 
     def wal_was_cut(self) -> None:
-        """Take the write-ahead log as it is found: the log's own checkpoint has just cut it."""
+        """Accept the current size of the write-ahead log, which the log's own checkpoint has just truncated."""
         self._found[self._wal] = os.stat(self._wal)
 
 
 def create_private(path: Path) -> None:
-    """Make the file its owner's alone before it holds anything; SQLite gives its side files the same mode.
+    """Restrict the file to its owner before it holds anything; SQLite gives its side files the same mode.
 
     Raises LogGone as `refuse_orphan` does.
     """
@@ -150,18 +150,18 @@ def refuse_empty(path: Path) -> None:
 
 
 def refuse_orphan(path: Path) -> None:
-    """Raise LogGone when only the write-ahead log is there: SQLite would remove that beside a new file."""
+    """Raise LogGone if only the write-ahead log exists: SQLite would remove it beside a new file."""
     if not path.exists() and wal_of(path).exists():
         raise LogGone(f"{path} is missing, and its write-ahead log is there: put the file back, or remove that")
 
 
 def flush_recovered(path: Path) -> None:
-    """Put on disk what a killed process left in the page cache, before SQLite reads commits there and takes them for
-    durable: it flushes what it writes, never what it found. Raises OSError when the disk does not take it.
+    """Flush what a killed process left in the page cache, before SQLite reads commits there and considers them durable:
+    it flushes what it writes, never what it found. Raises OSError if the disk fails.
 
-    The write-ahead log is written over itself, byte for byte, since flushing is not enough: pages whose flush failed
-    are clean to the kernel, and the next flush succeeds without them (https://wiki.postgresql.org/wiki/Fsync_Errors).
-    A checkpoint would be too late: cut short, it leaves new pages in the file under a log that lacks their commits.
+    The write-ahead log is overwritten with its own bytes, because flushing is not enough: pages whose flush failed are
+    clean to the kernel, and the next flush succeeds without them (https://wiki.postgresql.org/wiki/Fsync_Errors). A
+    checkpoint would be too late: interrupted, it leaves new pages in the file under a log that lacks their commits.
     """
     try:
         wal = os.open(wal_of(path), os.O_RDWR | os.O_CLOEXEC)
@@ -188,10 +188,10 @@ def flush_folder(path: Path) -> None:
 
 
 def has_room(path: Path) -> bool:
-    """Whether the system lets a file beside the log's grow past them; True also when it fails for another reason.
+    """Whether the system lets a file beside the log's grow past them; True also if the test fails for another reason.
 
-    SQLite tells of a full volume, and takes a quota or the largest size of a file for an I/O error like any other. The
-    bytes are written at the end of an unnamed file that is empty before them, and are gone afterwards.
+    SQLite reports a full volume, but treats a quota or a file's maximum size as any other I/O error. The test writes to
+    the end of an unnamed empty file, which is gone afterwards.
     """
     try:
         end = max(path.stat().st_size, wal_of(path).stat().st_size)
@@ -212,7 +212,7 @@ def side_files(path: Path) -> tuple[Path, Path]:
 
 
 def size_bytes(path: Path) -> int:
-    """What the log in `path` takes on its volume, its write-ahead log included; raises OSError without a log."""
+    """Bytes of the log in `path`, including its write-ahead log. Raises OSError if there is no log."""
     try:
         return path.stat().st_size + wal_of(path).stat().st_size
     except FileNotFoundError:
@@ -225,7 +225,7 @@ def volume_free_bytes(path: Path) -> int:
 
 
 def wal_reset_warning(version: tuple[int, int, int]) -> StartupWarning | None:
-    """Warn of SQLite libraries whose write-ahead log can be damaged when two connections checkpoint at once.
+    """A warning for SQLite libraries that may damage the write-ahead log if two connections checkpoint at once.
 
     Fixed in 3.51.3 and, on their branches, 3.50.7 and 3.44.6: https://sqlite.org/wal.html
     """
@@ -242,7 +242,7 @@ def wal_reset_warning(version: tuple[int, int, int]) -> StartupWarning | None:
 
 
 def refuse_network_file_system(path: Path, mountinfo: str) -> None:
-    """Raise LogUnsafe when `path` lies on a network file system: locks and shared memory do not hold there."""
+    """Raise LogUnsafe if `path` is on a network file system, where locks and shared memory are unreliable."""
     kind = file_system_of(path, mountinfo)
     if kind in NETWORK_FILE_SYSTEMS or kind in NETWORK_FUSE:
         raise LogUnsafe(f"{path} is on a network file system ({kind})")

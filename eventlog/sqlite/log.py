@@ -1,6 +1,6 @@
 """A log in one SQLite file, owned by one process. Acknowledged means flushed: write-ahead log, synchronous = FULL.
 
-One connection, in the writer's thread, writes and checkpoints; a few read-only connections answer pages.
+One connection, on the writer's thread, writes and checkpoints; a few read-only connections read pages.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ T = TypeVar("T")
 
 
 class SqliteEventLog:
-    """An EventLog in a file. Made by `open`; `warnings` says what an operator should know about it."""
+    """An EventLog in a file. Use `open` to create it; `warnings` are for the operator."""
 
     def __init__(
         self,
@@ -125,11 +125,11 @@ class SqliteEventLog:
         on_fatal: Callable[[Exception], None] | None = None,
         allow_network_file_system: bool = False,
     ) -> Self:
-        """Open the log, or make it.
+        """Open or create the log.
 
-        `prepare` runs once in the opening transaction: the hook's owner makes its own tables there. `on_fatal` hears,
-        in the writer's thread, of an error after which every append is refused: the process should stop and start
-        again, except for LogGone, which a start would not mend.
+        `prepare` runs once in the opening transaction, so that the hook's owner can create its own tables. `on_fatal`
+        is called on the writer's thread with an error after which every append is refused: the process should stop and
+        restart, except after LogGone, which a restart would not fix.
 
         Raises LogLocked, LogUnsafe, LogOlder, LogNewer, LogCorrupt, LogForeign, LogGone, LogFull or LogUnavailable.
         """
@@ -231,11 +231,11 @@ class SqliteEventLog:
         return self._reading().stream_version(stream)
 
     def read(self, query: Callable[[Connection], T]) -> T:
-        """Run `query` in one short read-only snapshot: how the hook's owner reads its tables."""
+        """Run `query` in one short read-only snapshot, for the tables of the hook's owner."""
         return self._reading().read(query)
 
     def write(self, query: Callable[[Connection], T]) -> T:
-        """Run `query` in a short transaction between two groups of appends: how the hook's owner changes its tables."""
+        """Run `query` in a short transaction between two groups of appends, for the tables of the hook's owner."""
         with self._writing:
             self._reading()
             return self._writer.write(query)

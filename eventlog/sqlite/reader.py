@@ -1,7 +1,7 @@
-"""Pages of a log's file. Each is read in a snapshot of its own, so that none outlives its page or delays a checkpoint.
+"""Reads pages of a log's file, each in its own snapshot, so that none outlives its page or delays a checkpoint.
 
-What a damaged index or page hides is not left out: pages have neither gaps nor a hidden end, as far as the page itself
-can tell; else they raise LogCorrupt.
+What a damaged index or page hides is not skipped: as far as a page can tell, it has neither gaps nor a hidden end;
+otherwise reading raises LogCorrupt.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OWN_ROW = (
     "SELECT s.id, t.namespace, t.name FROM streams AS s CROSS JOIN streams AS t NOT INDEXED ON t.id = s.id "
     "WHERE s.namespace = ? AND s.name = ?"
 )
-"""The index of names leads to a stream's number, and the table says whose number that is."""
+"""The index of names leads to a stream's number, and the table confirms whose number that is."""
 
 _EVENTS_BETWEEN = "SELECT count(*) FROM events NOT INDEXED WHERE position > ? AND position <= ?"
 _LAST_EVENT = (
@@ -61,7 +61,7 @@ _NAMESPACE_HEAD = (
 _END = (1 << 63) - 1
 
 IDENTITY_STREAMS = 8
-"""Streams whose first events are asked whether the log is the one that it says."""
+"""Streams whose first events confirm the log's identity."""
 
 _FIRST_STREAMS = "SELECT s.namespace, s.name FROM streams AS s ORDER BY s.id LIMIT ?"
 
@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 
 class SqliteReader:
-    """Reads through a pool of connections that cannot write; safe in any thread."""
+    """Reads through a pool of read-only connections; safe in any thread."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -99,9 +99,9 @@ class SqliteReader:
         return events
 
     def scan(self, *, after: int, limit: int, matching: EventFilter, head: int, backward: bool, bytes_max: int) -> Page:
-        """`head` was committed before this call, so that up to there nothing may be missing.
+        """`head` was committed before this call, so nothing up to there may be missing.
 
-        An event is looked at whole before a filter passes it over: a column by which it does not match may be damaged.
+        An event is checked before a filter skips it, because the column that fails to match may be damaged.
         """
         start, end = _window(after, SCAN_EVENTS_MAX, head, backward)
         if start == end:
@@ -157,7 +157,8 @@ class SqliteReader:
             return version
 
     def head_of(self, namespace: str) -> int:
-        """Asks each stream of the namespace for its last event, unless the log's last event is of it."""
+        """Asks each stream of the namespace for its last event, unless the log's last event belongs to the
+        namespace."""
         with self._cursor() as cursor:
             # By its place first, since an index may have lost the end.
             last = cursor.execute(_LAST_EVENT).fetchone()
@@ -172,9 +173,9 @@ class SqliteReader:
             return query(connection)
 
     def check_identity(self, identity: LogIdentity) -> None:
-        """Raise LogCorrupt when no stream begins as one of this log does: its id is not what was written.
+        """Raise LogCorrupt if no stream begins like one of this log: its id is not as written.
 
-        The first events of a few streams are asked, so that the log does not stand or fall with one of them.
+        A few streams are asked, so that damage to one of them does not condemn the log.
         """
         with self._cursor() as cursor:
             streams = [StreamId(*row) for row in cursor.execute(_FIRST_STREAMS, (IDENTITY_STREAMS,))]
@@ -200,9 +201,9 @@ class SqliteReader:
     def _page(
         self, statement: str, parameters: Sequence[Any], read: Callable[[Row], T], bytes_max: int = PAGE_BYTES_MAX
     ) -> tuple[list[T], bool]:
-        """What `read` makes of the rows up to `bytes_max` of payload; and whether bytes did not cut the page.
+        """What `read` makes of the rows up to `bytes_max` of payload, and whether the byte limit left the page whole.
 
-        Rows behind the page are never read, and checked is when the snapshot has ended: hashing takes longer.
+        Rows after the page are never read. Checks run after the snapshot has ended, because hashing takes longer.
         """
         with self._cursor() as cursor:
             rows, whole = up_to_bytes(cursor.execute(statement, parameters), _payload_bytes, bytes_max=bytes_max)
@@ -219,7 +220,7 @@ class SqliteReader:
 
 
 def _number(cursor: Any, stream: StreamId) -> int | None:
-    """The stream's number; None when there is no such stream."""
+    """The stream's number; None if it does not exist."""
     found = cursor.execute(_OWN_ROW, stream).fetchone()
     if found is None:
         return None
@@ -230,7 +231,7 @@ def _number(cursor: Any, stream: StreamId) -> int | None:
 
 
 def _events_known(cursor: Any, number: int, event_ids: Collection[bytes]) -> dict[bytes, KnownEvent]:
-    """Looked up as the writer does: a walk along the index passes entries that a look-up is led away from."""
+    """Looked up as the writer does: a walk along the index would pass entries that a look-up misses."""
     known: dict[bytes, KnownEvent] = {}
     for size, parameters in runs([(number, event_id) for event_id in event_ids]):
         for at, event_id, position, version, digest in cursor.execute(select_known_events(size), parameters):
@@ -240,7 +241,7 @@ def _events_known(cursor: Any, number: int, event_ids: Collection[bytes]) -> dic
 
 
 def _window(after: int, size: int, head: int, backward: bool) -> tuple[int, int]:
-    """The window (start, end] of so many positions behind `after`, or before it (0: from the head), up to the head."""
+    """A window (start, end] of this many positions after `after`, or before it (0: from the head), up to the head."""
     if backward:
         end = min(after - 1, head) if after else head
         return max(0, end - size), end

@@ -1,7 +1,7 @@
 """The statements of the SQLite log, the shapes of its rows, and rows read back as events.
 
-Statements are rendered once, as text for the driver: at the rates of a log, building them again costs more than running
-them. Writes go in as few statements as possible, since each one hands the interpreter's lock over and back.
+Statements are rendered once, as text for the driver: at a log's rates, building them costs more than running them.
+Writes use as few statements as possible, because each hands over the interpreter's lock and waits for it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ __all__ = [
 Row = tuple[Any, ...]
 
 STATEMENT_ROWS_MAX = 256
-"""Rows of one statement at most: 13 columns of them stay under the 32,766 parameters of SQLite and PostgreSQL."""
+"""Most rows of one statement: 13 columns of them stay under the 32,766 parameters of SQLite and PostgreSQL."""
 
 _READ_COLUMNS = (
     "e.position, s.namespace, s.name, e.version, e.event_id, t.name, e.schema_version, e.time_us, e.trace_context, "
     "e.payload, e.salt, e.commitment"
 )
 PAYLOAD = 9
-"""The place of the payload among the columns that are read."""
+"""The payload's index among the columns that are read."""
 
 _SEAL_COLUMNS = ", e.content_hash, e.chain"
 
@@ -57,14 +57,14 @@ _PLACE_IN_INDEX = (
 )
 
 _NOT_AS_WRITTEN = (AttributeError, TypeError, ValueError, OverflowError, struct.error)
-"""What a row raises whose columns are not even of the types that they were written with."""
+"""Errors from a row whose columns do not even have the right types."""
 
 
 def runs(rows: Sequence[Row]) -> Iterator[tuple[int, list[Any]]]:
-    """Cut `rows` into runs, each with the rows of the statement that takes it and that statement's parameters.
+    """Cut `rows` into runs, each with the row count of its statement and that statement's parameters.
 
-    Statements have 1, 2, 4 ... 256 rows, so that few of them serve every number of rows; a run that is shorter is
-    filled up with NULLs, which every statement here passes over.
+    Statements have 1, 2, 4 ... 256 rows, so a few of them fit any number of rows; a shorter run is padded with NULLs,
+    which every statement here skips.
     """
     for start in range(0, len(rows), STATEMENT_ROWS_MAX):
         run = rows[start : start + STATEMENT_ROWS_MAX]
@@ -81,7 +81,7 @@ def _values(columns: int, rows: int) -> str:
 
 @cache
 def insert_into(table: Table, rows: int) -> str:
-    """Insert so many rows with every column of `table` in order; a row whose first column is NULL is passed over."""
+    """Insert `rows` rows with every column of `table` in order; a row whose first column is NULL is skipped."""
     columns = ", ".join(column.name for column in table.columns)
     values = _values(len(table.columns), rows)
     return f"INSERT INTO {table.name} ({columns}) SELECT * FROM (VALUES {values}) WHERE column1 IS NOT NULL"  # noqa: S608 - of constants
@@ -89,7 +89,7 @@ def insert_into(table: Table, rows: int) -> str:
 
 @cache
 def select_known_events(rows: int) -> str:
-    """Of that many (stream, event_id): those on disk as (stream, event_id, position, version, content_hash)."""
+    """For `rows` pairs (stream, event_id): those on disk as (stream, event_id, position, version, content_hash)."""
     return (
         f"WITH asked (stream, event_id) AS (VALUES {_values(2, rows)}) "  # noqa: S608 - of constants
         "SELECT e.stream, e.event_id, e.position, e.version, e.content_hash "
@@ -99,7 +99,7 @@ def select_known_events(rows: int) -> str:
 
 @cache
 def select_known_requests(rows: int) -> str:
-    """Of that many (stream, key): those on disk as (stream, key, content_hash, first, last, last_version)."""
+    """For `rows` pairs (stream, key): those on disk as (stream, key, content_hash, first, last, last_version)."""
     return (
         f"WITH asked (stream, key) AS (VALUES {_values(2, rows)}) "  # noqa: S608 - of constants
         "SELECT r.stream, r.key, r.content_hash, r.first_position, r.last_position, r.last_version "
@@ -109,7 +109,8 @@ def select_known_requests(rows: int) -> str:
 
 @cache
 def select_streams(rows: int) -> str:
-    """Of that many (namespace, name): those on disk as (namespace, name, id, version, chain of the newest event)."""
+    """For `rows` pairs (namespace, name): those on disk as (namespace, name, id, version, chain of the newest
+    event)."""
     return (
         f"WITH asked (namespace, name) AS (VALUES {_values(2, rows)}) "  # noqa: S608 - of constants
         "SELECT s.namespace, s.name, s.id, e.version, e.chain "
@@ -131,11 +132,10 @@ def select_stream(condition: str, order: str) -> str:
 
 @cache
 def select_window(*, backward: bool, of_namespace: bool) -> str:
-    """Events with position > and <= the first two parameters; of the namespace that is the third; then the limit.
+    """Events with position > and <= the first two parameters; with `of_namespace`, of the third; then the limit.
 
-    They are read from the table itself, and an event is of another namespace only when its stream and that stream's
-    name are in the indexes, too, as they are in the tables: what a page of either has lost or changed must not be left
-    out without a word.
+    They are read from the table itself, and an event counts as another namespace's only if the indexes agree with the
+    tables on its stream and that stream's name: what a page of either has lost or changed must not be skipped silently.
     """
     where = "e.position > ? AND e.position <= ?"
     if of_namespace:
@@ -169,7 +169,7 @@ def event_row(sealed_event: SealedEvent, stream: int, event_type: int) -> Row:
 
 
 def recorded(row: Row) -> RecordedEvent:
-    """The event of a row that was read; raise LogCorrupt when it is not what was written."""
+    """The event of a row. Raises LogCorrupt if it is not as written."""
     try:
         event = _event(row)
         check_commitment(event, row[10], row[11])
@@ -179,7 +179,7 @@ def recorded(row: Row) -> RecordedEvent:
 
 
 def sealed(row: Row) -> SealedEvent:
-    """The event of a row that was read with its seals, unchecked but for the types of its columns."""
+    """The event of a row with its seals, unchecked except for the types of its columns."""
     try:
         event = _event(row)
         envelope(event)

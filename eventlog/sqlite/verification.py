@@ -1,8 +1,8 @@
-"""A whole log checked against itself, for an operator: every damaged stream by its first damage, instead of the first
-refusal of all.
+"""Checks a whole log, for an operator: reports every damaged stream by its first damage, instead of stopping at the
+first.
 
-The file is read and never written, and no file is made beside it but its lock, which is held meanwhile so that no
-process owns the log. Only a write-ahead log without its index gets that back.
+The file is read, never written, and only its lock is created beside it, so that no process owns the log meanwhile. Only
+a write-ahead log without its index gets that back.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Finding(NamedTuple):
 
 
 def log_id_of(path: Path) -> str:
-    """Which log the file in `path` is, whoever owns it and whichever version wrote it; raise LogCorrupt for no log.
+    """The id of the log in `path`, whoever owns it and whichever version wrote it. Raises LogCorrupt if it is not a
+    log.
 
     Nothing else is checked.
     """
@@ -51,7 +52,7 @@ def log_id_of(path: Path) -> str:
 
 
 class LogVerification:
-    """Checks of one file. Made by `opened`; `reader` reads it as a running log would."""
+    """Checks of one file, created by `opened`; `reader` reads it as a running log would."""
 
     def __init__(self, path: Path, reader: SqliteReader, identity: LogIdentity) -> None:
         self.reader = reader
@@ -78,7 +79,7 @@ class LogVerification:
         return self._identity.log_id
 
     def event_count(self) -> int:
-        """How many events there are, whatever they say."""
+        """The number of events, whatever they contain."""
         return int(self._asked(_POSITIONS)[0][0])
 
     def structure(self) -> Iterator[Finding]:
@@ -104,7 +105,7 @@ class LogVerification:
                 yield Finding(str(error))
 
     def streams(self) -> dict[StreamId, int]:
-        """Every stream that has a name, with the number of events that the table holds of it."""
+        """Every stream that has a name, with the number of its events in the table."""
         counts: dict[Any, int] = dict(self._asked(_ENDS))
         return {
             StreamId(namespace, name): counts.get(number, 0)
@@ -113,7 +114,7 @@ class LogVerification:
         }
 
     def events(self, stream: StreamId) -> Iterator[SealedEvent]:
-        """The stream's events in order; raise LogCorrupt at the first that does not follow from those before it."""
+        """The stream's events in order. Raises LogCorrupt at the first that does not follow from those before it."""
         verified = Verified(0, genesis(self.log_id, stream))
         while page := self.reader.read_sealed(stream, after=verified.version, limit=PAGE_EVENTS_MAX):
             for sealed in page:
@@ -125,7 +126,7 @@ class LogVerification:
         return self.reader.read_stream(stream, after=after, limit=limit, backward=backward, bytes_max=PAGE_BYTES_MAX)
 
     def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
-        """Whether repeats of the event with this content would be known as repeats."""
+        """Whether repeats of the event with this content would be recognized."""
         return content_hash(self._identity.key, sealed.event.type, content) == sealed.content_hash
 
     def _found(self, check: Callable[[Connection], list[str]]) -> list[str]:

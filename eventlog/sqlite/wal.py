@@ -1,9 +1,9 @@
-"""What a process that was killed has left in the write-ahead log, and whether SQLite's recovery would drop some of it.
+"""What a killed process left in the write-ahead log, and whether SQLite's recovery would drop some of it.
 
-Recovery takes frames up to the first that does not fit its checksum, and drops the rest without a word. That is right
-for the last transaction of a power cut, which nobody was told of. It is wrong for one that was flushed and damaged
-since: later transactions lie behind it, or a single bit of it is another one, and what is torn never looks like that.
-The format is SQLite's: https://sqlite.org/fileformat2.html#the_write_ahead_log
+Recovery takes frames up to the first whose checksum does not fit, and silently drops the rest. That is right for the
+last transaction before a power cut, which was never acknowledged. It is wrong for one that was flushed and damaged
+later. That shows if later transactions follow, or if a single bit differs, which a torn write never looks like. The
+format is SQLite's: https://sqlite.org/fileformat2.html#the_write_ahead_log
 """
 
 from __future__ import annotations
@@ -43,24 +43,23 @@ class _Wal(NamedTuple):
         return _HEADER_BYTES + number * (_FRAME_BYTES + self.page_bytes)
 
     def is_ours(self, header: bytes) -> bool:
-        """Whether a frame was written since the file was begun anew, also when one bit of that is damaged."""
+        """Whether a frame was written since the file was restarted, even if one bit of its salts is damaged."""
         return _bits_between(header[8:16], self.salts) <= 1
 
     def ends_transaction(self, number: int, header: bytes) -> bool:
-        """Whether a frame of ours is the last of its transaction; False also where its write may be torn between the
-        size of the database that says so and the salts that make it ours.
-        """
+        """Whether a frame of ours is the last of its transaction; False also if its write may be torn between the
+        database size that marks it and the salts that make it ours."""
         begin = self._begin(number)
         is_one_write = (begin + 4) // _SECTOR_BYTES == (begin + 15) // _SECTOR_BYTES
         return is_one_write and header[4:8] != bytes(4)
 
     def summed(self, seed: _Sum, header: bytes, page: bytes) -> _Sum:
-        """The checksum of a frame behind one whose checksum is `seed`."""
+        """The checksum of a frame after one with the checksum `seed`."""
         return _summed(seed, header[:8] + page, self.byte_order)
 
 
 def require_whole(path: Path, *, recovered: int) -> None:
-    """Raise LogCorrupt when frames behind the first `recovered` were flushed once and are damaged now."""
+    """Raise LogCorrupt if frames after the first `recovered` were flushed once and are damaged now."""
     try:
         file = path.open("rb")
     except FileNotFoundError:
@@ -73,7 +72,7 @@ def require_whole(path: Path, *, recovered: int) -> None:
 
 
 def fitting_frames(path: Path) -> int:
-    """How many frames of the write-ahead log in `path` SQLite would recover: for where it must not be asked to.
+    """How many frames of the write-ahead log in `path` SQLite would recover, for callers that must not open it.
 
     It takes some seconds for the largest file, where SQLite takes a moment.
     """
@@ -98,7 +97,7 @@ def fitting_frames(path: Path) -> int:
 
 
 def _begun(file: BinaryIO, size: int) -> _Wal | None:
-    """The file by its header; None when nothing was ever flushed behind one."""
+    """The file by its header; None if nothing was ever flushed after one."""
     header = file.read(_HEADER_BYTES)
     if len(header) < _HEADER_BYTES or size < _HEADER_BYTES + _FRAME_BYTES:
         return None
@@ -113,7 +112,7 @@ def _begun(file: BinaryIO, size: int) -> _Wal | None:
 
 
 def _require_no_later_transaction(wal: _Wal, recovered: int) -> None:
-    """Behind what was recovered there is one transaction at most: the next is written when it has been flushed."""
+    """At most one transaction may follow what was recovered: the next is written only after a flush."""
     ended = False
     for number in range(recovered, wal.frames):
         header, _ = wal.frame(number)
@@ -124,7 +123,7 @@ def _require_no_later_transaction(wal: _Wal, recovered: int) -> None:
 
 
 def _require_no_single_bit(wal: _Wal, recovered: int) -> None:
-    """The first frame that does not fit is torn or never came; one that is a bit away from fitting was whole."""
+    """The first frame that does not fit is torn or missing; one that is a bit away from fitting was once whole."""
     seed = _stored(wal.frame(recovered - 1)[0][16:24]) if recovered else _first_sum(wal)
     for number in range(recovered, wal.frames):
         header, page = wal.frame(number)
@@ -140,7 +139,7 @@ def _require_no_single_bit(wal: _Wal, recovered: int) -> None:
 
 
 def _first_sum(wal: _Wal) -> _Sum:
-    """The checksum that the first frame's goes on from: the header's."""
+    """The checksum that the first frame's continues: the header's."""
     wal.file.seek(24)
     return _stored(wal.file.read(8))
 
@@ -162,9 +161,9 @@ def _summed(seed: _Sum, data: bytes, byte_order: str) -> _Sum:
 
 
 def _is_one_bit(difference: _Sum, *, size: int) -> bool:
-    """Whether flipping one bit of `size` bytes makes this difference of their checksums.
+    """Whether flipping one bit of `size` bytes explains this difference of their checksums.
 
-    A checksum is linear in its words: what a word adds to it depends on how many pairs of words come behind.
+    A checksum is linear in its words: a word's contribution depends on how many pairs of words follow.
     """
     first, second = (1, 1), (0, 1)
     for _ in range(size // 8):

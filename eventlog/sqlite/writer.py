@@ -1,7 +1,7 @@
-"""The one connection that writes and checkpoints. It is used by one thread at a time.
+"""The one connection that writes and checkpoints, used by one thread at a time.
 
-A group of appends is one transaction, BEGIN IMMEDIATE to COMMIT, and COMMIT returns when the log is flushed. What the
-writer keeps in memory between groups (head, newest events of recent streams) changes only after that.
+A group of appends is one transaction, BEGIN IMMEDIATE to COMMIT, and COMMIT returns once it is flushed. What the writer
+keeps in memory between groups (head, newest events of recent streams) changes only after that.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ CHECKPOINT_PAGES = 2_000
 """SQLite copies the write-ahead log back into the file at the first commit past this many pages (PASSIVE)."""
 
 WAL_BYTES_MAX = 48 << 20
-"""Past this size the writer waits for readers to move on and cuts the write-ahead log to nothing."""
+"""Past this size the writer waits for readers to move on and truncates the write-ahead log."""
 
 WAL_LOOK_BYTES = 1 << 18
-"""Payload to write between two looks at its size: each look is a system call, and far fewer than commits do."""
+"""Payload written between two checks of its size: each is a system call, and commits are far more frequent."""
 
 TRUNCATE_AGAIN_BYTES = 8 << 20
-"""Payload to write before the next attempt when a reader was in the way: an attempt may wait CHECKPOINT_WAIT_MS."""
+"""Payload written before the next attempt if a reader was in the way: an attempt may wait CHECKPOINT_WAIT_MS."""
 
 CHECKPOINT_WAIT_MS = 100
 BUSY_WAIT_MS = 5_000
 
 STREAMS_KEPT_MAX = 10_000
-"""Streams whose newest event is remembered; another one costs a look-up."""
+"""Streams whose newest event is cached; any other costs a look-up."""
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ _BUSY_TIMEOUT = "PRAGMA busy_timeout = {}"
 
 
 class _Tip(NamedTuple):
-    """A stream's number and its newest event; version 0 when the stream is new in this group."""
+    """A stream's number and its newest event; version 0 if this group creates the stream."""
 
     number: int
     version: int
@@ -72,11 +72,11 @@ class _Tip(NamedTuple):
 _States = dict[StreamId, StreamState]
 _Judged = tuple[_States, Admitted]
 _Judge = Callable[[Sequence[Append], dict[StreamId, _Tip]], _Judged]
-"""Decides on a group of appends; answers the streams' states behind it, too."""
+"""Decides on a group of appends, and returns the streams' states after it."""
 
 
 class _HookRefused(Exception):
-    """The hook raised something of its own: not the database's fault and not the log's."""
+    """The hook raised its own error, which is neither the database's nor the log's."""
 
     def __init__(self, reason: Exception) -> None:
         super().__init__(str(reason))
@@ -84,7 +84,7 @@ class _HookRefused(Exception):
 
 
 class SqliteWriter:
-    """Commits groups of appends. `fatal` hears once of an error after which nothing may be acknowledged any more."""
+    """Commits groups of appends. `fatal` is called once, with an error after which nothing may be acknowledged."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class SqliteWriter:
         self.head: int = driver.execute(_LAST_POSITION).fetchone()[0]
 
     def commit(self, appends: Sequence[Append]) -> Sequence[Outcome]:
-        """Write what can be admitted of the group and flush it; one outcome for each append, in order."""
+        """Write the admissible appends of the group and flush them; returns one outcome per append, in order."""
         if self._failed is not None:
             return [_again(self._failed) for _ in appends]
         try:
@@ -142,7 +142,7 @@ class SqliteWriter:
             return [self._translated(error) for _ in appends]
 
     def write(self, query: Callable[[Connection], T]) -> T:
-        """Run `query` in a transaction of its own; raises what an append would fail with."""
+        """Run `query` in its own transaction. Raises what an append would fail with."""
         if self._failed is not None:
             raise _again(self._failed)
         try:
@@ -157,7 +157,7 @@ class SqliteWriter:
         return written
 
     def checkpoint(self) -> bool:
-        """Copy the write-ahead log into the file and cut it to nothing; false when a reader was in the way."""
+        """Copy the write-ahead log into the file and truncate it; False if a reader was in the way."""
         if self._failed is not None:
             return False
         try:
@@ -176,16 +176,16 @@ class SqliteWriter:
         return busy == 0
 
     def close(self) -> None:
-        """Checkpoint. After a failure the write-ahead log stays as it is instead: copied by half, it ruins the file.
+        """Checkpoint, except after a failure: copying half of the write-ahead log would ruin the file.
 
-        Call it while the log's readers are open: the last connection that leaves checkpoints unasked.
+        Call it while the log's readers are open, because the last connection to close checkpoints by itself.
         """
         self.checkpoint()
         if self._failed is not None:
             self._connection.invalidate()
 
     def bound_wal(self) -> None:
-        """Keep the write-ahead log under its limit; when a reader is in the way, try again some payload later."""
+        """Keep the write-ahead log under its limit; if a reader is in the way, retry after more payload."""
         if self._failed is not None or self._payload_bytes < self._next_look:
             return
         self._next_look = self._payload_bytes + WAL_LOOK_BYTES
@@ -210,9 +210,9 @@ class SqliteWriter:
         return admitted.outcomes
 
     def _taken_for_new(self, appends: Sequence[Append], tips: dict[StreamId, _Tip]) -> _Judged:
-        """Nearly all ids and keys are new: what is not breaks a constraint when it is written, and nothing stays.
+        """Nearly all ids and keys are new. One that is not breaks a constraint when written, and nothing stays.
 
-        A refusal is never given without having looked, since a known id outranks a wrong version.
+        No append is refused without a look-up, because a known id outranks a wrong version.
         """
         states = _unasked(tips)
         admitted = self._admitted(appends, states)
@@ -243,7 +243,7 @@ class SqliteWriter:
             raise _HookRefused(error) from error
 
     def _find(self, appends: Sequence[Append]) -> dict[StreamId, _Tip]:
-        """Number and newest event of each stream of the group; new streams get the numbers after the last."""
+        """Number and newest event of each stream of the group; new streams get the next numbers."""
         tips = {append.stream: self._tips.get(append.stream) for append in appends}
         asked = [(stream.namespace, stream.name) for stream, tip in tips.items() if tip is None]
         for size, parameters in runs(asked):
@@ -259,7 +259,7 @@ class SqliteWriter:
         return found
 
     def _states(self, appends: Sequence[Append], tips: dict[StreamId, _Tip]) -> _States:
-        """The streams with what they know of the group's event ids and request keys."""
+        """The streams with those of the group's event ids and request keys that they know."""
         states = _unasked(tips)
         by_number = {tip.number: states[stream] for stream, tip in tips.items()}
         old = [append for append in appends if tips[append.stream].version]
@@ -280,7 +280,7 @@ class SqliteWriter:
         return states
 
     def _numbers(self, admitted: Admitted) -> dict[str, int]:
-        """Numbers of all types; new ones get those after the last."""
+        """Numbers of all types; new ones get the next numbers."""
         new = {sealed.event.type for sealed in admitted.events} - self._types.keys()
         if not new:
             return self._types
@@ -327,7 +327,7 @@ class SqliteWriter:
 
 
 def _again(failed: EventLogError) -> EventLogError:
-    """What refuses whatever comes after the error that stopped the log."""
+    """The refusal of everything after the error that stopped the log."""
     kind = LogGone if isinstance(failed, LogGone) else LogFailed
     return kind(str(failed))
 

@@ -1,4 +1,4 @@
-"""The composition root: the only place where real things are chosen. Settings in, a running sidecar out."""
+"""The composition root, the only place that chooses implementations. Settings in, a running sidecar out."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _log = structlog.get_logger()
 
 
 def run(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Serve until SIGTERM or SIGINT, on an event loop of our own. Raises what `serve` raises."""
+    """Serve until SIGTERM or SIGINT, on a new event loop. Raises what `serve` raises."""
     take_all_descriptors()
     undo_logs = logging_as_set(settings.telemetry)
     try:
@@ -51,7 +51,7 @@ def run(settings: Settings, environ: Mapping[str, str]) -> None:
 
 
 def logging_as_set(telemetry: TelemetrySettings) -> Callable[[], None]:
-    """Send the log lines of this process to standard error as the settings say; returns how to undo that."""
+    """Log to standard error as the settings say. Returns a function that undoes it."""
     logs = LogSettings(level=telemetry.log_level, style=telemetry.log_format, content=telemetry.log_content)
     return configure_logs(logs, sys.stderr)
 
@@ -69,12 +69,12 @@ async def serve(
     now_us: Callable[[], int] = _now_us,
     free_bytes: Callable[[Path], int] = volume_free_bytes,
 ) -> None:
-    """Serve until `stop` is set; `ready` hears when calls are taken. `now_us` is the clock of events and waits,
-    `free_bytes` answers what is free on the volume of a file.
+    """Serve until `stop` is set; call `ready` once calls are accepted. `now_us` is the clock of events and waits,
+    `free_bytes` returns the free bytes on a file's volume.
 
-    Raises EventLogError when the log cannot be opened, LogFailed at the end when it broke while serving, ListenError
-    when an address cannot be listened at, and AddressError, ScriptError, TokenizerMissing, or InvalidPolicy for a
-    prompt file, when settings cannot be carried out.
+    Raises EventLogError if the log cannot be opened, LogFailed at the end if it broke while serving, ListenError if an
+    address is unusable, and AddressError, ScriptError, TokenizerMissing, or InvalidPolicy for a prompt file, if
+    settings cannot be carried out.
     """
     broken: list[Exception] = []
 
@@ -108,7 +108,7 @@ async def serve(
 
 
 async def _started(sidecar: Sidecar, stop: asyncio.Event) -> Running | None:
-    """The sidecar, started; None when `stop` was set before: a start may take long where a table is made again."""
+    """The sidecar, started; None if `stop` was set first: a start that rebuilds a table may take long."""
     starting = asyncio.create_task(sidecar.start())
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -121,7 +121,7 @@ async def _started(sidecar: Sidecar, stop: asyncio.Event) -> Running | None:
 
 
 async def _look_for(model: SummaryModel, settings: Settings) -> None:
-    """Say once when the model is unavailable: else whoever started a sidecar learns it from the first pass."""
+    """Warn once at the start if the model is unavailable, instead of with the first pass."""
     reason = await model_check(model)()
     if reason:
         missing = reason == ModelMissing.error_class
@@ -130,7 +130,7 @@ async def _look_for(model: SummaryModel, settings: Settings) -> None:
 
 
 async def _remedy(settings: Settings) -> str:
-    """What to do about the first model of Ollama, with what the first host has instead."""
+    """What to do about the first model of Ollama, and which models the first host has."""
     group = settings.ollama
     models = [model.removeprefix("ollama:") for model in settings.summarizer.models if model.startswith("ollama:")]
     if not models:
@@ -154,7 +154,7 @@ async def _until_signalled(settings: Settings, environ: Mapping[str, str]) -> No
 
 
 def settle_memory() -> None:
-    """Take what the start has loaded out of every later collection: walking it stops the loop for tens of ms."""
+    """Exclude what the start has loaded from later collections, which would stop the loop for tens of ms."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_ALLOCATIONS)

@@ -1,4 +1,4 @@
-"""The sidecar's core: the log, the conversations, the passes; everything but the servers."""
+"""The sidecar's core: the log, the conversations, the passes; everything except the servers."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ TIMED_METHODS = (
 )
 
 _IDS = random.Random(secrets.randbits(256))
-"""Seeded from the system once: asking the system for every id costs more than the rest of an append's ids together."""
+"""Seeded once from the system: asking the system for every id costs more than all other work on an append's ids."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """What the servers serve; `rebuild` makes the table again where that can be due."""
+    """What the servers need; `rebuild` rebuilds the read table if the backend has one."""
 
     log: EventLog
     table: ConversationTable
@@ -102,7 +102,7 @@ def open_core(
     on_fatal: Callable[[Exception], None],
     now_us: Callable[[], int],
 ) -> Core:
-    """Everything below the servers, wired; what must be closed is in `resources`, in the order of closing.
+    """Everything below the servers, wired. `resources` closes it in the right order.
 
     `on_fatal` hears, on the event loop, that the log has failed for good.
     """
@@ -288,7 +288,7 @@ def _summarizers(settings: Settings, model: SummaryModel | None, counter: TokenC
 
 
 def _cache_dir(settings: Settings) -> Path | None:
-    """Where model descriptions lie; a sidecar that keeps nothing keeps none unless it is told where."""
+    """The folder for model descriptions; a sidecar that keeps nothing has none unless one is set."""
     path = settings.log.path
     beside_log = path.with_name(f"{path.name}.models") if settings.log.backend == "sqlite" else None
     return settings.ollama.cache_dir or beside_log
@@ -340,5 +340,5 @@ def _labels(settings: Settings) -> MetricLabels:
 
 
 def new_id() -> str:
-    """An id that nobody else has."""
+    """A unique id."""
     return f"{_IDS.getrandbits(128):032x}"

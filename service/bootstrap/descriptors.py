@@ -1,7 +1,7 @@
-"""File descriptors: as many as the process may have, and some of them kept for what must work when callers take all.
+"""File descriptors: raises the process's limit, and reserves some for what must work at any load.
 
-Connections of gRPC are bounded below the limit of the process, so that the log can be read and the HTTP port answers,
-whoever connects.
+gRPC's connections are bounded below the limit, so that the log can be read and the HTTP port responds, however many
+callers connect.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import resource
 __all__ = ["for_connections", "take_all"]
 
 RESERVED = 256
-"""Descriptors that are not for callers of gRPC: 64 connections of the HTTP port, the log, models, traces, the loop."""
+"""Descriptors not available to gRPC's callers: 64 connections of the HTTP port, the log, models, traces, the loop."""
 
 
 def take_all() -> None:
-    """Raise this process's limit as far as it may: 1,024 is the default of many systems, their hard limit far more."""
+    """Raise this process's limit to its hard limit: 1,024 is the default of many systems, which allow far more."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def for_connections(at_most: int) -> int:
-    """How many connections callers may open, at least one and `at_most` so many."""
+    """How many connections callers may open: at least one, at most `at_most`."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return at_most

@@ -37,7 +37,7 @@ __all__ = ["Running", "Sidecar", "assembled", "quotas_of", "servicers"]
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A sidecar that serves. `http_address` is empty when there is no HTTP port."""
+    """A serving sidecar. `http_address` is empty if there is no HTTP port."""
 
     grpc_addresses: tuple[str, ...]
     http_address: str
@@ -55,7 +55,7 @@ class Sidecar:
     started: asyncio.Event
 
     async def start(self) -> Running:
-        """Take the addresses, take up what earlier runs left, then serve. What fails leaves nothing running."""
+        """Bind the addresses, take up what earlier runs left, then serve. A failure leaves nothing running."""
         http_address = ""
         try:
             # First, since it says what the rest waits for.
@@ -78,7 +78,7 @@ class Sidecar:
         return Running(addresses, http_address, self.core.log.log_id)
 
     async def stop(self) -> None:
-        """Within the grace: first the calls, then the running passes; what is left is pending in the log."""
+        """Within the grace: end the calls, then the running passes; the rest stays pending in the log."""
         self.started.clear()
         # Who waits for a pass is answered with what is known; a committed append must not end as an error.
         self.core.changes.close()
@@ -91,16 +91,16 @@ class Sidecar:
 
 
 REQUEST_FACTOR = 2
-"""The limit of one request, in largest appends: messages are counted without the rest of their request."""
+"""The limit of one request, in largest appends: that limit counts messages, without the rest of their request."""
 
 LARGEST_APPENDS = 16
-"""How many appends of the largest size a namespace may have served at a time; a thousand ordinary ones are less."""
+"""Appends of the largest size that a namespace may have in progress; a thousand ordinary ones weigh less."""
 
 
 def assembled(
     settings: Settings, core: Core, resources: AsyncExitStack, *, free_bytes: Callable[[Path], int]
 ) -> Sidecar:
-    """The servers around `core`. `free_bytes` answers what is free on the volume of a file."""
+    """The servers around `core`. `free_bytes` returns the free bytes on a file's volume."""
     stopping, started = asyncio.Event(), asyncio.Event()
     server = settings.server
     quotas = quotas_of(server)
@@ -131,7 +131,7 @@ def assembled(
 
 
 def quotas_of(server: ServerSettings) -> Quotas:
-    """What calls may hold of the server, by its settings."""
+    """How much of the server calls may occupy, by its settings."""
     return Quotas(
         Limits(server.concurrent_rpcs_max, server.streams_max, server.waits_max, server.answer_bytes_max),
         shared=server.is_shared,
@@ -141,7 +141,7 @@ def quotas_of(server: ServerSettings) -> Quotas:
 def servicers(
     settings: Settings, core: Core, resources: AsyncExitStack, quotas: Quotas, stopping: asyncio.Event
 ) -> Servicers:
-    """What is served of `core`. `resources` closes what they hold; `stopping` ends the streams."""
+    """The services of `core`. `resources` closes what they hold; `stopping` ends the streams."""
     wake_up = CommitWakeUp(core.log)
     resources.callback(wake_up.close)
     watching = Watching(core.log, core.executor, wake_up, core.board, stopping, core.now_us, time.monotonic, Timing())

@@ -1,4 +1,4 @@
-"""Which models the settings name, and how each is called."""
+"""Makes the models that the settings name."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from service.summarizer.by_extraction import is_extractive
 __all__ = ["Providers", "Traced", "host_labels", "ollama_settings"]
 
 Traced = Callable[[SummaryModel], SummaryModel]
-"""Gives a model whose calls are spans."""
+"""Wraps a model so that its calls are spans."""
 
 _BREAKER = {state: BreakerState(state.value) for state in HostState}
 
 
 def host_labels(group: OllamaGroup) -> tuple[str, ...]:
-    """The hosts as metrics name them."""
+    """The hosts' names in metrics."""
     return tuple(parse_address(h, allow_insecure=group.allow_insecure_hosts).label for h in group.hosts)
 
 
 def ollama_settings(group: OllamaGroup) -> OllamaSettings:
-    """How Ollama is called, as the operator's settings say."""
+    """The provider's settings from the operator's."""
     return OllamaSettings(
         connect_s=group.connect_timeout_s,
         first_byte_s=group.first_byte_timeout_s,
@@ -48,7 +48,7 @@ def ollama_settings(group: OllamaGroup) -> OllamaSettings:
 
 
 class Providers:
-    """Makes models. The hosts of Ollama, their limits and breakers, are shared by all of its models."""
+    """Makes models. All models of Ollama share its hosts, their limits and breakers."""
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class Providers:
         self._models: list[SummaryModel] = []
 
     def preferred(self, names: Sequence[str], *, traced: Traced = lambda model: model) -> SummaryModel | None:
-        """The models of a list as one: the first that exists answers. Each is called through what `traced` makes.
+        """The models of a list as one: the first that exists is used. `traced` wraps each.
 
-        Extraction is no model, and needs none after it: None for a list that begins with it.
+        A list ends at extraction, which is not a model; None if it begins with it.
         """
         models = [traced(self._model(name)) for name in takewhile(lambda name: not is_extractive(name), names)]
         if not models:
@@ -83,7 +83,7 @@ class Providers:
         return models[0] if len(models) == 1 else PreferredModel(models)
 
     async def context_length(self, model: str) -> int | None:
-        """What a chat model can hold, if Ollama knows it; None when it does not, or cannot be asked."""
+        """A chat model's context length, if Ollama knows it; None if it does not or cannot be asked."""
         # Clients choose these names, so nothing is kept by name; what descriptions say is kept by digest.
         try:
             return (await self._ollama(model.removeprefix("ollama:")).describe()).context_length
@@ -91,7 +91,7 @@ class Providers:
             return None
 
     async def close(self) -> None:
-        """Stop what the models of `preferred` have under way, then release the hosts' connections."""
+        """Stop the running calls of `preferred`'s models, then release the hosts' connections."""
         for model in self._models:
             await model.close()
         for host in self._hosts:

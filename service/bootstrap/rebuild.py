@@ -1,4 +1,4 @@
-"""The read table made again: at a start that finds another version's, and on demand while nobody owns the log."""
+"""Rebuilds the read table: at a start that finds another version's, and on demand while no process owns the log."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _log = structlog.get_logger()
 
 
 async def rebuild_if_due(rebuild: Rebuild | None) -> None:
-    """Make the read table again where it does not stand, with lines that say how far it is.
+    """Rebuild the read table if necessary, logging the progress.
 
-    Raises an EventLogError when that cannot be done, and also when the log is closed meanwhile.
+    Raises an EventLogError if that fails or the log is closed meanwhile.
     """
     if rebuild is None or not rebuild.is_due:
         return

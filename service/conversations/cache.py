@@ -1,6 +1,5 @@
-"""The states that were used last, with the bytes in which their messages were sent, bounded by what they hold:
-conversations, messages and bytes.
-"""
+"""The most recently used states, with the bytes in which their messages were sent; bounded in conversations, messages
+and bytes."""
 
 from __future__ import annotations
 
@@ -30,10 +29,10 @@ __all__ = [
 
 CONVERSATIONS_MAX = 2_048
 MESSAGES_MAX = 100_000
-"""Messages in the windows of all cached conversations; what is not text of one takes about a kilobyte."""
+"""Messages in the windows of all cached conversations; each takes about a kilobyte besides its text."""
 
 BYTES_MAX = 128 << 20
-"""Memory that the texts of those messages take, and the bytes in which they were sent."""
+"""Memory of those messages' texts and of the bytes in which they were sent."""
 
 SENT_BYTES_MIN = 384
 """What a message that was sent takes beside its own bytes: the entry and its place among the others."""
@@ -61,9 +60,9 @@ class SentMessage(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A window's messages as they were sent last, by number, and the memory that they take beside the state.
+    """A window's messages as last sent, by number, and their memory besides the state.
 
-    Their tokens have been corrected by `factor`.
+    Their tokens were corrected by `factor`.
     """
 
     factor: float
@@ -81,7 +80,7 @@ NOTHING_SENT = Sent(1.0, MappingProxyType({}), 0)
 
 
 class WindowSize(NamedTuple):
-    """Of a window's texts: their bytes in memory, and how many messages, calls, attachments and labels they are in."""
+    """The size of a window's texts: bytes in memory, and the number of messages, calls, attachments and labels."""
 
     bytes: int = 0
     parts: int = 0
@@ -94,7 +93,7 @@ class _Kept(NamedTuple):
 
 
 class ConversationCache:
-    """Conversations by stream; the one used longest ago goes first."""
+    """Conversations by stream; the least recently used goes first."""
 
     def __init__(
         self,
@@ -111,7 +110,7 @@ class ConversationCache:
         self._bytes = 0
 
     def get(self, key: StreamId) -> Conversation | None:
-        """The state, if it is here."""
+        """The state; None if it is not cached."""
         kept = self._kept.get(key)
         if kept is None:
             return None
@@ -119,9 +118,9 @@ class ConversationCache:
         return kept.state
 
     def put(self, key: StreamId, state: Conversation, size: WindowSize | None = None) -> Conversation:
-        """Keep the state, unless a newer one is here; answers the one that is kept.
+        """Cache the state unless a newer one is cached; returns the one that is.
 
-        What was used last always stays, however large it is. `size` is that of its window, where it was summed already.
+        The most recently used state always stays, however large. `size` is that of its window, if the caller has it.
         """
         before = self._kept.get(key)
         if before is not None and before.state.event_version > state.event_version:
@@ -133,28 +132,28 @@ class ConversationCache:
         return state
 
     def sent(self, key: StreamId) -> Sent:
-        """What `keep_sent` kept since the last pass; nothing when the state is not here."""
+        """What `keep_sent` cached since the last pass; nothing if the state is not cached."""
         kept = self._kept.get(key)
         return NOTHING_SENT if kept is None else kept.sent
 
     def keep_sent(self, key: StreamId, state: Conversation, sent: Sent) -> None:
-        """Keep what was sent of this state, unless that is not here or a pass has ended since."""
+        """Cache what was sent of this state, unless it is not cached or a pass has ended since."""
         kept = self._kept.get(key)
         if kept is not None and kept.state.epoch == state.epoch:
             self._replace(key, kept._replace(sent=sent))
 
     def bytes_of(self, key: StreamId) -> int:
-        """Memory that the texts of its window take; 0 when it is not here."""
+        """Memory of its window's texts; 0 if it is not cached."""
         kept = self._kept.get(key)
         return 0 if kept is None else kept.size.bytes
 
     def weight_of(self, key: StreamId) -> int:
-        """What work on all of its window weighs, as `service.turn` has it; much when it is not here."""
+        """The weight of work on its whole window, in units of `service.turn`; large if it is not cached."""
         kept = self._kept.get(key)
         return sys.maxsize if kept is None else kept.size.parts + kept.size.bytes // _TEXT_BYTES
 
     def drop(self, key: StreamId) -> None:
-        """Forget the state, if it is here."""
+        """Remove the state."""
         dropped = self._kept.pop(key, None)
         if dropped is not None:
             self._messages -= len(dropped.state.window)
@@ -177,7 +176,7 @@ class ConversationCache:
 
 
 def _size(state: Conversation, before: _Kept | None) -> WindowSize:
-    """Between two records a window only grows, so that only what is new is added; a pass takes out what it covers."""
+    """The size of a state's window. Between two records a window only grows, so only new messages are added."""
     window = state.window
     if before is None:
         return window_size(window)

@@ -1,4 +1,4 @@
-"""Waiting for a conversation to be as somebody wants it: every commit is looked at, few of them wake anybody."""
+"""Waiting until a conversation reaches some state: every commit is checked, and few wake anybody."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Changes:
         self._closed = False
 
     def notify(self, key: StreamId, state: Conversation) -> None:
-        """The conversation has changed: wakes those who wait for a state like this."""
+        """Wake those who wait for this state."""
         for waiter in self._waiters.get(key, ()):
             if waiter.holds(state):
                 waiter.wake()
 
     def close(self) -> None:
-        """End every wait, now and later: the server stops, and who waits gets what is known instead of an error."""
+        """End every wait, now and later: at shutdown callers get the current state instead of an error."""
         self._closed = True
         for waiters in self._waiters.values():
             for waiter in waiters:
@@ -50,7 +50,7 @@ class Changes:
         *,
         timeout_s: float,
     ) -> Conversation:
-        """The state as soon as it `holds`, or as it is after `timeout_s` or when this is closed."""
+        """The state once `holds` is true of it, or the current one after `timeout_s` or once this is closed."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
             waiter = _Waiter(holds, asyncio.get_running_loop().create_future())

@@ -1,7 +1,7 @@
-"""What a conversation's chat model means for its settings: context length and calibration, as far as they are known.
+"""What a conversation's chat model implies for its settings: context length and calibration, as far as known.
 
-A conversation opens at once with what is known; when the model's server has described the model, the conversations
-that wait for it are told by an event of their own.
+A conversation opens at once with what is known. Once the model's server has described the model, an event updates the
+conversations that wait for it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from service.domain.events import ContextLengthSource, Settings
 __all__ = ["ChatModels"]
 
 WAITING_MAX = 10_000
-"""Conversations that are remembered as waiting for a description; later ones keep the default until an update."""
+"""Most conversations that wait for a description; later ones keep the default until an update."""
 
 
 FACTORS_MAX = 1_000
-"""Models of namespaces whose calibration is remembered: those that reported last. Namespaces never meet."""
+"""Most models, per namespace, whose calibration is cached: those that reported last. Namespaces do not share any."""
 
 _log = structlog.get_logger()
 
 
 class ChatModels:
-    """Settings of new and changed conversations. Lives on one event loop."""
+    """Resolves settings of new and changed conversations. Lives on one event loop."""
 
     def __init__(self, context_lengths: ContextLengths) -> None:
         self._context_lengths = context_lengths
@@ -38,21 +38,21 @@ class ChatModels:
         self._waiting: dict[StreamId, str] = {}
 
     def remember(self, calibrations: Mapping[tuple[str, str], float]) -> None:
-        """Begin with what earlier runs have learned, a factor for each model of a namespace."""
+        """Start with what earlier runs learned: a factor for each model of a namespace."""
         self._factors = dict(list(calibrations.items())[-FACTORS_MAX:])
 
     def resolved(self, settings: Settings) -> Settings:
-        """The settings with the context length that is known now."""
+        """The settings with the context length known now."""
         length, source = self._context_lengths.of(settings.model, requested=settings.requested_context_length)
         return replace(settings, context_length=length, context_length_source=source)
 
     def opening(self, namespace: str, settings: Settings) -> Settings:
-        """The settings that a new conversation opens with: also what usage reports of its namespace have taught."""
+        """The settings of a new conversation, including what its namespace's usage reports have taught."""
         factor = self._factors.get((namespace, settings.model), 1.0)
         return replace(self.resolved(settings), calibration_factor=factor)
 
     def changed(self, key: StreamId, settings: Settings) -> None:
-        """Hear of a conversation's settings: learn from them, and remember who waits for a description."""
+        """Learn from a conversation's settings, and record that it waits for a description."""
         if settings.model and settings.calibration_factor != 1.0:
             taught = (key.namespace, settings.model)
             self._factors.pop(taught, None)
@@ -68,7 +68,7 @@ class ChatModels:
             self._context_lengths.remind(settings.model)
 
     async def learned(self, model: str, update: Callable[[StreamId], Awaitable[None]]) -> None:
-        """Bring the conversations that wait for `model` up to date; one that cannot be written now goes on waiting."""
+        """Update the conversations that wait for `model`; one that cannot be written now keeps waiting."""
         for key in [key for key, waits_for in self._waiting.items() if waits_for == model]:
             if self._waiting.pop(key, None) is None:
                 continue

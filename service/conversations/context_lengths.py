@@ -1,7 +1,7 @@
-"""How much a chat model can hold: the conversation's word, the model's description, the operator's table, a default.
+"""The context length of chat models: the conversation's setting, the model's description, the operator's table, a
+default.
 
-Nobody waits for a description: a conversation opens with what is known, and is told later (`on_learned`) when the
-model's server has answered.
+Nobody waits for a description: a conversation opens with what is known and is updated later, by `on_learned`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from service.domain.events import ContextLengthSource
 __all__ = ["ContextLengths", "Describe"]
 
 Describe = Callable[[str], Awaitable[int | None]]
-"""Asks the model's server for a context length in tokens; None when it does not say or cannot be asked."""
+"""Asks the model's server for a context length in tokens; None if it does not say or cannot be asked."""
 
 MODELS_REMEMBERED_MAX = 1_000
 ASKING_MAX = 16
-"""Descriptions that are asked for at once; a conversation that comes on top asks again with its next change."""
+"""Most descriptions in flight; a further conversation asks with its next change."""
 ASK_AGAIN_S = 60.0
 
 
@@ -45,7 +45,7 @@ class ContextLengths:
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def of(self, model: str, *, requested: int) -> tuple[int, ContextLengthSource]:
-        """The context length in tokens and where it comes from, by what is known now."""
+        """The context length in tokens and its source, as known now."""
         if requested:
             return requested, ContextLengthSource.CONVERSATION
         if model in self._described:
@@ -58,7 +58,7 @@ class ContextLengths:
         return self._default, ContextLengthSource.DEFAULT
 
     def remind(self, model: str) -> None:
-        """Call `on_learned` again if the model is described already: for whoever began to wait just too late."""
+        """Call `on_learned` again if the model is already described, for a caller that began to wait too late."""
         if model in self._described:
             self._on_learned(model)
 

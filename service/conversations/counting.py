@@ -1,4 +1,4 @@
-"""Counting messages without holding up the event loop: little at once, much in a thread."""
+"""Counts messages without blocking the event loop: small ones at once, large ones in a thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.turn import aside
 __all__ = ["Counting"]
 
 COUNTED_CHARS = 50
-"""Characters that weigh as much as the count of a short text: the BPE takes most of a microsecond for two of them."""
+"""Characters that weigh as much as counting a short text: the BPE takes most of a microsecond for two of them."""
 
 
 class Counting:
@@ -23,11 +23,11 @@ class Counting:
         self.counter = counter
 
     async def counted(self, messages: Sequence[Message]) -> tuple[CountedMessage, ...]:
-        """The messages with their counts, which are estimates until `credited` knows the model."""
+        """The messages with their counts, as estimates until `credited` knows the model."""
         return await aside(sum(map(_weight, messages)), partial(self._counted, messages))
 
     def credited(self, messages: tuple[CountedMessage, ...], model: str) -> tuple[CountedMessage, ...]:
-        """The counts as exact ones where `model` has the counter's own vocabulary."""
+        """The counts, marked as exact if the counter has `model`'s own vocabulary."""
         if self.counter.source_for(model) is not TokenSource.TOKENIZER:
             return messages
         return tuple(
@@ -47,7 +47,7 @@ class Counting:
 
 
 def _weight(message: Message) -> int:
-    """What counting the message weighs: a text that the caller counted is not looked at."""
+    """The weight of counting the message; a text that the caller counted is not read."""
     if message.token_count is not None:
         return 1
     chars = len(message.content) + sum(len(call.arguments) for call in message.tool_calls)

@@ -1,4 +1,4 @@
-"""What is shown of a conversation without its messages: the figures that lists and GetConversation have."""
+"""A conversation without its messages: the figures that lists and GetConversation show."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Overview"]
 
 
 class Overview(NamedTuple):
-    """A conversation in figures. `depth` is that of the live record, None without one; times are microseconds."""
+    """A conversation in figures. `depth` is the live record's, None without one; times are in microseconds."""
 
     id: str
     message_version: int

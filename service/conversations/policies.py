@@ -1,7 +1,7 @@
-"""Which policy holds for a conversation: the operator's, for its model, under the fields that the client overrides.
+"""The policy in force for a conversation: the operator's for its model, with the fields that the client overrides.
 
-What a client asks for now is refused when it does not fit. What it asked for long ago is in the log, and the operator
-may have changed the policy since: a conversation never stops working for that, it goes on without what no longer fits.
+A client's new overrides are refused if they do not fit. Old ones are in the log, and the operator's policy may have
+changed since: the conversation goes on without those that no longer fit.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["Policies"]
 _CACHED_MAX = 1_024
 
 _RATIOS = frozenset({"trigger_token_ratio", "reset_token_ratio", "emergency_token_ratio", "tail_token_ratio"})
-"""The fields of which each is limited by another."""
+"""Fields that limit one another."""
 
 _log = structlog.get_logger()
 
 
 class Policies:
-    """The operator's policies, and what a client may change of them."""
+    """The operator's policies, and what clients may change in them."""
 
     def __init__(
         self,
@@ -36,9 +36,10 @@ class Policies:
         client_fields: frozenset[str],
         source_tokens: Callable[[Policy, int], int] = lambda policy, _: policy.max_input_tokens,
     ) -> None:
-        """`policy_for` returns the operator's policy for a model, under a profile or, for None, the operator's own.
+        """`policy_for` returns the operator's policy for a model under a profile, or under the operator's own for None.
 
-        `source_tokens` says what one call of the summarizer holds beside and for a record of so many tokens.
+        `source_tokens` returns what one call of the summarizer holds of a source, beside and for a record of this many
+        tokens.
         """
         self._policy_for = policy_for
         self._client_fields = client_fields
@@ -47,9 +48,9 @@ class Policies:
         self._plannable: dict[tuple[Policy, int], Policy] = {}
 
     def of(self, settings: Settings) -> Policy:
-        """The policy in force for settings from the log; overrides that do not fit are left out.
+        """The policy for settings from the log, without overrides that do not fit.
 
-        Its max_input_tokens is what a call of the summarizer really holds, so that passes are planned by that.
+        Its max_input_tokens is what a call of the summarizer really holds, because passes are planned by it.
         """
         key = (settings.model, settings.profile, tuple(sorted(settings.policy.items())))
         policy = self._cached.get(key)
@@ -61,11 +62,11 @@ class Policies:
         return self._planned(policy, settings)
 
     def opening(self, settings: Settings) -> Policy:
-        """The policy of a new conversation, under the operator's profile; raises InvalidPolicy as `accepted` does."""
+        """The policy of a new conversation, under the operator's profile. Raises InvalidPolicy as `accepted` does."""
         return self._accepted(settings, None)
 
     def accepted(self, settings: Settings) -> Policy:
-        """The policy for settings that a client asks for; raises InvalidPolicy when one of its fields does not fit."""
+        """The policy for settings that a client asks for. Raises InvalidPolicy if a field does not fit."""
         return self._accepted(settings, settings.profile)
 
     def _accepted(self, settings: Settings, profile: ProfileName | None) -> Policy:

@@ -1,7 +1,7 @@
-"""The read table made again from its log: conversation by conversation, in batches of rows.
+"""Rebuilds the read table from its log, conversation by conversation, in batches of rows.
 
-It begins with an empty table and says with the last batch that all are there, so that one that is interrupted begins
-again. Memory holds one conversation, a batch of rows and a page of names, however long the log is.
+It starts with an empty table, and the last batch marks it complete, so an interrupted rebuild starts over. Memory holds
+one conversation, a batch of rows and a page of names, however long the log is.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from service.conversations.sql_table import SqlConversationTable
 __all__ = ["Rebuild", "RebuildReport", "Rebuilt", "Write"]
 
 BATCH_ROWS = 256
-"""Rows of one transaction: as many as one statement takes."""
+"""Rows per transaction: as many as one statement takes."""
 
 Write = Callable[[Callable[[Any], None]], None]
-"""Runs what it is given in a transaction of the log's database."""
+"""Runs a function in a transaction of the log's database."""
 
 
 class Rebuilt(NamedTuple):
-    """What a rebuild went through; `left_out` conversations have no row, because their streams cannot be read."""
+    """The result of a rebuild; `left_out` conversations have no row, because their streams cannot be read."""
 
     conversations: int
     events: int
@@ -35,7 +35,7 @@ class Rebuilt(NamedTuple):
 
 
 class RebuildReport(NamedTuple):
-    """Who hears, in the rebuild's thread: of events done and their total, and of each stream that cannot be read."""
+    """Called on the rebuild's thread with events done and their total, and with each unreadable stream."""
 
     walked: Callable[[int, int], None] = lambda _done, _total: None
     left_out: Callable[[StreamId, Exception], None] = lambda _stream, _error: None
@@ -45,7 +45,7 @@ _UNHEARD = RebuildReport()
 
 
 class Rebuild:
-    """Makes the rows of one table again; called once, in a thread, before anything is appended."""
+    """Rebuilds the rows of one table; called once, in a thread, before anything is appended."""
 
     def __init__(self, log: EventLog, table: SqlConversationTable, write: Write) -> None:
         self._log = log
@@ -59,15 +59,15 @@ class Rebuild:
         return not self._table.is_complete
 
     def reason(self) -> str:
-        """How far it is, for whoever asks why nothing is served; empty when it is done."""
+        """The progress, for callers who ask why nothing is served; empty once it is done."""
         return f"made again from the log: {self._done:,} of {self._log.head():,} events" if self.is_due else ""
 
     def __call__(self, report: RebuildReport = _UNHEARD) -> Rebuilt:
         """Read the whole log and write all rows.
 
-        A conversation that cannot be read gets no row: it is refused when it is asked for, as any damaged one, and the
-        next start tries again. Raises LogCorrupt when events belong to no stream that can be found, and what reading
-        and writing raise; then the table stays incomplete.
+        An unreadable conversation gets no row: like any damaged one it is refused on request, and the next start tries
+        again. Raises LogCorrupt if events belong to no stream that can be found, and errors of reading and writing; the
+        table then stays incomplete.
         """
         head = self._log.head()
         conversations = 0

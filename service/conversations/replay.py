@@ -38,22 +38,22 @@ class StreamReader(Protocol):
 
 
 class Replayed(NamedTuple):
-    """The fold of a stream, and the positions of its events by their ids: both empty when there is no stream."""
+    """The fold of a stream, and the positions of its events by id; both empty without a stream."""
 
     state: Conversation
     positions: Mapping[bytes, int]
 
     @property
     def position(self) -> int:
-        """That of the last event; 0 without one."""
+        """The last event's position; 0 without one."""
         return max(self.positions.values(), default=0)
 
 
 def replayed(log: EventLog, key: StreamId, *, head: int = 0) -> Replayed:
-    """The conversation as its stream tells it, which has `head` events at least.
+    """The conversation in a stream that has at least `head` events.
 
-    Raises LogCorrupt when the stream is not what was written or ends before that, UnknownEvent when a newer version of
-    the program wrote one of its events. Memory grows with the conversation's window and its number of events.
+    Raises LogCorrupt if the stream is not as written or ends earlier, UnknownEvent if a newer version of the program
+    wrote one of its events. Memory grows with the conversation's window and its number of events.
     """
     positions: dict[bytes, int] = {}
 
@@ -66,7 +66,7 @@ def replayed(log: EventLog, key: StreamId, *, head: int = 0) -> Replayed:
 
 
 def recorded_events(log: StreamReader, key: StreamId, *, head: int = 0, after: int = 0) -> Iterator[RecordedEvent]:
-    """Every event of the stream behind version `after`; raises LogCorrupt when it has fewer than `head` events."""
+    """Every event of the stream after `after`. Raises LogCorrupt if it has fewer than `head` events."""
     while page := log.read_stream(key, after=after, limit=PAGE_EVENTS, backward=False):
         yield from page
         after = page[-1].version
@@ -77,9 +77,9 @@ def recorded_events(log: StreamReader, key: StreamId, *, head: int = 0, after: i
 def recorded_originals(
     log: StreamReader, key: StreamId, ranges: Sequence[MessageRange], *, head: int = 0
 ) -> Iterator[tuple[RecordedEvent, MessageAppended]]:
-    """The messages of ascending `ranges` with their events; nothing after the ranges is read, and little before them.
+    """The messages of ascending `ranges` with their events; reads nothing after the ranges, and little before them.
 
-    Raises LogCorrupt when the stream has fewer than `head` events and ends before the ranges do.
+    Raises LogCorrupt if the stream has fewer than `head` events and ends before the ranges do.
     """
     if not ranges:
         return
@@ -101,6 +101,6 @@ def originals_of(log: StreamReader, key: StreamId) -> Originals:
 
 
 def require_known(log: EventLog, key: StreamId, positions: Mapping[bytes, int]) -> None:
-    """Raise LogCorrupt when repeats of the stream's events would not all be known for what they are."""
+    """Raise LogCorrupt unless repeats of all the stream's events would be recognized."""
     if log.known_ids(key, positions) != positions:
         raise LogCorrupt("the index of event ids is not what was written")

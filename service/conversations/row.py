@@ -1,4 +1,4 @@
-"""A row of the read table, and the seal by which a damaged one is known."""
+"""A row of the read table, and the seal that reveals damage to it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SEAL_BYTES = 12
 
 
 class Row(NamedTuple):
-    """One conversation, as it is stored: the fields are the table's columns in their order.
+    """A conversation as stored; the fields are the table's columns in order.
 
-    `position` is that of its last event; `labels` has every `name=value` between separators; `pending_pass` is empty
-    without one; `settings` are encoded; `depth` and `last_*` are None where there is no such record or pass; `held_by`
-    is empty below the trigger and when nothing holds it; `seal` is a hash of the others.
+    `position` is that of its last event. `labels` has every `name=value` between separators. `settings` are encoded.
+    `pending_pass` is empty without one; `depth` and `last_*` are None without such a record or pass; `held_by` is empty
+    below the trigger and if nothing holds it. `seal` is a hash of the other fields.
     """
 
     namespace: str
@@ -61,7 +61,7 @@ class Row(NamedTuple):
 
     @property
     def overview(self) -> Overview:
-        """What is shown of the conversation."""
+        """The conversation's figures."""
         return Overview(
             id=self.id,
             message_version=self.message_version,
@@ -96,7 +96,7 @@ def sealed(row: Row) -> Row:
 
 
 def checked(columns: Any) -> Row:
-    """The row of these columns; raise LogCorrupt when they are not what was written."""
+    """The row of these columns. Raises LogCorrupt if they are not as written."""
     row = Row(*columns)
     if row.seal != _seal(row):
         raise LogCorrupt("a row of the read table is not what was written")

@@ -1,7 +1,7 @@
-"""The read table of conversations in the database of the log, and what a damaged one is known by.
+"""The read table of conversations in the log's database, and how damage to it is recognized.
 
-Every row has a seal. What the seal cannot tell, rows that are gone, the table's index, the log's own table of streams
-and the positions of both tell of each other.
+Every row has a seal. Missing rows, which seals cannot reveal, show because the table's index, the log's own table of
+streams and the positions of both have to agree.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ T = TypeVar("T")
 _Execute = Callable[..., Any]
 
 Read = Callable[[Callable[[Connection], Any]], Any]
-"""Runs a query in a short snapshot and returns what it returns."""
+"""Runs a query in a short snapshot and returns its result."""
 
 STREAMS_PAGE = 256
-"""Streams that are asked for at a time when rows are made again."""
+"""Streams per read while rows are rebuilt."""
 
 
 class SqlConversationTable:
-    """Rows in the database of the log. Neither read nor written before they are all there, see `is_complete`."""
+    """Rows in the log's database. Neither read nor written until they are all there (`is_complete`)."""
 
     def __init__(self, *, held: Held = nothing_held) -> None:
         self._held = held
@@ -65,10 +65,10 @@ class SqlConversationTable:
         self.is_complete = True
 
     def prepare(self, connection: Connection) -> None:
-        """Open the table in the transaction that opens the log; one with a fault is emptied.
+        """Open the table in the transaction that opens the log, and empty it if it has a fault.
 
-        Then `is_complete` is false until its rows have been made again. Raises LogNewer when a newer version made the
-        table, LogCorrupt when it is not as this one made it, or knows of events that are missing.
+        `is_complete` is then false until its rows are rebuilt. Raises LogNewer if a newer version made the table,
+        LogCorrupt if it is not as this version made it or knows of events that are missing.
         """
         fault = table_fault(connection)
         if fault is Fault.NEWER:
@@ -88,27 +88,26 @@ class SqlConversationTable:
             connection.execute(CreateIndex(index, if_not_exists=True))
 
     def read_through(self, read: Read) -> None:
-        """Read by this from now on: the log's own short snapshots."""
+        """Use this for reads from now on: the log's own short snapshots."""
         self._read = read
 
     def streams(self, after: int) -> dict[int, StreamId]:
-        """The next STREAMS_PAGE streams of the log by number, which are all to have rows: those of their table, also
-        where the index of names has lost them.
-        """
+        """The next STREAMS_PAGE streams of the log by number, all of which should have rows; also those that the index
+        of names has lost."""
         found = self._snapshot(lambda execute: execute(_NEXT_STREAMS, (after, STREAMS_PAGE)).fetchall())
         return {number: StreamId(namespace, name) for number, namespace, name in found}
 
     def stream_count(self) -> int:
-        """How many streams the log has, counted in their table and by no index."""
+        """The log's number of streams, counted in their table without an index."""
         return int(self._snapshot(lambda execute: execute(_STREAM_COUNT).fetchone()[0]))
 
     def insert(self, connection: Connection, rows: Sequence[Row]) -> None:
-        """Write rows that are made again."""
+        """Write rebuilt rows."""
         for size, parameters in runs([sealed(row) for row in rows]):
             _driver(connection).execute(_upsert(size), parameters)
 
     def row_of(self, stream: StreamId, state: Conversation, position: int) -> Row:
-        """The conversation's row as a commit would write it; `position` is that of its last event."""
+        """The conversation's row as a commit would write it; `position` is its last event's."""
         return row_of(stream, state, position, settings_to_bytes(state.settings), self._held(state))
 
     def complete(self, connection: Connection, *, left_out: Set[StreamId]) -> None:
@@ -195,7 +194,7 @@ class SqlConversationTable:
             return None
 
     def _through(self, query: Callable[[_Execute], T]) -> T:
-        """What `query` makes of the rows in one short snapshot."""
+        """The result of `query` on the rows in one short snapshot."""
         self._require_complete()
         return self._snapshot(query)
 
@@ -248,7 +247,7 @@ def _by_change(execute: _Execute, namespace: str, before: int) -> Iterator[Row]:
 
 
 def _require_all(execute: _Execute, namespace: str) -> None:
-    """Raise LogCorrupt unless every stream of the namespace has its row, in the order in which rows are listed."""
+    """Raise LogCorrupt unless every stream of the namespace has its row, in listing order."""
     entries = execute(_CHANGES, (namespace, _END)).fetchall()
     positions = [position for its_namespace, _, position in entries if its_namespace == namespace]
     (streams,) = execute(_STREAMS, (namespace,)).fetchone()

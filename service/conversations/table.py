@@ -1,8 +1,8 @@
 """The read table of conversations, written in the transaction that appends their events.
 
-One row a conversation: what ListConversations filters and shows, what a restart needs to find its pending passes and
-waits without reading a single event, and what is counted of all of them. A row is the fold at `event_version`; it can
-be made again from the log.
+One row per conversation: what ListConversations filters and shows, what a restart needs to find pending passes and
+waits without reading an event, and what is counted over all of them. A row is the fold at `event_version`, and can be
+rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ __all__ = [
 _SEPARATOR = "\x1f"
 
 Held = Callable[[Conversation], HeldBy | None]
-"""What holds a window past its trigger, as its last event left it."""
+"""What holds a window past its trigger, as of its last event."""
 
 SETTINGS_KEPT_MAX = 2_048
-"""Conversations whose encoded settings are kept: as many as have their states in memory."""
+"""Conversations whose encoded settings are cached: as many as have their states in memory."""
 
 
 def nothing_held(_state: Conversation) -> HeldBy | None:
-    """For a table that is asked nothing of policies."""
+    """For tables whose users do not ask what holds windows."""
     return None
 
 
@@ -60,13 +60,13 @@ class ListQuery:
     min_ratio: float = 0.0
 
     def accepts(self, row: Row) -> bool:
-        """Whether the row has the labels and the ratio that are asked for."""
+        """Whether the row has the requested labels and ratio."""
         return row.ratio >= self.min_ratio and all(_label(name, value) in row.labels for name, value in self.labels)
 
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """A conversation that a start must look at: a pending pass, a wait after failures, or a record to be remade."""
+    """A conversation that a start must look at: a pending pass, a wait after failures, or a fallback record."""
 
     namespace: str
     id: str
@@ -82,7 +82,7 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How many conversations' windows cost more than their budget, and how many past their trigger are held by what."""
+    """How many conversations' windows exceed their budget, and how many past their trigger are held by what."""
 
     over_budget: int
     held: Mapping[HeldBy, int]
@@ -90,11 +90,11 @@ class Standing:
 
 @dataclass(slots=True)
 class Projected:
-    """Rides with an append through the commit: the fold of its events with the times that the log gave them.
+    """Accompanies an append through its commit: the fold of its events with the times that the log gave them.
 
-    `state` is the state before, or a guess at it when `behind` is the append that leads there and is queued before this
-    one; `after` is the state behind the append's events, set when they are being committed. `originals` are the
-    messages that the events bring back into the window.
+    `state` is the state before, or a guess at it if `behind` is a queued append that leads there. `after` is the state
+    after the append's events, set during their commit. `originals` are the messages that the events bring back into the
+    window.
     """
 
     state: Conversation
@@ -104,7 +104,7 @@ class Projected:
     behind: Projected | None = None
 
     def before(self) -> Conversation:
-        """The state before, as it was committed."""
+        """The state before, as committed."""
         if self.behind is None:
             return self.state
         assert self.behind.after is not None, "an append is committed after the one that it was decided behind"
@@ -112,10 +112,10 @@ class Projected:
 
 
 class ConversationTable(Protocol):
-    """Rows by conversation. `project` is the append hook; the reads may run in any thread.
+    """Rows by conversation. `project` is the append hook; reads may run in any thread.
 
-    What is read raises LogCorrupt for a row that is not what was written, and for rows that are missing. What a start
-    reads of all conversations leaves damaged ones out: each is refused when it is asked for itself.
+    Reads raise LogCorrupt for a row that is not as written, and for missing rows. Reads of all conversations at a start
+    skip damaged ones, each of which is refused on request.
     """
 
     def project(self, _transaction: Any, committed: Sequence[Committed], /) -> None:
@@ -123,11 +123,11 @@ class ConversationTable(Protocol):
         ...
 
     def row(self, key: StreamId) -> Row | None:
-        """The conversation's row; None when there is no such conversation."""
+        """The conversation's row; None if there is no such conversation."""
         ...
 
     def page(self, query: ListQuery) -> list[Row]:
-        """Rows that match, newest change first."""
+        """Matching rows, newest change first."""
         ...
 
     def attention(self) -> list[Attention]:
@@ -135,24 +135,23 @@ class ConversationTable(Protocol):
         ...
 
     def calibrations(self) -> dict[tuple[str, str], float]:
-        """For each model of a namespace, the factor that most reports have shaped."""
+        """For each model of a namespace, the factor learned from the most reports."""
         ...
 
     def standing(self) -> Standing:
-        """Counts over all conversations, whether their states are in memory or not."""
+        """Counts over all conversations, whether or not their states are in memory."""
         ...
 
 
 class EncodedSettings:
-    """Settings as rows have them, encoded once for as long as a conversation keeps them: they change seldom, and with
-    most messages a row is written.
-    """
+    """Encoded settings, cached for as long as a conversation keeps them: they change seldom, and most messages write a
+    row."""
 
     def __init__(self) -> None:
         self._kept: dict[StreamId, tuple[Settings, bytes]] = {}
 
     def of(self, stream: StreamId, settings: Settings) -> bytes:
-        """The settings of this conversation, encoded. Called in one thread."""
+        """This conversation's settings, encoded. Called in one thread."""
         known, encoded = self._kept.get(stream, (None, b""))
         if known is settings:
             return encoded
@@ -264,7 +263,7 @@ class MemoryConversationTable:
         return Standing(sum(row.ratio > 1 for row in rows), held)
 
     def _all(self) -> list[Row]:
-        """Copied in one step: reads run in threads while commits write."""
+        """A copy, made in one step, because reads run in threads while commits write."""
         return list(self._rows.values())
 
 

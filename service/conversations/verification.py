@@ -1,7 +1,6 @@
-"""A log checked as the conversations that it holds: every stream walked, folded, and compared with the read table.
+"""Checks a log as the conversations in it: every stream is walked, folded, and compared with the read table.
 
-What is compared of a row is what the fold alone decides: `held_by` depends on the policy of the moment too, and the
-row's seal says that it is as it was written.
+Only what the fold determines is compared: `held_by` also depends on the current policy, and the row's seal covers it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ __all__ = ["Damage", "damages"]
 
 
 class Damage(NamedTuple):
-    """Where, and what: `where` is a conversation as `namespace/id`, or empty for the log itself.
+    """A damage, and where: `where` is a conversation as `namespace/id`, or empty for the log itself.
 
     What is `of_table` a rebuild of the read table mends, which writes the file anew; a row that knows of later events
     is not.
@@ -39,10 +38,10 @@ class Damage(NamedTuple):
 def damages(
     log: LogVerification, table: ConversationTable | None, *, walked: Callable[[int], None]
 ) -> Iterator[Damage]:
-    """Every damaged conversation, by its first damage as a rule, and what is damaged of the log itself.
+    """Every damaged conversation, usually by its first damage, and what is damaged in the log itself.
 
-    `table` is None when it cannot be compared, since another version made it. `walked` hears of the number of events
-    behind each conversation.
+    `table` is None if it cannot be compared, because another version made it. `walked` is called with the number of
+    events after each conversation.
     """
     try:
         for finding in log.structure():
@@ -68,7 +67,7 @@ def damages(
 def _of_conversation(
     log: LogVerification, table: ConversationTable | None, stream: StreamId, count: int
 ) -> Iterator[tuple[str, bool]]:
-    """What is damaged of it, and whether that is in the read table alone."""
+    """What is damaged, and whether that is the read table alone."""
     state, read = initial_state(), originals_of(log, stream)
     ids: dict[bytes, int] = {}
     try:

@@ -1,7 +1,7 @@
-"""A circuit breaker: after repeated failures of one host it refuses calls at once, then lets one trial through.
+"""A circuit breaker: after repeated failures of a host it refuses calls at once, then lets one trial through.
 
-Invariant: in HALF_OPEN at most one call is under way; its outcome decides between CLOSED and OPEN. A call that ends
-without saying anything about the host (cancelled, out of time) changes nothing but frees the trial.
+Invariant: in HALF_OPEN at most one call runs, and its outcome decides between CLOSED and OPEN. A call that ends without
+an outcome (cancelled, out of time) only frees the trial.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class BreakerPolicy:
 
 
 class CircuitBreaker:
-    """Counts failures in a row. `on_change` is called with each new state, from the thread of the event loop."""
+    """Counts failures in a row. `on_change` is called with each new state, on the event loop's thread."""
 
     def __init__(
         self, policy: BreakerPolicy, *, clock: Callable[[], float], on_change: Callable[[BreakerState], None]
@@ -45,13 +45,13 @@ class CircuitBreaker:
 
     @property
     def state(self) -> BreakerState:
-        """The state now; an open circuit whose time is over is half open."""
+        """The current state; an open circuit whose time is over is half open."""
         if self._state is BreakerState.OPEN and self._open_left_s() <= 0:
             self._move(BreakerState.HALF_OPEN)
         return self._state
 
     def refusal_s(self) -> float | None:
-        """None when a call may be made now, else in how many seconds to ask again."""
+        """None if a call may be made now, else the seconds until the next attempt."""
         match self.state:
             case BreakerState.CLOSED:
                 return None
@@ -61,19 +61,19 @@ class CircuitBreaker:
                 return self._open_left_s()
 
     def began(self) -> None:
-        """A call goes out; `refusal_s` was None."""
+        """A call starts; `refusal_s` was None."""
         if self.state is BreakerState.HALF_OPEN:
             self._trial_running = True
 
     def succeeded(self) -> None:
-        """The host answered, if only with a refusal that is about the request."""
+        """The host answered, even if it refused the request."""
         self._trial_running = False
         self._failures = 0
         self._opened_at = None
         self._move(BreakerState.CLOSED)
 
     def failed(self) -> None:
-        """The host did not do its work."""
+        """The host failed."""
         self._trial_running = False
         self._failures += 1
         # A failed trial opens again at once: the count that opened the circuit is still there.

@@ -1,4 +1,4 @@
-"""The time that a caller gives to one request, shared by everything that the request waits for."""
+"""The deadline of a request, shared by everything that the request waits for."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["Deadline", "DeadlineOver"]
 
 
 class DeadlineOver(ModelUnavailable):
-    """The time that the caller gave was up; it says nothing about the host."""
+    """The caller's time is up, which says nothing about the host."""
 
 
 class Deadline:
-    """A point in time after which nothing of the request goes on. `paused_s` is how long it was held up."""
+    """A deadline. `paused_s` is how long it was paused."""
 
     def __init__(self, seconds: float, *, clock: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -27,12 +27,12 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """Seconds left, 0 when the time is up."""
+        """Seconds left; 0 if the time is up."""
         return max(0.0, self._until - self._clock())
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Time that passes in the body does not count."""
+        """Time in the body does not count."""
         began = self._clock()
         try:
             yield
@@ -42,21 +42,19 @@ class Deadline:
             self.paused_s += passed_s
 
     def over(self, host: str) -> DeadlineOver:
-        """The error that says so."""
+        """The error to raise when time is up."""
         return DeadlineOver(f"{host}: the request's {self._seconds:g} s were over")
 
     def rest(self, host: str) -> AbstractAsyncContextManager[None]:
-        """Cancel the body when the time is up, with DeadlineOver."""
+        """Cancel the body at the deadline, with DeadlineOver."""
         return self.limit(math.inf, host, "")
 
     @asynccontextmanager
     async def limit(
         self, seconds: float, host: str, says: str, *, error: type[ModelUnavailable] = ModelUnavailable
     ) -> AsyncIterator[None]:
-        """Cancel the body after `seconds`, or earlier when the deadline comes first.
-
-        Raises `error` with `says` in the first case, DeadlineOver in the second.
-        """
+        """Cancel the body after `seconds`, with `error` and the message `says`, or at the deadline, with
+        DeadlineOver."""
         left_s = self.left_s
         try:
             async with asyncio.timeout(min(seconds, left_s)) as timer:

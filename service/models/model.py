@@ -1,16 +1,16 @@
-"""What a pass asks of a model and what it gets; every provider implements `SummaryModel`.
+"""What a pass asks of a model and what it returns; every provider implements `SummaryModel`.
 
-Failures are one family, each type with its class for events and metrics and whether asking again can help:
+Failures are one family. Each type has its class for events and metrics, and says whether a retry can help:
 
     ModelError
-    ├── ModelUnavailable   TRANSPORT      connect, timeout, stall, 5xx, overloaded, no `done`      retryable
-    ├── ModelMissing       MODEL_MISSING  the host does not have the model
-    ├── ModelRefused       MODEL_REFUSED  a 4xx, or a caller's mistake told as a 500
-    ├── PromptTruncated    TRUNCATED      the server dropped part of the prompt, or refuses its length
-    └── AnswerLooped       INVALID        the model repeated itself until its server stopped it
+    ├── ModelUnavailable  TRANSPORT      connect, timeout, stall, 5xx, overloaded, no `done`   retryable
+    ├── ModelMissing      MODEL_MISSING  the host does not have the model
+    ├── ModelRefused      MODEL_REFUSED  a 4xx, or a caller's mistake reported as a 500
+    ├── PromptTruncated   TRUNCATED      the server dropped part of the prompt, or refuses its length
+    └── AnswerLooped      INVALID        the model repeated itself until its server stopped it
 
-The message of a ModelError is this package's own words with a host's label and figures, never a server's text: it may
-be logged, stored and shown.
+The message of a ModelError is in this package's own words with a host's label and figures, never a server's text: it
+may be logged, stored and shown.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ OnProgress = Callable[[int], None]
 class ModelError(Exception):
     """A model call failed.
 
-    `asked` says whether the request came as far as the model's server, so that the model may have worked on it.
-    `call_made` is False where this process itself refused the call, before anything was sent. `queued_s` is the part
-    of the call that was spent in this process's own line; it counts against no deadline. `tried` names the models of a
-    list that were turned to, the last of which failed; empty where there is no list.
+    Attributes:
+        asked: Whether the request reached the model's server, which may have worked on it.
+        call_made: False if this process refused the call before sending anything.
+        queued_s: Seconds in this process's own queue; they count against no deadline.
+        tried: The models of a list that were turned to, the failed one last; empty without a list.
     """
 
     error_class: ClassVar[str] = "INTERNAL"
@@ -55,7 +56,7 @@ class ModelError(Exception):
 
 
 class ModelUnavailable(ModelError):
-    """The model's server could not be reached, was too slow, overloaded or broke off."""
+    """The model's server could not be reached, was too slow or overloaded, or broke off."""
 
     error_class = "TRANSPORT"
     retryable = True
@@ -66,14 +67,14 @@ class ModelUnavailable(ModelError):
 
 
 class ModelMissing(ModelError):
-    """The model is not there; the next one of the list may be."""
+    """The host does not have the model; the next one of the list may exist."""
 
     error_class = "MODEL_MISSING"
     asked = False
 
 
 class ModelRefused(ModelError):
-    """The server understood and refused; the same request will be refused again."""
+    """The server refused a request that it understood; a retry would be refused too."""
 
     error_class = "MODEL_REFUSED"
 
@@ -81,8 +82,8 @@ class ModelRefused(ModelError):
 class PromptTruncated(ModelError):
     """The server dropped part of the prompt, or says that it does not fit.
 
-    `prompt_tokens` is the server's count of the whole prompt and `context` the window that it did not fit into, in
-    tokens; None where the server does not say.
+    `prompt_tokens` is the server's count of the whole prompt, `context` the context that it exceeded, in tokens; None
+    if the server does not say.
     """
 
     error_class = "TRUNCATED"
@@ -94,7 +95,7 @@ class PromptTruncated(ModelError):
 
 
 class AnswerLooped(ModelError):
-    """The answer repeated one token until the server stopped it: a bad answer of a host that works."""
+    """The answer repeated one token until the server stopped it: a bad answer from a working host."""
 
     error_class = "INVALID"
 
@@ -138,10 +139,17 @@ class CompletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What the model answered: raw text, not yet parsed. `finish_reason` is `stop` or `length`.
+    """A model's answer, not yet parsed.
 
-    `model` is `provider:name`, as the settings have it. `response_model` is the name that the server answered with,
-    empty where there is no server. `tried` names the models of a list that were turned to, `model` the last of them.
+    Attributes:
+        text: The answer.
+        model: Who answered, as `provider:name` in the settings.
+        finish_reason: `stop` or `length`.
+        input_tokens: The server's count of the prompt.
+        output_tokens: The server's count of the answer.
+        duration_s: How long the call took, without the wait in this process's own queue.
+        response_model: The name that the server reported; empty without a server.
+        tried: The models of a list that were turned to, `model` last.
     """
 
     text: str
@@ -156,13 +164,16 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
-    """What is known of a model. `context_length` is in tokens, None when the server does not say.
+    """What is known of a model.
 
-    `window` is what prompt and answer of one call through this provider share: less than `context_length` where the
-    provider asks its server for less, None where it is not known or not bounded.
-
-    `token_factor` is how many of the model's tokens one token of our own count may be: what its answers have taught
-    lately, leaning to the high side; 1.0 until there was one.
+    Attributes:
+        context_length: In tokens; None if the server does not say.
+        capabilities: What the server says that the model can do.
+        digest: The server's digest of the model.
+        window: Tokens that prompt and answer of one call share: less than `context_length` if the provider requests
+            less; None if unknown or unbounded.
+        token_factor: Most tokens of the model per token of our own count, learned from recent answers; 1.0 before the
+            first.
     """
 
     context_length: int | None
@@ -173,25 +184,26 @@ class ModelDescription:
 
 
 class SummaryModel(Protocol):
-    """A model that can be asked for a summary. `name` is `provider:model`."""
+    """A model that writes summaries. `name` is `provider:model`."""
 
     @property
     def name(self) -> str: ...
 
     async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
-        """Begin to answer within `deadline_s` seconds or raise ModelError. Cancelling cancels the call on the wire.
+        """The model's answer. Raises ModelError if it has not begun within `deadline_s` seconds. Cancelling cancels the
+        call on the wire.
 
-        The deadline starts when the model's host has a place for the call. An answer that has begun and keeps coming is
-        not cut by it; the provider has a limit of its own for that.
+        The deadline starts when the host has a place for the call. It does not cut off an answer that has begun and
+        keeps coming, which the provider limits by itself.
         """
         ...
 
     async def describe(self) -> ModelDescription:
-        """Say what the model can hold; raise ModelError when it cannot be asked or does not exist."""
+        """What the model can hold. Raises ModelError if it cannot be asked or does not exist."""
         ...
 
     async def idle(self) -> bool:
-        """Whether a call now would keep nobody else waiting, as far as can be told; never raises ModelError."""
+        """Whether a call now would delay nobody else, as far as is known. Never raises ModelError."""
         ...
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The operator's list of models as one model: the first that exists answers.
+"""The operator's list of models as one model: the first that exists is used.
 
-Invariant: only `ModelMissing` moves on. A model that is there but fails is retried or given up, never replaced by a
-lesser one behind the operator's back.
+Invariant: only `ModelMissing` moves on to the next. A model that exists but fails is retried or given up, never
+silently replaced by a lesser one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["PreferredModel"]
 
 
 class PreferredModel:
-    """`SummaryModel` over a list of them. Which one answered is in `Completion.model`."""
+    """A `SummaryModel` over a list of them. `Completion.model` says which one answered."""
 
     def __init__(self, models: Sequence[SummaryModel]) -> None:
         assert models, "the list of models is never empty"
@@ -31,11 +31,11 @@ class PreferredModel:
 
     @property
     def name(self) -> str:
-        """The first model's name: the one that is wanted."""
+        """The first model's name."""
         return self._models[0].name
 
     async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
-        """Ask the first model that exists; ModelMissing when none does."""
+        """Ask the first model that exists. Raises ModelMissing if none does."""
         tried: tuple[str, ...] = ()
         for model in self._models:
             tried = (*tried, model.name)
@@ -52,7 +52,7 @@ class PreferredModel:
         raise none_exists from missing
 
     async def describe(self) -> ModelDescription:
-        """Describe the first model that exists; ModelMissing when none does."""
+        """Describe the first model that exists. Raises ModelMissing if none does."""
         for model in self._models:
             try:
                 return await model.describe()
@@ -61,7 +61,7 @@ class PreferredModel:
         raise self._none_exists() from missing
 
     async def idle(self) -> bool:
-        """Whether all of them are: which one would answer is known only when it is asked."""
+        """Whether all of them are idle: only a call shows which one would answer."""
         return all([await model.idle() for model in self._models])
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Asking a model again: how often, after which wait, under one deadline for all tries.
+"""Retries of model calls: how often, after which delay, under one deadline for all attempts.
 
-Invariant: only errors that say of themselves that asking again can help are retried.
+Invariant: only errors whose type is retryable are retried.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ __all__ = ["OnRetry", "RetryDetails", "RetryPolicy", "backoff_s", "complete_with
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """`attempts_max` counts the first try. A server that asks for more than `retry_after_max_s` is not asked again."""
+    """When to retry. `attempts_max` includes the first attempt. A server that asks for more than `retry_after_max_s` is
+    not retried."""
 
     attempts_max: int = 2
     delay_base_s: float = 0.25
@@ -26,7 +27,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RetryDetails:
-    """A retry that is about to be waited for. `attempt` is the try that failed, 1 the first, with `error`."""
+    """A retry about to wait. `attempt` is the number of the failed attempt, from 1, and `error` its error."""
 
     model: str
     attempt: int
@@ -37,7 +38,7 @@ OnRetry = Callable[[RetryDetails], None]
 
 
 def backoff_s(attempt: int, policy: RetryPolicy, rng: Random) -> float:
-    """Full jitter: any wait from 0 to the bound that doubles with each try.
+    """Full jitter: a random delay up to a bound that doubles with each attempt.
 
     Source: M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
     """
@@ -56,9 +57,9 @@ async def complete_with_retry(
     on_retry: OnRetry,
     on_progress: OnProgress,
 ) -> Completion:
-    """The model's answer, after at most `policy.attempts_max` tries within `deadline_s`; else its last error.
+    """The model's answer, after at most `policy.attempts_max` attempts within `deadline_s`. Raises the last error.
 
-    What a try spent in this process's own line is not taken from `deadline_s`.
+    Time in this process's own queue does not count against `deadline_s`.
     """
     until = clock() + deadline_s
     for attempt in range(1, policy.attempts_max):

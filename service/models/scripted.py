@@ -46,7 +46,7 @@ __all__ = ["Quoted", "Said", "ScriptError", "ScriptedModel", "Step", "default_an
 PROVIDER = "scripted"
 CONTEXT_LENGTH = 8_192
 CHARS_PER_TOKEN = 3
-"""Low on purpose: a default record keeps within `summary_tokens_max` in most scripts of writing."""
+"""Low on purpose: a default record stays within `summary_tokens_max` in most scripts of writing."""
 
 SENTENCE_CHARS_MAX = 120
 
@@ -88,11 +88,11 @@ _EARLIER = re.compile(
 
 
 class ScriptError(ValueError):
-    """A script file that cannot be followed."""
+    """The script file is invalid."""
 
 
 class ScriptedModel:
-    """`SummaryModel` that answers call n with step n. `asked` counts the calls."""
+    """A `SummaryModel` that performs step n at call n. `asked` counts the calls."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class ScriptedModel:
         return f"{PROVIDER}:{self._script}"
 
     async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
-        """Follow the next step."""
+        """Perform the next step."""
         started = self._clock()
         step = self._steps[min(self.asked, len(self._steps) - 1)]
         self.asked += 1
@@ -139,11 +139,11 @@ class ScriptedModel:
         return completion
 
     async def describe(self) -> ModelDescription:
-        """The context length that the script gives."""
+        """The context length that the script names."""
         return ModelDescription(context_length=self._context_length, window=self._context_length)
 
     async def idle(self) -> bool:
-        """Always: it has no host that others could use."""
+        """Always: it has no host to share."""
         return True
 
     async def close(self) -> None:
@@ -181,7 +181,7 @@ def load_script(script: str, *, clock: Callable[[], float]) -> ScriptedModel:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A message as a prompt quotes it, without its calls. `number` is 0 for the rest of one that was cut."""
+    """A message quoted in a prompt, without its calls. `number` is 0 for the rest of one that was cut."""
 
     number: int
     role: str
@@ -191,9 +191,9 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """What a prompt quotes, oldest first: messages, or partial summaries to be merged, and the record before.
+    """What a prompt quotes, oldest first: messages, or partial summaries to merge, and the previous record.
 
-    `narrative`, `participants` and `names` are that record's; all are empty where there is none.
+    `narrative`, `participants` and `names` are that record's; all are empty if there is none.
     """
 
     messages: tuple[Said, ...]
@@ -204,7 +204,7 @@ class Quoted:
 
 
 def quoted_in(prompt: str) -> Quoted:
-    """What the user text of a prompt quotes, in the frames of `service.domain.prompt`; nothing where it has none."""
+    """What the user text of a prompt quotes in the frames of `service.domain.prompt`; nothing if it has none."""
     earlier = _EARLIER.search(prompt)
     narrative, participants, names = (group or "" for group in earlier.groups()) if earlier else ("", "", "")
     transcript = _TRANSCRIPT.search(prompt)

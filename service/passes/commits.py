@@ -1,7 +1,7 @@
-"""What a pass commits: its claim, its record, its end without one.
+"""What a pass commits: its claim, its record, or its end without one.
 
-A log that is busy or full, or a writer that came between, is waited for, a bounded number of times. Every other error
-of the log says the same however often it is asked, so it goes to the caller at once.
+If the log is busy or full, or another writer came first, the commit is retried a bounded number of times. All other
+errors would only repeat, so they are raised at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from service.summarizer.summarizer import PassFailed, PassResult
 __all__ = ["TRANSIENT", "CommitPauses", "PassCommits"]
 
 TRANSIENT: Final = (LogFull, LogUnavailable, WrongExpectedVersion)
-"""What passes by itself: the same step can be committed later."""
+"""Errors that pass by themselves: the same step can be committed later."""
 
 ATTEMPTS_MAX = 8
 RELEASE_S = 1.0
@@ -35,16 +35,14 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class CommitPauses:
-    """Seconds between the attempts at one step: `first_s`, twice as long each time, never more than `max_s`.
-
-    `max_s` also lies between two rounds of attempts.
-    """
+    """Seconds between attempts at one step: `first_s`, doubled each time, at most `max_s`, which also separates two
+    rounds of attempts."""
 
     first_s: float = 0.25
     max_s: float = 30.0
 
     def after(self, attempt: int) -> float:
-        """The pause after attempt `attempt`, 0 the first."""
+        """The pause after attempt number `attempt`, from 0."""
         return min(self.max_s, self.first_s * 2.0**attempt)
 
 
@@ -57,15 +55,15 @@ class PassCommits:
         self._hash_key = hash_key
 
     async def claim(self, key: StreamId, plan: PassPlan) -> bool:
-        """The pass is begun; False when nobody wants it any more, and it has ended instead.
+        """Claim the pass. Returns False if it is not wanted and has ended instead.
 
-        Raises PassSuperseded when it is not pending any more, or an EventLogError.
+        Raises PassSuperseded if it is no longer pending, or an EventLogError.
         """
         _, events = await self._committed(key, StartPass(plan.pass_id))
         return isinstance(events[0], SummarizationStarted)
 
     async def release(self, key: StreamId, plan: PassPlan) -> None:
-        """Give the claim back, because the process stops: at once or not at all, since that is all that it costs."""
+        """Give the claim back at shutdown, in one attempt: a failure costs only the claim."""
         try:
             async with asyncio.timeout(RELEASE_S):
                 await self._conversations.execute(key, lambda _: ReleasePass(plan.pass_id))
@@ -73,7 +71,7 @@ class PassCommits:
             _log.warning("pass.not_released", conversation_id=key.name, error_type=type(error).__name__)
 
     async def complete(self, key: StreamId, plan: PassPlan, result: PassResult) -> tuple[Conversation, list[Event]]:
-        """The record, or the news that it saves too little or that nobody wants it any more; raises as `claim` does."""
+        """Commit the record, or that it saves too little or is not wanted. Raises as `claim` does."""
         return await self._committed(
             key,
             CompletePass(
@@ -88,7 +86,7 @@ class PassCommits:
         )
 
     async def fail(self, key: StreamId, plan: PassPlan, failure: PassFailed) -> None:
-        """The pass ends without a record; raises as `claim` does."""
+        """End the pass without a record. Raises as `claim` does."""
         await self._committed(
             key,
             FailPass(

@@ -1,9 +1,9 @@
-"""Pending passes: those that wait for a worker, and who waits for them.
+"""Pending passes: those that wait for a worker, and callers that wait for all to end.
 
-Namespaces take turns for workers, and an emergency comes before what has waited longer.
+Namespaces take turns for workers, and an emergency overtakes passes that have waited longer.
 
-Invariant: a conversation waits once, and a namespace has no more workers than it leaves to others, so that
-neither many passes of one namespace nor slow ones keep another's waiting.
+Invariant: a conversation is queued once, and a namespace leaves some workers to others, so neither many nor slow passes
+of one namespace block another's.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from service.shares import Shares
 __all__ = ["Backlog", "PassQueue"]
 
 EMERGENCY_HEADSTART_TURNS = 8
-"""By so many turns an emergency counts as having waited longer: it overtakes, and no stream of emergencies keeps the
-others out for ever."""
+"""An emergency counts as having waited this many turns longer: it overtakes, but a stream of them cannot block the
+others for ever."""
 
 
 class PassQueue:
@@ -37,7 +37,7 @@ class PassQueue:
         self._closed = False
 
     def put(self, key: StreamId, *, urgent: bool = False) -> None:
-        """The conversation's pass waits; one that is `urgent` stays so."""
+        """Queue the conversation's pass; an `urgent` one stays urgent."""
         if key in self._waiting[True][key.namespace]:
             return
         if urgent:
@@ -46,17 +46,17 @@ class PassQueue:
         self._changed.set()
 
     def discard(self, key: StreamId) -> None:
-        """It waits no longer."""
+        """Remove the conversation."""
         for waiting in self._waiting.values():
             waiting[key.namespace].pop(key, None)
 
     def hurry(self, key: StreamId) -> None:
-        """If it waits, it is an emergency now."""
+        """Make the conversation urgent if it is queued."""
         if key in self._waiting[False][key.namespace]:
             self.put(key, urgent=True)
 
     async def take(self) -> StreamId | None:
-        """The next conversation, for a worker that says `done` when it is through with it; None when it is closed."""
+        """Wait for the next conversation, which the worker must return with `done`; None once the queue is closed."""
         while not self._closed:
             if (key := self._next()) is not None:
                 self._busy.take(key.namespace)
@@ -66,12 +66,12 @@ class PassQueue:
         return None
 
     def done(self, key: StreamId) -> None:
-        """A worker is through with what it took."""
+        """Return what a worker took."""
         self._busy.give_back(key.namespace)
         self._changed.set()
 
     def close(self) -> None:
-        """Give nothing out from now on."""
+        """Hand out nothing from now on."""
         self._closed = True
         self._changed.set()
 
@@ -94,7 +94,7 @@ class PassQueue:
 
 
 class Backlog:
-    """Pending passes by conversation, counted and not searched through. Lives on one event loop."""
+    """Pending passes by conversation, counted without a search. Lives on one event loop."""
 
     def __init__(self) -> None:
         self._since_us: dict[StreamId, int] = {}
@@ -103,7 +103,7 @@ class Backlog:
         self._idle: dict[str, asyncio.Event] = {}
 
     def add(self, key: StreamId, since_us: int) -> None:
-        """The conversation has a pass pending since then, or since the earlier time that was given before."""
+        """Record a pass pending since then, unless an earlier time is known."""
         before_us = self._since_us.get(key)
         if before_us is not None and before_us <= since_us:
             return
@@ -113,7 +113,7 @@ class Backlog:
         heappush(self._oldest, (since_us, key))
 
     def remove(self, key: StreamId) -> None:
-        """The conversation no longer has one."""
+        """The conversation's pass is no longer pending."""
         if self._since_us.pop(key, None) is None:
             return
         self._by_namespace[key.namespace] -= 1
@@ -132,7 +132,7 @@ class Backlog:
 
     @property
     def oldest_us(self) -> int:
-        """Since when the oldest pass is pending; 0 when there is none."""
+        """Since when the oldest pass is pending; 0 if there is none."""
         if len(self._oldest) > 2 * len(self._since_us):
             self._oldest = [(since_us, key) for key, since_us in self._since_us.items()]
             heapify(self._oldest)

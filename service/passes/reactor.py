@@ -1,7 +1,7 @@
-"""From the log to the log: every requested pass is claimed, computed and committed, also after a restart.
+"""Runs every requested pass, from claim to commit, also after a restart.
 
-The trigger is on disk before anything here runs, and the record's event id comes from the pass, so that a pass that is
-interrupted anywhere runs again and ends once. Nothing here is ever waited for by an append.
+The trigger is on disk before anything here runs, and the record's event id derives from the pass, so a pass that is
+interrupted anywhere runs again and ends once. No append ever waits for it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,20 @@ from service.telemetry.telemetry import Telemetry
 __all__ = ["Reactor", "ReactorLimits"]
 
 EXTRACTIONS_MAX = 2
-"""Extractive passes that run at once, beside those that ask a model: a full window does not wait for slow models."""
+"""Extractive passes that run at once, in addition to those that ask a model: a full window does not wait for slow
+models."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class ReactorLimits:
-    """How many passes run at once, and how many pending ones of a namespace refuse forced ones.
+    """Limits of a reactor.
 
-    `shared` says whether credentials know more than one namespace.
+    Attributes:
+        concurrent_passes: Passes that ask a model at once.
+        queue_max: Pending passes of a namespace above which forced ones are refused.
+        shared: Whether credentials name more than one namespace.
     """
 
     concurrent_passes: int
@@ -48,7 +52,7 @@ class ReactorLimits:
 
 
 class Reactor:
-    """Runs passes on one event loop, those that ask a model from one queue and those that ask none from another."""
+    """Runs passes on one event loop, with separate queues for those that ask a model and those that do not."""
 
     def __init__(
         self,
@@ -88,7 +92,7 @@ class Reactor:
         self._stopping = False
 
     def start(self, attention: Iterable[Attention]) -> None:
-        """Begin; `attention` is what earlier runs left: pending passes, waits, fallback records."""
+        """Begin. `attention` is what earlier runs left: pending passes, waits, fallback records."""
         for row in attention:
             key = StreamId(row.namespace, row.id)
             if row.pending:
@@ -103,7 +107,7 @@ class Reactor:
                 self._workers.append(asyncio.create_task(self._work(queue), name=name))
 
     async def stop(self, *, grace_s: float) -> None:
-        """Take no new pass; a running one gets `grace_s`, then stays pending in the log for the next start."""
+        """Take no new pass. A running one gets `grace_s`, then stays pending in the log for the next start."""
         self._stopping = True
         for handle in self._postponed.values():
             handle.cancel()
@@ -117,7 +121,7 @@ class Reactor:
         await self._wakeups.stop()
 
     def changed(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
-        """Hear of a commit: a new pass is queued, a wait is timed, a skip is counted."""
+        """Act on a commit: queue a new pass, time a wait, count a skip."""
         for event in events:
             if isinstance(event, SummarizationRequested):
                 self._telemetry.pass_requested(key, event.plan.pass_id, self._conversations.now_us())
@@ -138,13 +142,13 @@ class Reactor:
         self._wakeups.changed(key, state)
 
     def loaded(self, key: StreamId, state: Conversation) -> None:
-        """Hear of a state that was read from the log: what the start was not told of is taken up now."""
+        """Act on a state read from the log, and take up what the start did not know about."""
         if state.pending is not None and key not in self.backlog:
             self._enqueue(key, state.pending_since_us, state.pending)
         self._wakeups.loaded(key, state)
 
     def stand_in(self, key: StreamId, pass_id: str) -> None:
-        """Make the record of this pass by extraction at once, whatever a model is doing for it."""
+        """Have extraction make the record of this pass at once, even if a model is working on it."""
         running = self._running.get(key)
         if running is None:
             if self._hurried.get(key) != pass_id:
@@ -157,7 +161,7 @@ class Reactor:
             self._again[key] = self._extractions
 
     def require_room(self, namespace: str) -> None:
-        """Refuse a forced pass when too many are pending; a triggered one is never refused, only delayed."""
+        """Raise TooManyPasses if too many are pending. Only forced passes are refused; triggered ones are delayed."""
         if self.backlog.of_namespace(namespace) >= self._limits.queue_max:
             raise TooManyPasses(retry_after_s=5.0)
 
@@ -203,7 +207,7 @@ class Reactor:
         await self._runner.run(key, run, state, plan)
 
     async def _give_up(self, key: StreamId) -> None:
-        """Fail whatever is pending after a bug, so that none keeps a conversation pending for ever."""
+        """Fail the pending pass after a bug, so that the conversation does not stay pending for ever."""
         try:
             plan = (await self._conversations.state(key)).pending
             if plan is not None:
@@ -215,7 +219,7 @@ class Reactor:
             self._dequeue(key)  # nobody waits for what nobody works on; a load of the conversation takes it up again
 
     def _postpone(self, key: StreamId, error: Exception) -> None:
-        """Try the whole pass again later; its claims bound how often that comes to a model."""
+        """Try the whole pass again later; its claims bound how often that reaches a model."""
         _log.warning("pass.postponed", conversation_id=key.name, error_type=type(error).__name__)
         if not self._stopping:
             self._forget_postponed(key)

@@ -1,4 +1,4 @@
-"""What a pass tells while it runs and when it is over: to watchers, spans, metrics and logs. Never any text."""
+"""What a pass reports while it runs and at its end: to watchers, spans, metrics and logs. Never any text."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from service.telemetry.telemetry import Telemetry
 __all__ = ["PassReport"]
 
 SHOWN_CHARS_MAX = 200
-"""What the debug log shows of a bad answer, and only when content logging is on."""
+"""Characters of a bad answer that the debug log shows, if content logging is on."""
 
 _log = structlog.get_logger()
 
 
 class PassReport:
-    """One pass, as others hear of it, from `opened` to its one outcome. It is the observer of the pass's calls."""
+    """The reports of one pass, from `opened` to its outcome. It is the observer of the pass's calls."""
 
     def __init__(
         self, telemetry: Telemetry, key: StreamId, plan: PassPlan, *, model: str, now_us: Callable[[], int]
@@ -59,7 +59,7 @@ class PassReport:
 
     @contextmanager
     def opened(self, trigger_traceparent: str) -> Iterator[None]:
-        """The pass has begun, and is over when this is left. `trigger_traceparent` is that of its trigger's event."""
+        """The pass has begun, and ends with the context. `trigger_traceparent` is that of its trigger's event."""
         plan = self._plan
         self._tell(Stage.STARTED)
         begun = PassStarted(
@@ -87,7 +87,7 @@ class PassReport:
         self._tell(Stage.PROGRESS, output_chars=chars)
 
     def answered(self, completion: Completion) -> None:
-        """See Observer. The model that answered is not always the one that was wanted."""
+        """See Observer. The model that answered is not always the preferred one."""
         self._model = completion.model
         self._tokens_in += completion.input_tokens
         self._tokens_out += completion.output_tokens
@@ -98,19 +98,19 @@ class PassReport:
         self._tell(Stage.PROGRESS)
 
     def fell_back(self, failure: PassFailed, model: str) -> None:
-        """A model failed, and another summarizer takes its place."""
+        """A model failed, and another summarizer takes over."""
         self._model = model
         self._attempts = failure.attempts
         _log.warning("pass.fallback", **self._names(), **_why(failure))
         self._show(failure)
 
     def went_unasked(self, failures_in_row: int) -> None:
-        """Another summarizer takes a model's place at once: none is asked while the conversation waits."""
+        """Extraction serves at once, because no model may be asked while the conversation waits."""
         cause = f"no model is asked while the conversation waits; failures in a row: {failures_in_row}"
         _log.warning("pass.fallback", **self._names(), cause=cause, asked=False, attempts=0)
 
     def completed(self, result: PassResult, after: Conversation) -> None:
-        """The record is committed. Who made it decides the outcome, whatever list that model came from."""
+        """The record is committed. The outcome depends on who made it, whatever list that model came from."""
         record = result.record
         self._attempts = record.attempts
         self._model = record.model
@@ -145,7 +145,7 @@ class PassReport:
         _log.info("pass.skipped", **self._names(), skip_reason=reason)
 
     def failed(self, failure: PassFailed) -> None:
-        """There is no record."""
+        """The pass made no record."""
         self._attempts = failure.attempts
         self._ended(PassOutcome.ERROR, error_class=ErrorClass(failure.error_class.value))
         self._tell(Stage.FAILED)
@@ -153,12 +153,12 @@ class PassReport:
         self._show(failure)
 
     def cancelled(self) -> None:
-        """The sidecar stops, the log is busy, or nobody wants the pass any more: there is no record, and no failure."""
+        """The sidecar stops, the log is busy, or the pass is no longer wanted: no record, and no failure."""
         self._ended(PassOutcome.CANCELLED, error_class=ErrorClass.CANCELLED)
         _log.info("pass.cancelled", **self._names())
 
     def _why_not_a_model(self, result: PassResult) -> ErrorClass | None:
-        """The class of the failure that a fallback stands for; None where extraction is what was wanted."""
+        """The class of the failure that led to the fallback; None if extraction is what was wanted."""
         if result.failure is not None:
             return ErrorClass(result.failure.error_class.value)
         # The list of models moves on for no other reason, and says nothing of it.

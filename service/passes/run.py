@@ -1,7 +1,7 @@
-"""One pass: claimed, its work read, its summary made, its outcome committed and reported.
+"""One pass: claim it, read its work, make its summary, commit and report the outcome.
 
-Writes nothing before the record is there, and commits once. A pass may be left at any moment: what it had claimed is
-released, or claimed again after a restart.
+Nothing is written before the record, which takes one commit. A pass may stop at any moment: its claim is released, or
+claimed again after a restart.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from service.telemetry.telemetry import Telemetry
 __all__ = ["PassRun", "PassRunner", "failed_by_bug"]
 
 CLAIMS_MAX = 3
-"""A pass that was claimed so often and never ended takes the process down with it; it is failed instead."""
+"""A pass that was claimed this often and never ended probably kills the process, so it is failed instead."""
 
 SOURCE_MESSAGES_MAX = 100_000
 
@@ -46,7 +46,7 @@ _log = structlog.get_logger()
 
 @dataclass(slots=True, eq=False)
 class PassRun:
-    """A pass under way, which others may end or hurry. `pass_id` is empty until its plan is read."""
+    """A running pass, which others may end or hurry. `pass_id` is empty until its plan is read."""
 
     pass_id: str = ""
     call: asyncio.Task[Summary] | None = None
@@ -54,23 +54,23 @@ class PassRun:
     superseded: bool = False
 
     def interrupt(self) -> None:
-        """Leave whoever makes the summary."""
+        """Cancel the summarizer's call."""
         if self.call is not None:
             self.call.cancel()
 
     def supersede(self) -> None:
-        """Nobody wants the pass any more."""
+        """Stop: the pass is no longer wanted."""
         self.superseded = True
         self.interrupt()
 
     def hurry(self) -> None:
-        """Extraction stands in at once."""
+        """Have extraction stand in at once."""
         self.stands_in = True
         self.interrupt()
 
 
 class PassRunner:
-    """Runs passes. `counter` says by what records are counted, `on_model_answered` hears of each success of a model."""
+    """Runs passes. `counter` counts records; `on_model_answered` is called after each success of a model."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class PassRunner:
         self._on_model_answered = on_model_answered
 
     async def run(self, key: StreamId, run: PassRun, state: Conversation, plan: PassPlan) -> None:
-        """From the claim to the end; raises PassSuperseded when nobody wants the pass any more, or an EventLogError."""
+        """Run the pass from claim to end. Raises PassSuperseded if it is no longer wanted, or an EventLogError."""
         claimed_too_often = state.claims >= CLAIMS_MAX
         if not claimed_too_often and not await self._commits.claim(key, plan):
             _log.info("pass.cancelled", conversation_id=key.name, summarization_id=plan.pass_id)
@@ -137,7 +137,7 @@ class PassRunner:
             report.skipped(events[0].reason.value)
 
     async def _result(self, key: StreamId, run: PassRun, work: PassWork, report: PassReport) -> PassResult:
-        """The model's record, or that of the extractive summarizer where the policy or the operator's list wants it."""
+        """The model's record, or an extract if the policy or the operator's list wants one."""
         if work.plan.extractive:
             if not self._summarizers.wants_extraction:
                 report.went_unasked((await self._conversations.state(key)).failures_in_row)
@@ -157,7 +157,7 @@ class PassRunner:
         return self._made(work, summary, began_s)
 
     async def _wanted_summary(self, run: PassRun, work: PassWork, report: PassReport) -> Summary:
-        """What the wanted summarizer makes; PassFailed also when extraction is to stand in before it is there."""
+        """The wanted summarizer's summary. Raises PassFailed also if extraction is to stand in before it is ready."""
         if run.superseded:
             raise PassSuperseded
         if run.stands_in:
@@ -177,7 +177,7 @@ class PassRunner:
     async def _extracted(
         self, work: PassWork, report: PassReport, failure: PassFailed | None, *, after: PassFailed | None = None
     ) -> PassResult:
-        """The extract; `failure` is what the next pass waits for, `after` what came before in any case."""
+        """The extract. The next pass waits for `failure`; `after` is the failure that came first in any case."""
         attempts, tried = (after.attempts, after.tried) if after else (0, ())
         began_s = self._clock_s()
         try:
@@ -216,7 +216,7 @@ class PassRunner:
         return plan.policy.fallback is Fallback.ALWAYS
 
     async def _work(self, key: StreamId, plan: PassPlan) -> PassWork:
-        """The source's messages, from the window where it has them, else from the log."""
+        """The messages of the source, from the window if it has them all, else from the log."""
         state = await self._conversations.state(key)
         wanted = sum(len(r) for r in plan.source)
         inside, _ = partitioned(state.window, plan.source)
@@ -237,7 +237,7 @@ class PassRunner:
 
 
 def failed_by_bug() -> PassFailed:
-    """The failure of a pass that a bug of ours ended."""
+    """The failure of a pass that ended by a bug of ours."""
     return _internal("a bug of the sidecar; its log says more")
 
 
@@ -246,9 +246,9 @@ def _internal(cause: str) -> PassFailed:
 
 
 def _first_pass_id(state: Conversation, plan: PassPlan) -> str:
-    """The id of the pass whose trigger `plan` follows from: its own, or for a remake that of the record it replaces.
+    """The id of the pass whose trigger led to `plan`: its own, or for a remake that of the record it replaces.
 
-    What woke a remake is a model that is back, which another conversation may have found out.
+    A remake runs because a model is back, which another conversation may have noticed.
     """
     made_by = {ended.record_id: ended.plan for ended in state.passes if ended.record_id}
     while plan.trigger is Trigger.REMAKE and plan.replaces_id in made_by:

@@ -1,6 +1,6 @@
-"""Passes that no append asks for: a wait after failures ends, or a model is back and fallback records are made anew.
+"""Passes that no append triggers: after the end of a wait, or to remake a fallback record once a model is back.
 
-Both are known from the state behind every commit, so nothing here needs to be kept over a restart.
+The state after every commit says when both are due, so nothing here needs to survive a restart.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _log = structlog.get_logger()
 
 
 class _Armed(NamedTuple):
-    """A timer for the end of a wait, `at_us` as the log has it."""
+    """A timer for the end of a wait, which the log has as `at_us`."""
 
     at_us: int
     handle: asyncio.TimerHandle
 
 
 class Wakeups:
-    """Times waits and remakes. `has_time` asks whether a model is there that nobody uses. Lives on one event loop."""
+    """Times waits and remakes. `has_time` tells whether an idle model is available. Lives on one event loop."""
 
     def __init__(
         self, conversations: Conversations, *, has_time: Callable[[], Awaitable[bool]], pauses: CommitPauses
@@ -52,7 +52,7 @@ class Wakeups:
         self._stopping = False
 
     async def stop(self) -> None:
-        """Ask for no pass any more."""
+        """Request no further passes."""
         self._stopping = True
         for armed in self._waits.values():
             armed.handle.cancel()
@@ -63,7 +63,7 @@ class Wakeups:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def changed(self, key: StreamId, state: Conversation) -> None:
-        """Hear of the state behind a commit."""
+        """Act on the state after a commit."""
         if state.pending is None and state.waiting(self._conversations.now_us()):
             self.end_wait_at(key, state.wait_until_us)
         elif (armed := self._waits.pop(key, None)) is not None:
@@ -74,14 +74,14 @@ class Wakeups:
             self._fallbacks.pop(key, None)
 
     def loaded(self, key: StreamId, state: Conversation) -> None:
-        """Hear of a state that was read from the log; what is known of it already stays."""
+        """Act on a state read from the log, without replacing what is known of it."""
         if state.pending is None and state.failures_in_row and state.wait_until_us and key not in self._waits:
             self.end_wait_at(key, state.wait_until_us)
         if next_remake(state) is not None:
             self.remake_later(key)
 
     def end_wait_at(self, key: StreamId, at_us: int) -> None:
-        """Ask for a pass when the wait is over: by a clock that nobody sets, from the moment at which this is known."""
+        """Request a pass at the end of the wait, measured by a steady clock from now."""
         armed = self._waits.get(key)
         if self._stopping or (armed is not None and armed.at_us == at_us):
             return
@@ -94,12 +94,12 @@ class Wakeups:
         self._waits[key] = _Armed(at_us, handle)
 
     def remake_later(self, key: StreamId) -> None:
-        """A record of the live chain stands in for a model's: ask for another when a model is back and has time."""
+        """Have a fallback record of the live chain remade when a model is available and idle."""
         self._fallbacks.setdefault(key)
         self._schedule_probe()
 
     def model_answered(self) -> None:
-        """Make the fallback record anew that has waited longest, if the model has time; its success leads on."""
+        """Remake the fallback record that has waited longest, if the model has time; a success leads to the next."""
         if self._fallbacks and not self._stopping:
             self._spawn(self._remake_next(), None)
 
@@ -112,7 +112,7 @@ class Wakeups:
             self.end_wait_at(key, self._conversations.now_us() + int(self._pauses.max_s * 1e6))
 
     async def _remake_next(self) -> bool:
-        """Whether a remake was requested: the model has time, and the window of the next conversation has room."""
+        """Request the next remake. Returns whether the model had time and the window had room for it."""
         if not self._fallbacks or not await self._has_time():
             return False
         key = next(iter(self._fallbacks), None)
@@ -126,7 +126,7 @@ class Wakeups:
         return state is not None and state.pending is not None and state.pending.trigger is Trigger.REMAKE
 
     async def _asked(self, key: StreamId, command: EndWait | RemakeFallback) -> Conversation | None:
-        """The state behind the command; None when the log cannot take it now."""
+        """The state after the command; None if the log cannot take it now."""
         try:
             state, _ = await self._conversations.execute(key, lambda _: command)
         except TRANSIENT as error:
@@ -140,7 +140,7 @@ class Wakeups:
             self._probe = loop.call_later(self._probe_after_s, lambda: self._spawn(self._probe_model(), None))
 
     async def _probe_model(self) -> None:
-        """Ask for a remake, ever less often while none can be made, as long as there are fallback records."""
+        """Request a remake, less and less often while none succeeds, as long as there are fallback records."""
         self._probe = None
         try:
             requested = await self._remake_next()

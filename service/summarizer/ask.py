@@ -27,7 +27,15 @@ __all__ = ["Answer", "Asker", "AskerSettings", "Timing"]
 
 @dataclass(frozen=True, slots=True)
 class AskerSettings:
-    """How models are asked. `deadline_s` bounds all calls of one pass together, in seconds."""
+    """How to ask models.
+
+    Attributes:
+        temperature: Sampling temperature.
+        seed: Seed of the first call; a repair uses another.
+        repeat_penalty: Above 1, words that were just written become less likely.
+        retry: How often to retry transport errors.
+        deadline_s: Bounds all calls of one pass together, in seconds.
+    """
 
     temperature: float
     seed: int
@@ -38,7 +46,7 @@ class AskerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How the time of calls passes: a steady clock in seconds, waiting, and the chance in a backoff."""
+    """A steady clock in seconds, a way to sleep, and randomness for the backoff."""
 
     clock_s: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
@@ -47,18 +55,17 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A draft that passed its checks, and who gave it."""
+    """A draft that passed its checks, and the model that wrote it."""
 
     checked: CheckedDraft
     model: str
 
 
 class Asker:
-    """Asks one model for the drafts of one pass. `attempts` counts the calls that were made so far.
+    """Asks one model for the drafts of one pass, which has one deadline and one bound on calls.
 
-    `form` is what its answers must look like. `window_tokens` is what the model can hold of prompt and answer, `cost`
-    what a draft takes in the window, in tokens.
-    The pass has one deadline and one bound on calls.
+    `form` describes the answers. `window_tokens` is what the model holds of prompt and answer. `cost` returns the
+    tokens of a draft in the window. `attempts` counts the calls made so far.
     """
 
     def __init__(
@@ -93,18 +100,19 @@ class Asker:
 
     @property
     def tried(self) -> tuple[str, ...]:
-        """The models that were turned to, in their order, as `provider:model`."""
+        """The models that the pass turned to, in order, as `provider:model`."""
         return tuple(self._tried)
 
     def require_calls(self, calls: int) -> None:
-        """Raise PassFailed when so many more calls are over the bound of a pass."""
+        """Raise PassFailed if this many more calls exceed the bound of a pass."""
         most = self._policy.pass_calls_max
         if self.attempts + calls > most:
             cause = f"{self.attempts + calls} model calls are needed, a pass has {most}"
             raise PassFailed(ErrorClass.INVALID, retryable=False, cause=cause, asked=self._asked)
 
     async def ask(self, prompt: Prompt, source: Source, *, room: Room) -> Answer:
-        """A draft that the checks accept; raises PassFailed. A bad answer goes back with its reasons, another seed."""
+        """A draft that passed the checks. Raises PassFailed. A bad answer is sent back with its reasons and another
+        seed."""
         reasons: tuple[str, ...] = ()
         output = cause = ""
         for repair in range(self._policy.repair_attempts + 1):
@@ -197,9 +205,8 @@ class Asker:
         self._started()
 
     def _ended(self, error: ModelError) -> None:
-        """A call failed; one that this process refused itself was none. What it waited for in our own line is not its
-        time.
-        """
+        """Account for a failed call. A call that this process refused does not count, nor does the time in our own
+        queue."""
         now_s = self._timing.clock_s()
         self._left_s -= now_s - self._try_began_s - error.queued_s
         self._try_began_s = now_s
@@ -213,9 +220,8 @@ class Asker:
         self._observer.attempt(self.attempts, self._model.name)
 
     def _checked(self, output: str, source: Source, room: Room, *, at_any_length: bool) -> CheckedDraft:
-        """The draft, fitted and checked. One that stays too long is no bad answer: whether it saves enough is decided
-        where it would be committed.
-        """
+        """The draft, fitted and checked. One that stays too long is not a bad answer: the commit decides whether it
+        saves enough."""
         draft = self._form.read(output, room.content_tokens)
         fitting = fit_draft(draft, tokens_max=room.limit_tokens, cost=self._cost)
         if fitting is None and not at_any_length:

@@ -1,7 +1,7 @@
-"""The summarizer that needs no model: deterministic, without network, never unavailable.
+"""The summarizer without a model: deterministic, offline, always available.
 
-It reads the messages themselves, of any length at once. Its draft passes the checks that a model's passes, but for the
-floors: it is the way out of a full window, and asked again it says the same.
+It reads messages of any length at once. Its draft passes the same checks as a model's except the floors: it is the way
+out of a full window, and would return the same draft if asked again.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summar
 __all__ = ["EXTRACTIVE", "SOURCE_TOKENS_UNBOUNDED", "ExtractiveSummarizer", "is_extractive"]
 
 EXTRACTIVE: Final = "extractive:default"
-"""What it is called where models are named."""
+"""Its name in lists of models."""
 
 SOURCE_TOKENS_UNBOUNDED = 10_000_000
-"""What one reading is said to hold. The work is linear in it, about two seconds for every 4 MB."""
+"""The nominal size of one reading. The work is linear, about two seconds for every 4 MB."""
 
 
 def is_extractive(model: str) -> bool:
-    """Whether a name of a list of models means extraction, which is none."""
+    """Whether a name in a list of models means extraction."""
     return model.partition(":")[0] == EXTRACTIVE.partition(":")[0]
 
 
 class ExtractiveSummarizer:
     """Summarizes by extraction, in a thread and within `deadline_s` seconds.
 
-    `forms` have the prompts that a model would be sent, whose words are nobody's in an extract either.
+    `forms` provide the prompts of models: an extract may not quote their words either.
     """
 
     name = EXTRACTIVE
@@ -49,11 +49,11 @@ class ExtractiveSummarizer:
         self._deadline_s = deadline_s
 
     def source_tokens(self, _policy: Policy, _summary_tokens: int, /) -> int:
-        """See Summarizer: there is no bound."""
+        """See Summarizer. There is no bound."""
         return SOURCE_TOKENS_UNBOUNDED
 
     async def summarize(self, work: PassWork, observer: Observer) -> Summary:
-        """See Summarizer. A failure says whether the extract came too late (TRANSPORT) or is no record (INVALID)."""
+        """See Summarizer. A failure is TRANSPORT if the extract came too late, INVALID if it failed the checks."""
         observer.calls(0, 1)
         try:
             async with asyncio.timeout(self._deadline_s):
@@ -71,7 +71,7 @@ class ExtractiveSummarizer:
         return replace(summary, tried=(self.name,))
 
     async def has_time(self) -> bool:
-        """Never: where extraction is wanted, its records stand in for nothing."""
+        """Never: if extraction is wanted, its records are no fallback."""
         return False
 
     def _summary(self, work: PassWork) -> Summary:

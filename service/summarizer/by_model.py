@@ -1,9 +1,8 @@
 """The summarizer that asks a model, once or in parts.
 
-Whatever takes longer with a longer source is computed in a thread, so that appends do not wait for it.
-
-A source that one call can take is one call. A longer one is cut at message, then paragraph boundaries; its parts are
-summarized and the results merged, level by level. No message is left out for its length.
+Work that grows with the source runs in a thread, so appends do not wait for it. A source that fits one call takes one
+call. A longer one is cut at message, then paragraph boundaries; its parts are summarized and the results merged, level
+by level. No message is left out for its length.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ __all__ = ["ModelSummarizer"]
 
 
 class ModelSummarizer:
-    """Summarizes by asking `model`, within what it says that it can hold, for a draft of the plan's form.
+    """Summarizes by asking `model`, within its context, for a draft of the plan's form.
 
-    `window_default` is what a model holds that cannot be asked, in tokens.
+    `window_default` is the context of a model that does not report one, in tokens.
     """
 
     def __init__(
@@ -55,11 +54,11 @@ class ModelSummarizer:
 
     @property
     def name(self) -> str:
-        """The model that is wanted, as `provider:model`."""
+        """The preferred model, as `provider:model`."""
         return self._model.name
 
     def source_tokens(self, policy: Policy, summary_tokens: int, /) -> int:
-        """See Summarizer: by what the model's server has last said that it holds, beside the longest prompt."""
+        """See Summarizer. Uses the model's last reported context and the longest prompt."""
         fixed = self._prompt_tokens + summary_tokens
         written = writable_tokens(summary_tokens, window_tokens=self._window_tokens)
         room = source_room(self._window_tokens, fixed_tokens=fixed, summary_tokens=written)
@@ -103,7 +102,7 @@ class ModelSummarizer:
         return replace(summary, attempts=asker.attempts, tried=asker.tried)
 
     async def has_time(self) -> bool:
-        """Whether the model is there and nobody uses it, as far as its server says."""
+        """Whether the model is available and idle, as far as its server says."""
         try:
             await self._model.describe()
         except ModelError:
@@ -111,7 +110,7 @@ class ModelSummarizer:
         return await self._model.idle()
 
     async def _held_tokens(self) -> int:
-        """What prompt and answer of one call share, in tokens as we count them."""
+        """The context that prompt and answer of one call share, in tokens as we count them."""
         try:
             description = await self._model.describe()
         except ModelError:
@@ -122,7 +121,7 @@ class ModelSummarizer:
 
 
 class _Reading:
-    """One source, read by a model in as many calls as it takes. `merged` says that its parts were."""
+    """One source, read by a model in as many calls as it takes. `merged` is set if these were several."""
 
     def __init__(self, questions: Questions, asker: Asker, observer: Observer) -> None:
         self._questions = questions
@@ -131,9 +130,10 @@ class _Reading:
         self.merged = False
 
     async def whole(self) -> tuple[Answer, Source]:
-        """The last answer, and the source that the record is judged by.
+        """The final answer, and the source to judge the record by.
 
-        Our count of a prompt is an estimate: a prompt that the server would not take whole is asked again in halves.
+        Our count of a prompt is an estimate: if the server refuses a prompt as too long, the source is asked about in
+        halves.
         """
         limits = await asyncio.to_thread(self._questions.limits)
         while True:
@@ -171,7 +171,8 @@ class _Reading:
         return answer, await asyncio.to_thread(questions.whole_source)
 
     async def _merged_answer(self, answers: list[Answer], *, limit: int, room: Room, calls: int) -> Answer:
-        """One answer of many: neighbours that fit one call are merged until one is left, the record before at last."""
+        """One answer made of many: neighbours that fit one call are merged until one is left; the last merge adds the
+        previous record."""
         done = len(answers)
         while True:
             texts, sizes = await asyncio.to_thread(self._questions.texts, answers)

@@ -1,8 +1,8 @@
-"""A draft against its source and its room: marks stripped, inventions dropped, the rest checked, and made to fit.
+"""Checks a draft against its source and fits it to its room.
 
-An invented list item is left out by code, which costs nothing; an invented claim in the narrative goes back to the
-model, since only the model can write it again. What is left is compared with the source, with the record before it and
-with the one that it would replace.
+Marks are stripped and invented list items dropped, which costs nothing. An invented claim in the narrative goes back to
+the model, because only the model can rewrite it. The rest is compared with the source, the previous record and the
+record that it would replace.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from service.summarizer.draft import Draft, DraftItem
 __all__ = ["CheckedDraft", "Room", "Source", "check_draft", "fit_draft"]
 
 CONTENT_TOKENS_MIN = 32
-"""A summary is never asked to be shorter."""
+"""The smallest summary to ask for."""
 
 _LEFT_OUT_FIRST: Final = ("key_points", "domain_entities", "participants", "unresolved", "action_items", "decisions")
-"""Lists by what they cost to lose: most key points stand in the narrative too, decisions often nowhere else."""
+"""Lists by the cost of losing them: the narrative has most key points too, but often no decisions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a draft may draw on and is compared with, and under which policy; `every` are the source's identifiers."""
+    """What a draft may draw on, what it is compared with, and the policy. `every` has the source's identifiers."""
 
     evidence: Evidence
     every: tuple[Identifier, ...]
@@ -45,7 +45,7 @@ class Source:
 
     @property
     def continues(self) -> bool:
-        """Whether a record is part of it, in place of older messages."""
+        """Whether it includes a record in place of older messages."""
         return self.beside.previous is not None
 
     @classmethod
@@ -61,7 +61,7 @@ class Source:
     ) -> Source:
         """The source of one call: messages, texts of partial summaries, and the record that the draft continues.
 
-        `replaces` is the fallback record whose place the draft would take; the default policy has the default floors.
+        `replaces` is the fallback record that the draft would replace. The default policy has the default floors.
         """
         policy = policy or Policy()
         said = [("\n".join(texts_of(m)), m.role is Role.TOOL) for m in messages] + [(text, False) for text in texts]
@@ -88,10 +88,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How large a draft may be, in tokens: `content_tokens` is what is asked for, without the record's frame.
+    """How large a draft may be.
 
-    `limit_tokens` is what the rendered record may take. List items over it are left out; a longer narrative goes back
-    to a model, and is cut in an extract. A `strict` limit holds for a model's last answer too.
+    Attributes:
+        content_tokens: The size to ask for, without the record's frame.
+        limit_tokens: Most tokens of the rendered record. List items over it are dropped; a longer narrative goes back
+            to a model, or is cut in an extract.
+        strict: Whether the limit holds for a model's last answer too.
     """
 
     content_tokens: int
@@ -100,13 +103,13 @@ class Room:
 
     @classmethod
     def of_record(cls, tokens: int, *, frame_tokens: int, limit_tokens: int) -> Self:
-        """The room in a record that is to take `tokens`, and may take `limit_tokens`, with its frame in both."""
+        """The room of a record that should take `tokens` and may take `limit_tokens`, both with its frame."""
         return cls(max(CONTENT_TOKENS_MIN, tokens - frame_tokens), max(tokens, limit_tokens))
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedDraft:
-    """A draft as it would be committed, how many of its claims were invented, and why it may not be committed."""
+    """A draft as it would be committed, how many of its claims were invented, and what speaks against committing it."""
 
     draft: Draft
     unsupported_claims: int
@@ -124,7 +127,7 @@ class CheckedDraft:
 
 
 def check_draft(draft: Draft, source: Source) -> CheckedDraft:
-    """The draft without marks and invented list items, and what is still wrong with it."""
+    """The draft without marks and invented list items, and its remaining problems."""
     clean = _without_marks(draft)
     supported = _supported_only(clean, source.evidence)
     dropped = sum(len(unsupported(item, source.evidence)) for item in _items(clean)) - sum(
@@ -146,10 +149,10 @@ def check_draft(draft: Draft, source: Source) -> CheckedDraft:
 def fit_draft(
     draft: Draft, *, tokens_max: int, cost: Callable[[Draft], int], cut_narrative: bool = False
 ) -> Draft | None:
-    """The draft with as many list items as fit, the first ones of each list; None when its narrative alone is too long.
+    """The draft with as many list items as fit, the first ones of each list; None if the narrative alone is too long.
 
-    With `cut_narrative` the beginning of the narrative that fits is left, at least a character.
-    `cost` is what a draft takes in the window, in tokens. The work is one costing for each halving of a list.
+    `cost` returns the tokens of a draft in the window. `cut_narrative` keeps the start of a narrative that is too long,
+    at least a character. Each halving of a list costs one call of `cost`.
     """
     if cost(draft) <= tokens_max:
         return draft
@@ -228,7 +231,7 @@ def _cut(draft: Draft, *, tokens_max: int, cost: Callable[[Draft], int]) -> Draf
 
 
 def _with_most_items(draft: Draft, name: str, *, tokens_max: int, cost: Callable[[Draft], int]) -> Draft:
-    """The draft with the longest start of list `name` that fits; without the list it fits."""
+    """The draft with the longest fitting start of list `name`; it fits without the list."""
     items = getattr(draft, name)
     fits, fails = 0, len(items)
     while fails - fits > 1:

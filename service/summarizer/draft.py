@@ -1,4 +1,4 @@
-"""What a model must return: one definition makes the JSON Schema that it is given and validates what it answers."""
+"""What a model must return: one definition yields the JSON Schema for the request and validates the answer."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ __all__ = ["SCHEMA", "Draft", "InvalidDraft", "parsed", "schema_for", "without_c
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 
 REASONS_MAX = 8
-"""More reasons do not help a model to mend its answer."""
+"""More reasons do not help a model to repair its answer."""
 
 ITEMS_MIN = 2
 ITEM_TOKENS = 32
 ITEM_CHARS_MIN = 120
 NAME_CHARS = 60
-"""A list may have one item for so many tokens of a summary, and never fewer than ITEMS_MIN; an item may have as many
-characters as the summary has tokens, and never fewer than ITEM_CHARS_MIN; an owner or a due date has NAME_CHARS."""
+"""A list may have one item per ITEM_TOKENS of a summary, but at least ITEMS_MIN; an item may have as many characters as
+the summary has tokens, but at least ITEM_CHARS_MIN; an owner or a due date has NAME_CHARS."""
 
 NARRATIVE_CHARS_PER_TOKEN = 5
-"""A narrative may have so many characters for each token of the whole summary: more than any script needs, so only a
-model that does not come to an end meets the limit."""
+"""Most characters of a narrative per token of the whole summary: more than any script needs, so that only a runaway
+answer meets the limit."""
 
 Text = Annotated[str, Field(max_length=STRING_CHARS_MAX)]
 
 
 class InvalidDraft(Exception):
-    """An answer that is not a draft. `reasons` name fields and rules, never the answer's text."""
+    """The answer is not a draft. `reasons` name fields and rules, never the answer's text."""
 
     def __init__(self, reasons: tuple[str, ...]) -> None:
         super().__init__("; ".join(reasons))
@@ -77,7 +77,7 @@ class Draft(_Strict):
 
     @property
     def context(self) -> RecordContext:
-        """The structured facets as the record has them, without empty and repeated ones."""
+        """The structured facets, without empty and repeated items."""
         return RecordContext(
             participants=_tidy(self.participants),
             decisions=_tidy(self.decisions),
@@ -97,7 +97,7 @@ class Draft(_Strict):
 
 
 def parsed(text: str) -> Draft:
-    """The draft in `text`: JSON, or JSON in one fence. Raises InvalidDraft; nothing is guessed or mended."""
+    """The draft in `text`: JSON, or JSON in one fence. Raises InvalidDraft; nothing is guessed or repaired."""
     fenced = _FENCED.match(text)
     answer = fenced.group(1) if fenced else text
     try:
@@ -110,13 +110,13 @@ def parsed(text: str) -> Draft:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> None:
-    """A parser may take either value of a repeated key, so neither is taken."""
+    """Refuses repeated keys, of which parsers take either value."""
     if len({name for name, _ in pairs}) < len(pairs):
         raise InvalidDraft(("the answer: a key occurs twice",))
 
 
 def _reason(error: Mapping[str, Any]) -> str:
-    """Where and which rule; pydantic's own words may quote the input, so they are not used."""
+    """Place and rule, without pydantic's own words, which may quote the input."""
     place = ".".join(_place(part) for part in error["loc"]) or "the answer"
     rule = str(error["type"]).replace("_", " ")
     limit = error.get("ctx", {}).get("max_length")
@@ -124,7 +124,7 @@ def _reason(error: Mapping[str, Any]) -> str:
 
 
 def _place(part: object) -> str:
-    """A field of ours by its name, anything else by what it is: a name that a model made up is text of its answer."""
+    """The name of a known field, and a description otherwise: an unknown name is text of the answer."""
     if isinstance(part, int):
         return "[]"
     return str(part) if part in _FIELDS else "an unknown field"
@@ -138,9 +138,9 @@ _FIELDS = frozenset(Draft.model_fields) | frozenset(DraftItem.model_fields)
 
 
 def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema without references, titles and descriptions, within what grammar converters take.
+    """The schema without references, titles and descriptions, within the limits of grammar converters.
 
-    Lengths of 2,000 and more are refused by them, so the summary's own is left to the check after parsing.
+    They refuse lengths of 2,000 and more, so the summary's own limit is checked after parsing.
     """
     definitions: Mapping[str, Any] = schema.get("$defs", {})
 
@@ -173,7 +173,7 @@ SCHEMA: Mapping[str, Any] = _inlined(Draft.model_json_schema())
 
 
 def schema_for(summary_tokens: int) -> Mapping[str, Any]:
-    """The schema for an answer of this size: a small model fills every list as far as it may, and is cut off."""
+    """The schema for an answer of this size: small models fill every list to its limit and are cut off."""
     schema: dict[str, Any] = json.loads(json.dumps(SCHEMA))
     if (narrative := _narrative_chars(summary_tokens)) is not None:
         schema["properties"]["summary"]["maxLength"] = narrative
@@ -193,9 +193,9 @@ def schema_for(summary_tokens: int) -> Mapping[str, Any]:
 
 
 def without_cut_ends(draft: Draft, summary_tokens: int) -> Draft:
-    """The draft without what ends where `schema_for` made it end: list items, and the last sentence of the narrative.
+    """The draft without list items and the last sentence of the narrative if they end at the limit of `schema_for`.
 
-    Raises InvalidDraft when the narrative is one such sentence.
+    Raises InvalidDraft if that leaves no narrative.
     """
     chars = _item_chars(summary_tokens)
 
@@ -218,7 +218,7 @@ def without_cut_ends(draft: Draft, summary_tokens: int) -> Draft:
 
 
 def _ended(narrative: str, chars_max: int | None) -> str:
-    """The narrative, without its last sentence if that is cut."""
+    """The narrative, without its last sentence if that was cut."""
     if len(narrative) != chars_max:
         return narrative
     whole = up_to_last_end(narrative)
@@ -228,7 +228,7 @@ def _ended(narrative: str, chars_max: int | None) -> str:
 
 
 def _narrative_chars(summary_tokens: int) -> int | None:
-    """None where a grammar does not take the length: whatever is written is bounded by the answer's own limit then."""
+    """The limit of the narrative; None if grammars cannot express it, because the answer's own limit bounds it then."""
     chars = NARRATIVE_CHARS_PER_TOKEN * summary_tokens
     return chars if chars <= STRING_CHARS_MAX else None
 

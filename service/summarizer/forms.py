@@ -1,6 +1,6 @@
-"""What models are asked to write: for each form of draft its prompts, its schema and the reader of an answer.
+"""What models are asked to write: the prompts, schema and reader of each form of draft.
 
-A plan names its form, so whoever asks, retries and checks knows none of them.
+The plan names the form, so whoever asks, retries and checks knows none of these.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["FORMS", "DraftForm", "RepairWords", "forms_with"]
 
 @dataclass(frozen=True, slots=True)
 class RepairWords:
-    """What a model is told about an answer that it has to write again.
+    """What to tell a model about an answer that it has to write again.
 
     Attributes:
         cut_off: The answer reached its length limit.
@@ -39,9 +39,9 @@ class DraftForm:
     Attributes:
         prompt: Asks for the draft of a source.
         merge_prompt: Asks for one draft made of several partial ones.
-        schema: The JSON Schema to constrain an answer to, for a summary of so many tokens; None for plain text.
-        read: The draft in an answer, for a summary of so many tokens; raises InvalidDraft.
-        repair: What a model is told about an answer that it has to write again.
+        schema: Returns the JSON Schema for a summary of so many tokens; None for plain text.
+        read: Returns the draft in an answer, for a summary of so many tokens. Raises InvalidDraft.
+        repair: What to tell a model about an answer that it has to write again.
     """
 
     prompt: PromptTemplate
@@ -66,11 +66,11 @@ FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(
         )
     }
 )
-"""The forms as shipped."""
+"""The shipped forms."""
 
 assert set(FORMS) == set(FormName), "every form that a plan can name is there"
 
 
 def forms_with(prompts: Mapping[FormName, PromptTemplate]) -> Mapping[FormName, DraftForm]:
-    """The shipped forms, with an operator's own prompts in place of theirs."""
+    """The shipped forms, with an operator's own prompts instead of theirs."""
     return {name: replace(form, prompt=prompts.get(name, form.prompt)) for name, form in FORMS.items()}

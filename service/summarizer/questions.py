@@ -1,4 +1,4 @@
-"""What is asked about one source, and what each answer is judged by."""
+"""The prompts for one source, and what each answer is judged by."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ from service.summarizer.summarizer import PassFailed, PassWork, WindowCost, draf
 __all__ = ["CHUNK_TOKENS_MIN", "Limits", "Part", "Questions"]
 
 CHUNK_TOKENS_MIN = 256
-"""Under this many tokens of source a call, a model is too small to be asked."""
+"""A model that holds less source per call is too small."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of the source that one call takes: transcript entries, and the messages that they are of."""
+    """A piece of the source for one call: transcript entries and their messages."""
 
     entries: tuple[str, ...]
     messages: tuple[Message, ...]
 
     @classmethod
     def of(cls, pieces: Sequence[tuple[str, Message]]) -> Self:
-        """The part of these entries, each with its message; a message that was cut is taken once."""
+        """The part with these entries and their messages; a message that was cut is included once."""
         messages = {message.id: message for _, message in pieces}
         return cls(tuple(entry for entry, _ in pieces), tuple(messages.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Tokens of transcript that one call takes: for the `whole` source, or for a `part`, whose answer is shorter."""
+    """Tokens of transcript per call: for the `whole` source, or for a `part`, whose answer is shorter."""
 
     whole: int
     part: int
@@ -58,9 +58,9 @@ class Limits:
 
 
 class Questions:
-    """Prompts for one source, and what their answers are judged by. All of it takes longer with a longer source.
+    """Prompts for one source, and what their answers are judged by. The work grows with the source.
 
-    `cost` is what a draft takes in the window, `window_tokens` what the model holds of prompt and answer.
+    `cost` returns the tokens of a draft in the window; `window_tokens` is what the model holds of prompt and answer.
     """
 
     def __init__(
@@ -78,19 +78,19 @@ class Questions:
         self._count = counter.count
         self._window_tokens = window_tokens
         self.size = writable_tokens(work.plan.summary_tokens_max, window_tokens=window_tokens)
-        """The size of record that is asked for, in tokens: the plan's, or what leaves a small model room to read."""
+        """The size of record to ask for, in tokens: the plan's, or less so that a small model has room to read."""
 
     def room(self) -> Room:
         """The room of the pass's record."""
         return Room.of_record(self.size, frame_tokens=self._cost.frame_tokens, limit_tokens=self._work.plan.room_tokens)
 
     def part_room(self, chunk_tokens: int) -> Room:
-        """The room of a partial summary: two of them fit into a merging call even when both are too long."""
+        """The room of a partial summary: a merging call holds two even if both are too long."""
         part = part_tokens_max(self.size, chunk_tokens=chunk_tokens)
         return Room(max(CONTENT_TOKENS_MIN, part), self._cost.frame_tokens + chunk_tokens // 2, strict=True)
 
     def limits(self) -> Limits:
-        """What one call takes, by the policy and by what the model can hold; raises PassFailed when that is nothing."""
+        """What one call takes, by the policy and the model's context. Raises PassFailed if that is nothing."""
         window, most, size = self._window_tokens, self._work.plan.policy.max_input_tokens, self.size
         frame = self._prompt(self._form.prompt, (), self._work.previous, 0)
         fixed = self._count(frame.system) + self._count(frame.user)
@@ -102,9 +102,9 @@ class Questions:
         return Limits(min(most, whole), min(most, part))
 
     def parts(self, limits: Limits) -> list[Part]:
-        """The source in parts that one call takes: one, with tool results whole, wherever that is possible.
+        """The source in parts for one call each: a single one with whole tool results, if possible.
 
-        Neighbouring messages are together as long as they fit; one that is too long for a call is cut into several.
+        Neighbouring messages stay together as long as they fit; a message that is too long for a call is cut.
         """
         count = self._count
         entries = self._entries(whole=True)
@@ -119,34 +119,34 @@ class Questions:
         return [Part.of(pieces[start:end]) for start, end in groups] or [Part((), ())]
 
     def of_whole(self, part: Part, room: Room) -> tuple[Prompt, Source]:
-        """The question about a source that is one part."""
+        """The question about a source in one part."""
         prompt = self._prompt(self._form.prompt, part.entries, self._work.previous, room.content_tokens)
         return prompt, self._source(part.messages, prompt.system)
 
     def of_part(self, part: Part, room: Room) -> tuple[Prompt, Source]:
-        """The question about one of several parts. What the pass replaces is no measure for less than the whole."""
+        """The question about one of several parts, which is not compared with the record that the pass replaces."""
         prompt = self._prompt(self._form.prompt, part.entries, None, room.content_tokens)
         return prompt, self._source(part.messages, prompt.system, whole=False)
 
     def of_merge(self, texts: Sequence[str], room: Room, *, last: bool) -> tuple[Prompt, Source]:
-        """The question that makes one summary of several; the `last` one has the record before as well."""
+        """The question that merges several summaries; the `last` one adds the previous record."""
         entries = tuple(f"<partial_summary>\n{escaped(text)}\n</partial_summary>" for text in texts)
         previous = self._work.previous if last else None
         prompt = self._prompt(self._form.merge_prompt, entries, previous, room.content_tokens)
         return prompt, self._source((), prompt.system, texts=texts, whole=last)
 
     def whole_source(self) -> Source:
-        """What a merged record is judged by: everything that its parts were made of."""
+        """What a merged record is judged by: everything that its parts were made from."""
         prompt = self._prompt(self._form.prompt, (), self._work.previous, 0)
         return self._source([m.message for m in self._work.messages], prompt.system)
 
     def texts(self, answers: Sequence[Answer]) -> tuple[list[str], list[int]]:
-        """The answers as a merging prompt quotes them, and what each takes there, in tokens."""
+        """The answers as a merging prompt quotes them, and their tokens there."""
         texts = [draft_text(self._work, answer.checked.draft) for answer in answers]
         return texts, [self._count(text) for text in texts]
 
     def _entries(self, *, whole: bool) -> list[tuple[str, Message]]:
-        """The messages as a transcript has them; `whole` leaves tool results uncapped, unless they are left out."""
+        """The messages as transcript entries; `whole` leaves tool results uncapped, unless they are omitted."""
         policy = self._work.plan.policy
         capped = policy.tool_output is ToolOutput.CAPPED
         return [

@@ -1,6 +1,6 @@
-"""What makes a summary, by asking a model or by extraction, and the record that comes of it.
+"""What makes summaries, a model or extraction, and the record made from one.
 
-Both get the same work, and hand over what passed the same checks.
+Both get the same work, and their drafts pass the same checks.
 """
 
 from __future__ import annotations
@@ -52,10 +52,17 @@ _EMPTY = Draft.model_construct(
 
 
 class PassFailed(Exception):
-    """A pass cannot make its record. Holds what the event says, and the bad draft for the debug log alone.
+    """A pass cannot make its record.
 
-    `cause` is in our own words: of a draft it names fields, rules and counts, never text. `asked` says whether any call
-    of the pass came as far as a model.
+    Attributes:
+        error_class: The class of the failure.
+        retryable: Whether a retry can help.
+        cause: The failure in our own words; of a draft it names fields, rules and counts, never text.
+        asked: Whether any call of the pass reached a model.
+        attempts: Model calls made.
+        tried: The models that the pass turned to, in order.
+        output: The bad draft, for the debug log only.
+        reasons: What was wrong with it.
     """
 
     def __init__(
@@ -80,31 +87,37 @@ class PassFailed(Exception):
 
 
 class Observer(Protocol):
-    """Who hears of a summary in the making: progress for watchers, spans and counters."""
+    """Receives the progress of a summary, for watchers, spans and counters."""
 
     def attempt(self, number: int, model: str) -> None:
-        """A model is about to be asked."""
+        """A model call is about to start."""
         ...
 
     def output(self, chars: int) -> None:
-        """So many characters of a draft are there."""
+        """The draft has this many characters so far."""
         ...
 
     def answered(self, completion: Completion) -> None:
-        """A model has answered, well or badly."""
+        """A model answered, well or badly."""
         ...
 
     def calls(self, done: int, total: int) -> None:
-        """So many of the planned calls, or readings of the source, are done."""
+        """This many of the planned calls, or readings of the source, are done."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PassWork:
-    """What a pass works on: its plan, the messages of its source in order, the record that it continues.
+    """What a pass works on.
 
-    `chat_model` is the conversation's own, in whose tokens the record is counted; an estimate is corrected by
-    `calibration_factor` where it is read. `replaces` is the record whose place a remake takes.
+    Attributes:
+        conversation_id: The conversation's id.
+        plan: The plan.
+        messages: The messages of the source, in order.
+        previous: The record to continue.
+        chat_model: The conversation's model, in whose tokens the record is counted.
+        replaces: The fallback record that a remake replaces.
+        calibration_factor: Corrects estimates where they are read.
     """
 
     conversation_id: str
@@ -117,12 +130,12 @@ class PassWork:
 
     @property
     def record_id(self) -> str:
-        """The id of the record that it makes."""
+        """The id of the record."""
         return f"summary-{self.plan.pass_id}"
 
     @property
     def telling(self) -> tuple[MessageAppended, ...]:
-        """The messages that say something a record could need."""
+        """The messages with content that a record could need."""
         return tuple(
             m
             for before, m in zip((None, *self.messages), self.messages, strict=False)
@@ -132,10 +145,17 @@ class PassWork:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A draft that passed its checks, and what its maker knows of it.
+    """A draft that passed its checks.
 
-    `tokens` is what its record takes in the window, `model` who made it as `provider:model`, `attempts` how many calls
-    of models that took. `tried` names the models turned to, in their order.
+    Attributes:
+        draft: The draft.
+        tokens: Tokens of its record in the window.
+        quality: The figures of the checks.
+        model: Who wrote it, as `provider:model`.
+        provenance: How it was made.
+        template: The prompt.
+        attempts: Model calls made.
+        tried: The models that the pass turned to, in order.
     """
 
     draft: Draft
@@ -149,32 +169,30 @@ class Summary:
 
 
 class Summarizer(Protocol):
-    """Makes the summary of a pass. `name` is `provider:model`, as the settings have it."""
+    """Makes the summary of a pass. `name` is `provider:model`, as in the settings."""
 
     @property
     def name(self) -> str: ...
 
     def source_tokens(self, policy: Policy, summary_tokens: int, /) -> int:
-        """What it reads of a source at once, in tokens, beside a record and for one of `summary_tokens`.
-
-        Passes are planned by it.
-        """
+        """Tokens of source that one reading takes beside a record and for a summary of `summary_tokens`; passes are
+        planned by it."""
         ...
 
     async def summarize(self, work: PassWork, observer: Observer) -> Summary:
-        """The summary of the work; raises PassFailed. Writes nothing, and keeps no event loop busy."""
+        """The summary of the work. Raises PassFailed. Writes nothing, and does not block the event loop."""
         ...
 
     async def has_time(self) -> bool:
-        """Whether a record may be made anew by it now, in nobody's way."""
+        """Whether it could remake a record now without delaying anything else."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Summarizers:
-    """The one that is wanted, and extraction, which stands in for it.
+    """The wanted summarizer, and extraction as its fallback.
 
-    `listed` says that extraction comes after the wanted one in the operator's list, and so serves where it is missing.
+    `listed` says that the operator's list names extraction after the wanted one, so it serves if that is missing.
     """
 
     wanted: Summarizer
@@ -183,20 +201,25 @@ class Summarizers:
 
     @property
     def wants_extraction(self) -> bool:
-        """Whether extraction is what the operator wants, and no stand-in."""
+        """Whether the operator wants extraction itself."""
         return self.wanted is self.extraction
 
     def is_listed_for(self, failure: PassFailed) -> bool:
-        """Whether the operator's list goes on with extraction after this failure: the models before are missing."""
+        """Whether extraction is next in the operator's list after this failure: the models before it are missing."""
         return self.listed and failure.error_class is ErrorClass.MODEL_MISSING
 
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """A record, who counted its tokens, and whether it stands in for a model's; `failure` is why no model made it.
+    """The outcome of a pass.
 
-    `interrupted` says that the model had not failed, but the window could not wait for it. `tried` names the models
-    turned to, in their order.
+    Attributes:
+        record: The record.
+        source: Who counted its tokens.
+        fallback: Whether it stands in for a model's record.
+        failure: Why no model made it.
+        interrupted: Whether the window could not wait for a model that had not failed.
+        tried: The models that the pass turned to, in order.
     """
 
     record: SummaryRecord
@@ -208,9 +231,9 @@ class PassResult:
 
 
 class WindowCost:
-    """What drafts of one pass take in the window as records, in the tokens that the conversation is counted in.
+    """Counts drafts of one pass as records in the window, in the tokens of the conversation.
 
-    Making one counts a source that the caller has counted, which takes longer the longer it is.
+    Creating one counts a source that the caller counted, which takes longer for a longer source.
     """
 
     def __init__(self, work: PassWork, counter: TokenCounter) -> None:
@@ -219,18 +242,18 @@ class WindowCost:
         self._taught = _taught_by(work, counter)
 
     def __call__(self, draft: Draft) -> int:
-        """Tokens of the draft's record, its frame included."""
+        """Tokens of the draft's record, including its frame."""
         counted = self._counter.count(summary_text(_bare_record(self._work, draft))) + MESSAGE_OVERHEAD_TOKENS
         return calibrated_tokens(counted, self._taught)
 
     @property
     def frame_tokens(self) -> int:
-        """What the frame of a record takes by itself."""
+        """Tokens of a record's frame alone."""
         return self(_EMPTY)
 
 
 def draft_text(work: PassWork, draft: Draft) -> str:
-    """The draft as its record reads in a window, without frame and preamble."""
+    """The text of the draft's record in a window, without frame and preamble."""
     return "\n".join(summary_text(_bare_record(work, draft)).splitlines()[2:-1])
 
 
@@ -244,7 +267,7 @@ def summary_of(
     provenance: Provenance,
     template: PromptTemplate,
 ) -> Summary:
-    """The summary that a draft is, counted and with the figures of its checks."""
+    """The summary made of a draft, counted and with the figures of its checks."""
     tokens = cost(checked.draft)
     return Summary(
         draft=checked.draft,
@@ -273,7 +296,7 @@ def record_of(work: PassWork, summary: Summary, *, create_time_us: int, latency_
 
 
 def _bare_record(work: PassWork, draft: Draft) -> SummaryRecord:
-    """The record as far as it is rendered, which is without who made it and how."""
+    """The record without who made it and how, which is all that rendering needs."""
     plan = work.plan
     return SummaryRecord(
         id=work.record_id,
@@ -299,7 +322,7 @@ def _bare_record(work: PassWork, draft: Draft) -> SummaryRecord:
 
 
 def _taught_by(work: PassWork, counter: TokenCounter) -> float:
-    """What the caller's counts of the source make of one of our tokens; 1 unless the caller counted all of it."""
+    """The ratio of the caller's counts of the source to ours; 1 unless the caller counted all of it."""
     if any(m.source is not TokenSource.CALLER for m in work.messages):
         return 1.0
     model = work.chat_model
