@@ -108,7 +108,7 @@ def admit(
 ) -> Admitted:
     """Decide each append against the states in `streams`, and update these by what is admitted."""
     admitted = Admitted([], [], [], [])
-    # One call for the whole group: where randomness is a slow system call, it would cost as much as the rest.
+    # One call for the whole group: a slow system call for each would cost as much as the rest.
     salts = random_bytes(SALT_BYTES * sum(len(append.events) for append in appends))
     for append in appends:
         state = streams[append.stream]

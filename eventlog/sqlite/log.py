@@ -247,7 +247,7 @@ class SqliteEventLog:
     def head_of(self, namespace: str) -> int:
         reader = self._reading()
         head = self._namespace_heads.get(namespace)
-        # A commit that came meanwhile has set a later one.
+        # A commit in the meantime has set a later one.
         return self._namespace_heads.setdefault(namespace, reader.head_of(namespace)) if head is None else head
 
     def on_commit(self, listener: Callable[[int], None]) -> Callable[[], None]:

@@ -84,7 +84,7 @@ class SqliteReader:
         events, whole = self._page(_STREAM_BACKWARD, (*stream, after or _END, limit), recorded, bytes_max)
         versions = [event.version for event in events]
         if versions:
-            # Whether it begins at the stream's end, only its reader can know; it ends at the first event or at a limit.
+            # Only the reader knows whether it begins at the stream's end; it ends at the first event or at a limit.
             first = 0 if whole and len(versions) < limit else versions[-1] - 1
             _require_gapless(reversed(versions), after=first)
         return events
@@ -138,7 +138,7 @@ class SqliteReader:
             number = _number(cursor, append.stream)
             if number is None:
                 return state
-            # The key first: whatever its request wrote is there when the events are looked up.
+            # The key first: what its request wrote is then there for the look-up of the events.
             if append.request is not None:
                 for _, key, *first in cursor.execute(select_known_requests(1), (number, append.request.key)):
                     state.requests[key] = KnownRequest(*first)
@@ -160,7 +160,7 @@ class SqliteReader:
         """Asks each stream of the namespace for its last event, unless the log's last event belongs to the
         namespace."""
         with self._cursor() as cursor:
-            # By its place first, since an index may have lost the end.
+            # By its place first, because an index may have lost the end.
             last = cursor.execute(_LAST_EVENT).fetchone()
             if last is not None and last[1] == namespace:
                 return int(last[0])

@@ -134,7 +134,7 @@ class SqliteWriter:
             self._stop(gone)
             return [LogGone(str(gone)) for _ in appends]
         except (sqlite3.IntegrityError, LogCorrupt) as error:
-            # A look-up and a constraint give two answers to one question, or the look-up one to another: damage.
+            # The look-up and the constraint disagree, or the look-up found something else: damage.
             if len(appends) == 1:
                 return [LogCorrupt(f"the log's indexes contradict each other: {error}")]
             return [outcome for append in appends for outcome in self.commit([append])]
@@ -201,7 +201,7 @@ class SqliteWriter:
             if self._hook is not None and admitted.committed:
                 self._call_hook(self._hook, admitted)
             self._files.check()
-        # Again, since a file may have gone while the commit was flushed.
+        # Again, because a file may have disappeared during the flush.
         self._files.check()
         self._remember(states, tips)
         self._types = numbers

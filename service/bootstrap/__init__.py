@@ -83,7 +83,7 @@ async def serve(
         stop.set()
 
     async with AsyncExitStack() as resources:
-        # First of all: a start that fails for its addresses leaves no new log behind.
+        # Before the log: a start that fails for its addresses must not create one.
         for address in settings.server.listen:
             guarded(address, resources)
         if settings.server.http_listen:

@@ -112,7 +112,7 @@ def open_core(
 
     counter = counter_named(settings.tokens.counter_name)
     providers = Providers(settings.ollama, metrics=metrics, clock_s=time.monotonic, cache_dir=_cache_dir(settings))
-    # Each by itself: a model that is missing is a call of its own, and the one that stood in for it another.
+    # Each by itself: the call of a missing model and that of the next one are two spans.
     model = providers.preferred(settings.summarizer.models, traced=lambda model: TracedModel(model, tracing))
     summarizers = _summarizers(settings, model, counter)
     policies = _policies(settings, summarizers)
@@ -121,7 +121,7 @@ def open_core(
     report = CommitReport(telemetry, clock_ns=time.time_ns)
     log, table, rebuild = _open_log(settings, report, policies, resources, on_fatal, now_us)
 
-    # Closed before the log: what models have under way may still end in it.
+    # Closed before the log, in which running model calls may still end.
     resources.push_async_callback(providers.close)
     changes = Changes()
     listeners = _Listeners()
@@ -226,7 +226,7 @@ def _open_log(
 
     def fatal(error: Exception) -> None:
         if isinstance(error, LogGone):
-            # The next process would begin a new log. This one still reads, and says on `/readyz` what is wrong.
+            # A restart would begin a new log. This process still reads, and reports the fault on `/readyz`.
             _log.critical("log.gone", hint=str(error))
             return
         _log.critical("log.failed", error_type=type(error).__name__)
@@ -330,7 +330,7 @@ def _chat_models(
 
 def _labels(settings: Settings) -> MetricLabels:
     return MetricLabels(
-        # The first names get series of their own: the model that is wanted, and what stands in for it.
+        # The first names get series of their own: the preferred model and its fallback.
         models=tuple(dict.fromkeys((settings.summarizer.models[0], EXTRACTIVE, *settings.summarizer.models))),
         hosts=host_labels(settings.ollama),
         methods=tuple(METHOD_SCOPES),

@@ -58,16 +58,16 @@ class Sidecar:
         """Bind the addresses, take up what earlier runs left, then serve. A failure leaves nothing running."""
         http_address = ""
         try:
-            # First, since it says what the rest waits for.
+            # First, because it reports what the rest waits for.
             if self.http is not None:
                 port = await self.http.start()
                 http_address = f"{self.server.http_listen.rpartition(':')[0]}:{port}"
             await rebuild_if_due(self.core.rebuild)
             attention = await asyncio.to_thread(self.core.table.attention)
             self.core.models.remember(await asyncio.to_thread(self.core.table.calibrations))
-            # A vocabulary is loaded with the first count, and that must not be a client's.
+            # The first count loads the vocabulary, and no client should wait for that.
             await asyncio.to_thread(self.core.counter.count, "ready")
-            # After HTTP, because gRPC cannot let go of an address before it has served.
+            # After HTTP, because gRPC cannot release an address before it has served.
             addresses = self.grpc.listen(self.server.listen)
             self.core.reactor.start(attention)
             await self.grpc.start()
@@ -80,7 +80,7 @@ class Sidecar:
     async def stop(self) -> None:
         """Within the grace: end the calls, then the running passes; the rest stays pending in the log."""
         self.started.clear()
-        # Who waits for a pass is answered with what is known; a committed append must not end as an error.
+        # Callers that wait for a pass get the current state; a committed append must not end as an error.
         self.core.changes.close()
         grace_s = self.server.shutdown_grace_s
         began = time.monotonic()

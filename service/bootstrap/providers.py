@@ -84,7 +84,7 @@ class Providers:
 
     async def context_length(self, model: str) -> int | None:
         """A chat model's context length, if Ollama knows it; None if it does not or cannot be asked."""
-        # Clients choose these names, so nothing is kept by name; what descriptions say is kept by digest.
+        # Clients choose these names, so nothing is cached by name; descriptions are cached by digest.
         try:
             return (await self._ollama(model.removeprefix("ollama:")).describe()).context_length
         except ModelError:

@@ -64,7 +64,7 @@ class ChatModels:
             self._waiting.pop(key, None)
         elif len(self._waiting) < WAITING_MAX:
             self._waiting[key] = settings.model
-            # The description may have come while the conversation's first commit was under way.
+            # The description may have arrived during the conversation's first commit.
             self._context_lengths.remind(settings.model)
 
     async def learned(self, model: str, update: Callable[[StreamId], Awaitable[None]]) -> None:

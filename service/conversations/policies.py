@@ -87,7 +87,7 @@ class Policies:
 
     def _fitting(self, settings: Settings) -> Policy:
         model, overrides = settings.model, settings.policy
-        # The profile was resolved when the conversation opened, whatever may be asked for today.
+        # The profile was resolved when the conversation opened; an override of it is done.
         own = self._policy_for(model, settings.profile)
         left: dict[str, Any] = {name: value for name, value in overrides.items() if name != "profile"}
         asked = len(left)
@@ -95,7 +95,7 @@ class Policies:
             try:
                 policy = overridden(own, left, allowed=self._client_fields)
             except InvalidPolicy as error:
-                # Each turn leaves out at least one, and the operator's own policy is valid.
+                # Each round drops at least one, and the operator's own policy is valid.
                 for name in {error.field} & left.keys() or _RATIOS & left.keys() or set(left):
                     del left[name]
             else:

@@ -122,7 +122,7 @@ def _end_of_piece(text: str, start: int, chars: int, *, limit: int, count: Calla
             end = _boundary(text, start, end)
         if end - start <= 1 or (tokens := count(text[start:end])) <= limit:
             return end
-        # A little under the proportion, so that an even text is not cut twice.
+        # Slightly under the proportion, so that an even text is not cut twice.
         chars = max(1, int((end - start) * min(1, limit / tokens) * 0.95))
 
 

@@ -261,7 +261,7 @@ def lineage(state: Conversation) -> tuple[SummaryRecord, ...]:
         record: SummaryRecord | None = shown.record
         while record is not None:
             found.append(record)
-            # A record at depth 0 stands alone, also one from before there was a field that says so.
+            # A record at depth 0 stands alone, even one from before `stands_alone` existed.
             alone = record.stands_alone or record.depth == 0
             record = None if alone else record_named(state, current_id(state, record.parent_id))
     return tuple(found)

@@ -196,7 +196,7 @@ def _anthropic_blocks(m: Message, attached: list[Any]) -> list[dict[str, Any]]:
         text_blocks = [{"type": "text", "text": m.content}] if m.content.strip() else []
         content = [*text_blocks, *attached] if attached else m.content
         return [{"type": "tool_result", "tool_use_id": m.tool_call_id, "content": content}]
-    # Its models read better what comes before the question about it.
+    # Its models read material better if it precedes the question.
     blocks: list[dict[str, Any]] = list(attached)
     if m.content.strip():
         text = f"{m.name}: {m.content}" if m.name and m.role is Role.USER else m.content

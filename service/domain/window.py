@@ -106,7 +106,7 @@ def tool_pairs(messages: Iterable[MessageAppended]) -> ToolPairs:
             open_calls.clear()
         elif m.message.role is Role.ASSISTANT:
             for place, call in enumerate(m.message.tool_calls):
-                # Where ids are used again, a result is not one of a call of long ago.
+                # Ids may be reused: a result does not belong to an old call.
                 dead.update(overdue.pop(call.id, ()))
                 open_calls.setdefault(call.id, []).append((m.number, place))
         elif m.message.role is Role.TOOL:

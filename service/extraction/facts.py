@@ -123,7 +123,7 @@ def talk_of(corpus: Corpus) -> Talk:
 def decisions(best: Sequence[Scored], talk: Talk, *, carried: Sequence[str]) -> list[str]:
     """What was settled and still holds, most relevant first."""
     told = [scored.passage for scored in best if _is_told(scored.passage, talk)]
-    # A model that says what it does next settles nothing; what it reports as done may.
+    # A model's next step settles nothing; what it reports as done may.
     settling = [passage for passage in told if not (passage.by_model and is_promise(passage.text))]
     found = [p for p in settling if is_decision(p.text) or is_reversal(p.text)][:_CANDIDATES_MAX]
     standing = [(line, _subject(_said_by(line)[1])) for line in carried]

@@ -187,7 +187,7 @@ def _bounded(sentence: str) -> Iterator[str]:
         if end:
             yield opening + rest[:end].rstrip()
         else:
-            # No sentence has such a word; half of it would be an identifier that nobody wrote.
+            # No sentence has such a word, and half of it would be an invented identifier.
             end = rest.find(" ")
         rest = rest[end:].lstrip() if end > 0 else ""
         opening = _ELLIPSIS

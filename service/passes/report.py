@@ -161,7 +161,7 @@ class PassReport:
         """The class of the failure that led to the fallback; None if extraction is what was wanted."""
         if result.failure is not None:
             return ErrorClass(result.failure.error_class.value)
-        # The list of models moves on for no other reason, and says nothing of it.
+        # The list of models moves on for no other reason, and does not report it.
         return None if self._wanted == result.record.model else ErrorClass.MODEL_MISSING
 
     def _ended(

@@ -146,7 +146,7 @@ class PassRunner:
         try:
             summary = await self._wanted_summary(run, work, report)
         except PassFailed as failure:
-            # Nobody can be asked who is not there, so the next pass need not wait for that.
+            # A missing model is not a failing one, so the next pass does not wait.
             if work.plan.trigger is not Trigger.REMAKE and self._summarizers.is_listed_for(failure):
                 report.fell_back(failure, self._summarizers.extraction.name)
                 return await self._extracted(work, report, None, after=failure)

@@ -191,7 +191,7 @@ class Asker:
             ) from error
         self._asked = True
         self._tried |= dict.fromkeys(completion.tried or (completion.model,))
-        # What a call waited for in our own line is not its time.
+        # Time in our own queue does not count.
         self._left_s -= completion.duration_s
         self._observer.answered(completion)
         return completion

@@ -84,7 +84,7 @@ class ExtractiveSummarizer:
         extracted = extract(
             messages, previous=work.previous, tokens_max=room.content_tokens, count_tokens=self._counter.count
         )
-        # Nobody can be asked to write an extract again, so its narrative is cut.
+        # An extract cannot be rewritten, so its narrative is cut.
         draft = fit_draft(_draft(extracted), tokens_max=room.limit_tokens, cost=cost, cut_narrative=True)
         assert draft is not None, "a narrative that is cut fits"
         source = Source.of(

@@ -116,7 +116,7 @@ class ModelSummarizer:
         except ModelError:
             return self._window_default
         held = description.window or description.context_length or self._window_default
-        # What the model makes of one of our tokens is learned from its answers.
+        # The factor is learned from the model's answers.
         return int(held / description.token_factor)
 
 

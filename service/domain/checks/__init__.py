@@ -1,1 +1,1 @@
-"""What a draft must pass before it becomes a record; pure functions over texts."""
+"""Checks that a draft passes before it becomes a record; pure functions over texts."""

@@ -1,7 +1,7 @@
-"""What of the record before a draft still tells: its decisions, and what it left open.
+"""Whether a draft carries over the previous record's decisions and open points.
 
-A decision counts as told when half of its words stand anywhere in the draft. An open point may have been answered, in
-words of its own, so it is enough that the draft speaks of the matter.
+A decision is carried if half of its words occur anywhere in the draft. An open point may have been answered in other
+words, so it is enough if the draft mentions the matter.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["Carried", "carried_from"]
 
 _DECISION_TOLD: Final = 0.5
 _MATTER_TOLD: Final = 0.2
-"""Words of a point that a draft has when it tells the point."""
+"""Words of a point that a draft must contain to carry it."""
 
 _POINTS_MIN: Final = 2
-"""A single point may have become meaningless; two that go at once were lost."""
+"""A single point may have become irrelevant; two that vanish together were lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Carried:
     total: int
 
     def falls_below(self, share: float) -> bool:
-        """Whether fewer than `share` of the points are told."""
+        """Whether less than `share` of the points is carried."""
         return self.total >= _POINTS_MIN and self.told < share * self.total
 
 
 def carried_from(previous: SummaryRecord, keys: frozenset[str]) -> tuple[Carried, ...]:
-    """What a draft with the words `keys` tells of the decisions and of the open points of `previous`."""
+    """Which of `previous`'s decisions and open points a draft with the words `keys` carries."""
     context = previous.context
     tasks = tuple(f"{item.task} {item.owner} {item.due}" for item in context.action_items)
     decisions, open_points = context.decisions, (*context.unresolved, *tasks)

@@ -1,7 +1,7 @@
-"""Chat-template marks that leak into a model's answer: taken out, and found when some are left.
+"""Removes chat-template marks that leak into a model's answer, and finds any that remain.
 
-A record goes back into prompts. A mark of a template in it would end our frame or open another role, so none may stay,
-whichever family of models it belongs to. All patterns are bounded; the work is linear in the text.
+A record goes back into prompts, where such a mark would end our frame or open another role, so none may stay, of any
+family of models. All patterns are bounded, and the work is linear in the text.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _THOUGHT_CLOSE: Final = re.compile(r"</(?:think|thinking|thought|reasoning|refle
 
 
 def strip_chat_markup(text: str) -> str:
-    """`text` without thoughts, role headers and marks of chat templates, and without white space around it.
+    """`text` without thoughts, role headers and marks of chat templates, stripped of white space.
 
-    A thought that never ends swallows the rest: nothing after it is an answer. A thought's end without a beginning
-    drops what stands before it, because some templates open the thought in the prompt.
+    A thought that never ends removes the rest, which is not an answer. A thought's end without a beginning removes what
+    precedes it, because some templates open the thought in the prompt.
     """
     return strip_marks(_without_thoughts(text))
 
 
 def strip_marks(text: str) -> str:
-    """`text` with a space for each role header and mark of a chat template, and without white space around it."""
-    # What is left around a mark can be a mark again; one that hides so deep is nobody's accident.
+    """`text` with a space for each role header and mark of a chat template, stripped of white space."""
+    # Removing a mark can join its surroundings into another; deeper nesting is no accident.
     for _ in range(_NESTING_MAX):
         stripped = _MARKS.sub(" ", _HEADER.sub(" ", text))
         if stripped == text:
@@ -55,7 +55,7 @@ def strip_marks(text: str) -> str:
 
 
 def leftover_markup(text: str) -> bool:
-    """Whether any mark of a chat template is in `text`."""
+    """Whether `text` contains a mark of a chat template."""
     return _MARKS.search(text) is not None
 
 

@@ -1,8 +1,8 @@
-"""Whether the identifiers and numbers of one text occur in another, however each writes them.
+"""Whether the identifiers and numbers of one text occur in another, in whatever notation.
 
-A summary may write `1,200 USD` as `$1200`, `2024-05-15` as `May 15, 2024`, or a path in other case; that is no
-invention. Each identifier therefore becomes keys that such variants share, and what shares no key with the source is
-looked up literally there before it counts as unsupported. The literal look-ups are bounded in number.
+A summary may write `1,200 USD` as `$1200`, `2024-05-15` as `May 15, 2024`, or a path in other case, which is no
+invention. Each identifier therefore becomes keys that its variants share. One that shares no key with the source is
+looked up there literally before it counts as unsupported; the number of such look-ups is bounded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 LOOKUPS_MAX: Final = 500
-"""More unsupported identifiers than this in one record are counted without a literal look-up: it is refused anyway."""
+"""Further unsupported identifiers of a record are counted without a literal look-up, because it is refused anyway."""
 
 _NUMERIC: Final = frozenset(
     {
@@ -50,7 +50,7 @@ _SPELLED: Final = {
     "dozen": 12,
 }
 _SCALES: Final = {"hundred": 100, "thousand": 1_000, "million": 1_000_000}
-"""Numbers that people write as words and models as digits, or the other way round."""
+"""Numbers that people write as words and models as digits, or vice versa."""
 
 _MAGNITUDES: Final = {"k": 1_000, "m": 1_000_000, "b": 1_000_000_000}
 
@@ -65,7 +65,8 @@ _JOINT: Final = re.compile(r"[ -](?:and )?")
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What texts hold: the keys of their identifiers, the numbers of each date, the texts in one case and spacing."""
+    """What texts contain: the keys of their identifiers, the numbers of each date, and the texts with normalized case
+    and spacing."""
 
     keys: frozenset[str]
     dates: frozenset[frozenset[str]]
@@ -79,7 +80,7 @@ def evidence_of(texts: Iterable[str]) -> Evidence:
 
 
 def evidence_with(found: Iterable[Identifier], text: str) -> Evidence:
-    """Everything in `text` that can support a claim, where what `numerals` finds in it is known already."""
+    """Everything in `text` that can support a claim, given what `numerals` finds in it."""
     keys: set[str] = set()
     dates: set[frozenset[str]] = set()
     for identifier in found:
@@ -92,13 +93,13 @@ def evidence_with(found: Iterable[Identifier], text: str) -> Evidence:
 
 
 def texts_of(message: Message) -> tuple[str, ...]:
-    """Every text of a message that a summary may draw on: what is said, by whom, and what is asked of tools."""
+    """Every text of a message that a summary may draw on: content, names, and arguments of tool calls."""
     calls = (text for call in message.tool_calls for text in (call.name, call.arguments))
     return (unwrap_envelope(message.content), message.name, *calls)
 
 
 def unsupported(text: str, evidence: Evidence) -> tuple[Identifier, ...]:
-    """The identifiers and numbers of `text`, each once, that `evidence` does not hold."""
+    """The identifiers and numbers of `text`, each once, that `evidence` does not contain."""
     distinct = {found.text.casefold(): found for found in numerals(text)}
     unknown = [found for found in distinct.values() if not _is_supported(found, evidence)]
     looked_up = unknown[:LOOKUPS_MAX]
@@ -106,12 +107,12 @@ def unsupported(text: str, evidence: Evidence) -> tuple[Identifier, ...]:
 
 
 def survival(source: str, text: str) -> float:
-    """The part of the distinct identifiers of `source` that `text` still has; 1.0 when `source` has none."""
+    """Share of the distinct identifiers of `source` that `text` still contains; 1.0 if `source` has none."""
     return share_held(identifiers(source), evidence_of([text]))
 
 
 def share_held(wanted: Iterable[Identifier], evidence: Evidence) -> float:
-    """The part of the distinct identifiers `wanted` that `evidence` holds; 1.0 when there are none."""
+    """Share of the distinct identifiers `wanted` that `evidence` contains; 1.0 if there are none."""
     distinct = {found.text.casefold(): found for found in wanted}
     return sum(_is_supported(found, evidence) for found in distinct.values()) / len(distinct) if distinct else 1.0
 
@@ -126,7 +127,7 @@ def _is_supported(found: Identifier, evidence: Evidence) -> bool:
 
 
 def _keys(found: Identifier) -> set[str]:
-    """Forms of one identifier that its variants share; the bare text in one case always among them."""
+    """Keys that the variants of one identifier share, always including its text in normalized case."""
     text = found.text.casefold().rstrip(".,:;!?)")
     keys = {text, text.removesuffix("'s").removesuffix("s")}
     if found.kind in _NUMERIC:
@@ -148,7 +149,7 @@ def _keys(found: Identifier) -> set[str]:
 
 
 def _number_keys(text: str) -> set[str]:
-    """The values that a numeral can mean: `1.200` is twelve hundred to some and one and a fifth to others."""
+    """The possible values of a numeral: `1.200` is twelve hundred to some and one and a fifth to others."""
     match = _NUMERAL.search(text)
     if match is None:
         return set()
@@ -161,7 +162,7 @@ def _number_keys(text: str) -> set[str]:
 
 
 def _plain(reading: str) -> str:
-    """A decimal without the zeros that change nothing."""
+    """A decimal without insignificant zeros."""
     whole, point, fraction = reading.partition(".")
     fraction = fraction.rstrip("0") if point else ""
     return (whole.lstrip("0") or "0") + ("." + fraction if fraction else "")
@@ -176,14 +177,14 @@ def _clock(text: str) -> str:
 
 
 def _date_numbers(text: str) -> frozenset[str]:
-    """Year, month and day as numbers in any order: which of them comes first is a matter of country."""
+    """Year, month and day as numbers in any order, which differs between countries."""
     day = text.casefold().partition("t")[0] if text[4:5] == "-" else text.casefold()
     numbers = {number.lstrip("0") or "0" for number in _DIGITS.findall(day)}
     return frozenset(numbers | {_MONTHS[word[:3]] for word in _WORD.findall(day) if word[:3] in _MONTHS})
 
 
 def _spelled_values(phrase: str) -> set[str]:
-    """What number words say, each alone and all together: `two hundred and five` is 2, 100, 5 and 205."""
+    """The values of number words, each alone and all together: `two hundred and five` is 2, 100, 5 and 205."""
     words = _JOINT.split(phrase)
     values = [_SPELLED.get(word) or _SCALES[word] for word in words]
     total = group = 0
@@ -198,14 +199,14 @@ def _spelled_values(phrase: str) -> set[str]:
 
 
 def _is_written(found: Identifier, folded: str) -> bool:
-    """Whether the identifier stands in `folded` as it is; a function also with what it is called with."""
+    """Whether the identifier occurs literally in `folded`; a function also with its arguments."""
     if _occurs(found.text, folded):
         return True
     return found.text.endswith("()") and _occurs(found.text.removesuffix(")"), folded)
 
 
 def _occurs(text: str, folded: str) -> bool:
-    """Whether `text` stands in `folded` on its own, not inside a longer word or number."""
+    """Whether `text` occurs in `folded` by itself, not inside a longer word or number."""
     wanted = text.casefold()
     position = folded.find(wanted)
     while position >= 0:

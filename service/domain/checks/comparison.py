@@ -1,8 +1,8 @@
-"""A draft beside what it is made of: its source, the record before it, and the record whose place it would take.
+"""Compares a draft with what it is made from: its source, the previous record, and the record that it would replace.
 
-A decoder that is bound to a schema makes any text valid JSON. What tells a summary from text that only has its form is
-that it speaks of this conversation, of more than its beginning, and keeps what was known. Each floor is a field of the
-policy and 0 switches it off. Problems hold names and counts, never text.
+A decoder bound to a schema makes any text valid JSON. What distinguishes a summary is that it is about this
+conversation, about more than its beginning, and keeps what was known. Each floor is a field of the policy; 0 disables
+it. Problems contain names and counts, never text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from service.domain.words import known_share, word_keys
 __all__ = ["Compared", "compared", "record_texts"]
 
 _REQUIRED_MIN: Final = 16
-"""Fewer required identifiers prove nothing by their absence."""
+"""The absence of fewer required identifiers proves nothing."""
 
 _WITHOUT_NAMES: Final = 0.1
 
@@ -66,7 +66,7 @@ class Compared:
         source: str,
         instructions: str,
     ) -> Compared:
-        """The other side of a comparison; `source` is all that was said, in one text."""
+        """The other side of a comparison; `source` is all that was said, as one text."""
         return cls(
             ground=ground,
             required=required,
@@ -78,7 +78,7 @@ class Compared:
 
 
 def compared(texts: Mapping[str, Sequence[str]], beside: Compared, policy: Policy) -> tuple[Problem, ...]:
-    """Every problem of a draft, given as texts by field, that shows only beside `beside`."""
+    """Every problem that shows only in comparison with `beside`, for a draft given as texts by field."""
     parts = [text for field in texts.values() for text in field if text]
     whole = "\n".join(parts)
     keys = word_keys(whole)
@@ -142,7 +142,8 @@ def _ground_problems(whole: str, beside: Compared, policy: Policy) -> Iterator[P
 
 
 def _grounded_share_asked(whole: str, beside: Compared, policy: Policy) -> float:
-    """More of a draft that keeps none of many identifiers: another chat about the same things has its words too."""
+    """Asks for more if a draft keeps none of many identifiers: another chat about the same topic shares its words
+    too."""
     asked = policy.min_grounded_share
     if asked and len(beside.required) >= _REQUIRED_MIN and not _survival(beside.required, whole):
         return min(1.0, asked + _WITHOUT_NAMES)

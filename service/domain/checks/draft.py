@@ -1,6 +1,6 @@
 """The named checks that a draft passes before it becomes a record; pure functions over its texts.
 
-A check answers problems, never raises. A problem names fields and counts and holds no text of the conversation or of
+A check returns problems and never raises. A problem names fields and counts but contains no text of the conversation or
 the draft, because problems go into events, metrics and logs.
 """
 
@@ -52,17 +52,17 @@ class ProblemCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One reason against a draft; `detail` is for people and models, and holds field names and counts alone."""
+    """A reason against a draft; `detail` is for people and models, and contains field names and counts only."""
 
     code: ProblemCode
     detail: str
 
 
 _OPENING_CHARS: Final = 300
-"""A refusal begins with it; what is said later is reported speech of the conversation."""
+"""A refusal is recognized at the start; later it is reported speech of the conversation."""
 
 _ERROR_WORDS_MAX: Final = 25
-"""A real summary may begin with an error that was discussed, but then it goes on."""
+"""A real summary may open with an error that was discussed, but then it is longer."""
 
 _PLACEHOLDER: Final = re.compile(
     r"(?:none|n/?a|null|nil|nan|undefined|unknown|todo|tbd|tba|empty|string|text|ok(?:ay)?|done|true|false|summary|"
@@ -108,13 +108,14 @@ _WORDS: Final = re.compile(r"\w+")
 
 
 def is_placeholder(text: str) -> bool:
-    """Whether `text` says nothing: blank, `N/A`, `TODO`, `No summary available` and the like."""
+    """Whether `text` is blank or a placeholder: `N/A`, `TODO`, `No summary available` and the like."""
     bare = "".join(c for c in text if unicodedata.category(c) != "Cf").strip(_AROUND)
     return not bare or _PLACEHOLDER.fullmatch(bare) is not None
 
 
 def is_refusal(text: str) -> bool:
-    """Whether `text` is an apology, a request for the conversation, an error text or a preamble, not a summary."""
+    """Whether `text` is an apology, a request for the conversation, an error text or a preamble instead of a
+    summary."""
     opening = text.lstrip(_AROUND)[:_OPENING_CHARS].replace("\u2019", "'")
     if _REFUSAL.match(opening):
         return True
@@ -122,7 +123,7 @@ def is_refusal(text: str) -> bool:
 
 
 def echoes_instructions(text: str, instructions: str) -> bool:
-    """Whether `text` repeats what it was told: JSON, the schema, or half of its word runs from the instructions."""
+    """Whether `text` repeats its instructions: JSON, the schema, or half of its word runs."""
     if _SCHEMA.search(text) or _is_json(text):
         return True
     runs = _shingles(text)
@@ -130,9 +131,9 @@ def echoes_instructions(text: str, instructions: str) -> bool:
 
 
 def unsupported_identifiers(texts: Mapping[str, str], evidence: Evidence) -> dict[str, tuple[str, ...]]:
-    """By field, the identifiers and numbers that neither the source nor the previous record holds.
+    """By field, the identifiers and numbers that neither the source nor the previous record contains.
 
-    The answer is text of the draft: for a repair prompt, not for an event or a log.
+    They are text of the draft: for a repair prompt, not for an event or a log.
     """
     found = {field: tuple(claim.text for claim in unsupported(text, evidence)) for field, text in texts.items()}
     return {field: claims for field, claims in found.items() if claims}
@@ -141,10 +142,10 @@ def unsupported_identifiers(texts: Mapping[str, str], evidence: Evidence) -> dic
 def check_record(
     texts: Mapping[str, str], evidence: Evidence, *, instructions: str, unsupported_max: int
 ) -> tuple[Problem, ...]:
-    """Every problem of a draft, given as text by field; `summary` must be among the fields.
+    """Every problem of a draft, given as text by field, including `summary`.
 
-    `evidence` is of the source and the previous record, `instructions` what the model was told beside the transcript,
-    `unsupported_max` how many invented identifiers or numbers are borne.
+    `evidence` is of the source and the previous record, `instructions` what the model was told besides the transcript,
+    `unsupported_max` how many invented identifiers or numbers are tolerated.
     """
     return (
         *_summary_problems(texts["summary"], instructions),

@@ -1,8 +1,8 @@
-"""Identifiers in text: what a summary must carry letter by letter, found by form alone.
+"""Identifiers in text, which a summary must copy letter by letter; recognized by form alone.
 
-The text is cut into chunks at white space and brackets; each chunk, never longer than CHUNK_CHARS_MAX, is matched whole
-against one form after the other. So the work is linear in the text, whatever the text. Secrets are masked before and
-are never identifiers. Decimals (3.14) are measurements, not names: `numerals` has them, `identifiers` does not.
+The text is split at white space and brackets into chunks of at most CHUNK_CHARS_MAX, and each whole chunk is matched
+against one form after the other, so the work is linear in the text. Secrets are masked first and never identifiers.
+Decimals (3.14) are measurements, not names: `numerals` includes them, `identifiers` does not.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from service.domain.checks.secrets import MASK, mask_secrets
 __all__ = ["CHUNK_CHARS_MAX", "Identifier", "IdentifierKind", "identifiers", "numerals"]
 
 CHUNK_CHARS_MAX: Final = 1_024
-"""A longer run without white space is cut; no identifier that a person can use is longer."""
+"""A longer run without white space is cut; no identifier for people is longer."""
 
 
 class IdentifierKind(StrEnum):
-    """What an identifier looks like, most telling first."""
+    """The form of an identifier, most distinctive first."""
 
     URL = "url"
     EMAIL = "email"
@@ -44,7 +44,7 @@ class IdentifierKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """One identifier as it was written. `start` gives the order in the text; masked secrets may shift it."""
+    """An identifier as written. `start` orders identifiers in the text; masked secrets may shift it."""
 
     kind: IdentifierKind
     text: str
@@ -72,7 +72,7 @@ _PHRASES: Final = tuple(
         (IdentifierKind.TIME, r"(?<![\w.:])\d{1,2}(?::\d\d)? ?[AaPp]\.?[Mm]\b"),
     )
 )
-"""Forms with a space inside, searched in the whole text. Each begins with a rare character and is bounded."""
+"""Forms that contain a space, searched in the whole text. Each starts with a rare character and is bounded."""
 
 _CHUNK: Final = re.compile(
     rf"[^\s\"'`<>{{}}\[\]|;*\u00ab\u00bb\u2010-\u201f\u2026\u2e80-\uffff]{{2,{CHUNK_CHARS_MAX}}}"
@@ -123,7 +123,7 @@ _SHAPES: Final = (
     (IdentifierKind.CODE, r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{4,40}"),
     (IdentifierKind.CODE, r"(?=[A-Za-z-]*\d)(?=[\d-]*[A-Z])[A-Z0-9]{2,12}(?:-[A-Z0-9]{2,12}){1,5}"),
 )
-"""Forms of one whole chunk, tried in this order. Without groups of their own, so that a group is a form."""
+"""Forms of a whole chunk, tried in this order. They have no groups, so each group is a form."""
 
 _SHAPE: Final = re.compile("|".join(f"({pattern})" for _, pattern in _SHAPES), re.ASCII)
 
@@ -132,12 +132,12 @@ _ABBREVIATION: Final = re.compile(r"(?:[A-Z][a-z]{1,3}\.){1,3}|[a-z]{1,3}(?:\.[a
 
 
 def identifiers(text: str) -> tuple[Identifier, ...]:
-    """Every identifier of `text` in order, repeats included; decimals and secrets excluded."""
+    """Every identifier of `text` in order, including repeats; without decimals and secrets."""
     return tuple(found for found in _scan(text) if found.kind is not IdentifierKind.DECIMAL)
 
 
 def numerals(text: str) -> tuple[Identifier, ...]:
-    """What `identifiers` finds, and decimals: everything in `text` that must not be invented."""
+    """The results of `identifiers`, and decimals: everything in `text` that must not be invented."""
     return tuple(_scan(text))
 
 
@@ -156,7 +156,7 @@ def _scan(text: str) -> list[Identifier]:
 
 
 def _blanked(text: str, spans: list[tuple[int, int]]) -> str:
-    """`text` with spaces over `spans`, so that no part of a phrase is found again."""
+    """`text` with spaces over `spans`, so that no part of a phrase is found twice."""
     if not spans:
         return text
     kept: list[str] = []
@@ -169,7 +169,7 @@ def _blanked(text: str, spans: list[tuple[int, int]]) -> str:
 
 
 def _of_chunk(chunk: str, start: int) -> Iterator[Identifier]:
-    """The chunk as one identifier, else the identifiers between its inner separators."""
+    """The chunk as one identifier, or else the identifiers between its inner separators."""
     whole = _classified(chunk, start)
     if whole is not None:
         yield whole
@@ -194,7 +194,7 @@ def _classified(chunk: str, start: int) -> Identifier | None:
 
 
 def _trims(chunk: str) -> Iterator[str]:
-    """The chunk without punctuation around it; first with what may belong to a name, then bare."""
+    """The chunk without surrounding punctuation: first keeping what may belong to a name, then bare."""
     right = chunk.rstrip(".,:!?=&-~")
     inner = right.lstrip(",:!?=&(")
     unopened = inner.count(")") - inner.count("(")

@@ -1,8 +1,8 @@
-"""How much a text repeats itself: what a model does that has lost its thread.
+"""How much a text repeats itself, as models do that have lost the thread.
 
-Runs of words count, and runs of characters where a script writes without spaces, so a loop is one in any language.
-What is measured is the part of the text that says again what it said before; a list whose lines begin alike repeats a
-little, a loop nearly everything.
+It counts runs of words, and of characters in scripts without spaces, so it finds loops in any language. The measure is
+the share of the text that repeats earlier text: a list whose lines open alike repeats a little, a loop nearly
+everything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 __all__ = ["repetition"]
 
 _RUN: Final = 4
-"""Units that make a run: by chance nobody says four words twice in the same order."""
+"""Units of a run: nobody says four words twice in the same order by chance."""
 
 _UNITS_MIN: Final = 12
 """A shorter text has no room for a loop."""
@@ -25,7 +25,7 @@ _UNIT: Final = re.compile(
 
 
 def repetition(texts: Iterable[str]) -> float:
-    """The part of the runs of `texts` that occurred before in them, 0..1; 0.0 for what is too short to tell."""
+    """Share of the runs of `texts` that occurred in them before, 0..1; 0.0 if they are too short to tell."""
     seen: set[tuple[str, ...]] = set()
     again = total = units_total = 0
     for text in texts:

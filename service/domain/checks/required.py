@@ -1,8 +1,8 @@
-"""The identifiers that a reader of a summary could still need, out of all that the source has.
+"""The identifiers that a reader of a summary could still need, out of all in the source.
 
-A raw tool result holds hundreds of tokens that nobody will ask for. What is repeated, recent and spoken of is needed;
-what a newer value of the same thing has replaced is not, and neither is what only one tool result names. The best of
-the rest count, within a budget that a record has room for.
+A raw tool result has hundreds of tokens that nobody will ask for. Needed is what is repeated, recent and discussed; not
+what a newer value of the same thing has replaced, nor what only one tool result names. The best of the rest count,
+within a budget that a record has room for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REQUIRED_CHARS_MAX: Final = 600
 
 IDENTIFIER_CHARS_MAX: Final = 200
 NUMBER_CHARS_MIN: Final = 5
-"""Shorter plain numbers are quantities that mean nothing without their sentence."""
+"""Shorter plain numbers are quantities, meaningless without their sentence."""
 
 KIND_WEIGHTS: Final[Mapping[IdentifierKind, float]] = {
     IdentifierKind.URL: 0.8,
@@ -41,12 +41,12 @@ KIND_WEIGHTS: Final[Mapping[IdentifierKind, float]] = {
     IdentifierKind.PHONE: 1.0,
     IdentifierKind.NUMBER: 0.3,
 }
-"""What is worth a place, and how much; times are missing because they are not."""
+"""The kinds worth a place, with weights; times are not."""
 
 _VALUES: Final = frozenset(
     {IdentifierKind.AMOUNT, IdentifierKind.DATE, IdentifierKind.NUMBER, IdentifierKind.PHONE, IdentifierKind.VERSION}
 )
-"""What a thing has one of at a time: a newer one takes the place of the older."""
+"""Kinds of which a thing has one value at a time: a newer one replaces the older."""
 
 _LABEL_CHARS: Final = 60
 _LABEL_WORDS: Final = 2
@@ -56,7 +56,7 @@ _REPEATS_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The identifiers of one text of the source. `raw` is what came out of a tool and nobody said."""
+    """The identifiers of one text of the source. `raw` marks a tool's output, which nobody said."""
 
     text: str
     found: Sequence[Identifier]
@@ -73,7 +73,7 @@ class _Mentions:
 
 
 def required_identifiers(source: Sequence[Named]) -> tuple[Identifier, ...]:
-    """The identifiers of `source`, oldest text first, that a record should keep; the most needed first."""
+    """The identifiers of `source`, oldest text first, that a record should keep; most needed first."""
     mentioned: dict[str, _Mentions] = {}
     newest: dict[tuple[str, ...], tuple[int, str]] = {}
     for place, named in enumerate(source):
@@ -100,7 +100,7 @@ def _counts(found: Identifier) -> bool:
 
 
 def _label(text: str, found: Identifier) -> tuple[str, ...]:
-    """What the text calls the value: its kind and the words before it; empty when there are none."""
+    """The text's name for the value: its kind and the words before it; empty without any."""
     before = _CLAUSE.split(text[max(0, found.start - _LABEL_CHARS) : found.start])[-1]
     # The first word may be the rest of a longer one that the cut went through.
     words = [run for run, _ in word_runs(before if len(before) < _LABEL_CHARS else before.partition(" ")[2])]
@@ -108,7 +108,7 @@ def _label(text: str, found: Identifier) -> tuple[str, ...]:
 
 
 def _is_superseded(key: str, mentions: _Mentions, newest: Mapping[tuple[str, ...], tuple[int, str]]) -> bool:
-    """Whether a later text gave the same thing another value, and this one was not spoken of again."""
+    """Whether a later text gave the same thing another value, and this one was not mentioned again."""
     return any(place > mentions.last and value != key for place, value in (newest[label] for label in mentions.labels))
 
 

@@ -1,8 +1,8 @@
-"""Credentials in text: found by shape, never by guesswork about meaning, in time linear in the text.
+"""Credentials in text, recognized by shape without guessing at meaning, in time linear in the text.
 
-A secret must reach neither a record nor the ledger nor a log. Two kinds of evidence count: the token has the form that
-an issuer gives its keys, or the text names it (`password=...`, `Authorization: Bearer ...`). Plain hashes, UUIDs and
-ids are not secrets; an unknown key without a name is caught only by its length and its mixture of characters.
+A secret must reach no record, ledger or log. There are two kinds of evidence: the token has the form of an issuer's
+keys, or the text names it (`password=...`, `Authorization: Bearer ...`). Plain hashes, UUIDs and ids are not secrets;
+an unknown key without a name is recognized only by its length and mixture of characters.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ _NAME_RE: Final = re.compile(
     )
 )
 _BEFORE_NAME_MAX: Final = 8
-"""`_NAMED_RE` matches begin at one of these words or so many characters before it (`signing_key`, `refresh_token`). To
-try it there alone takes a hundredth of the time that it takes to try it at every character of a text without names."""
+"""`_NAMED_RE` matches start at one of these words or at most this many characters before it (`signing_key`,
+`refresh_token`). Trying it only there takes a hundredth of the time of trying it at every character of a text
+without names."""
 
 _USERINFO_RE: Final = re.compile(r"(?P<left>://[^\s/:@]{1,60}:)(?P<userinfo>[^\s/@]{3,200})(?=@)")
 
@@ -104,7 +105,7 @@ def _without_web_tokens(text: str) -> str:
 
 
 def _without_named(text: str) -> str:
-    """What `_NAMED_RE.sub` returns: the leftmost matches, each masked."""
+    """The result of `_NAMED_RE.sub`: the leftmost matches, each masked."""
     kept: list[str] = []
     tried = copied = 0
     for name in _NAME_RE.finditer(text):
@@ -128,7 +129,8 @@ def _masked_value(match: re.Match[str]) -> str:
 
 
 def _is_random_run(token: str) -> bool:
-    """A long run of upper, lower and digits in disorder: a key, not a word, path, hash or UUID."""
+    """Whether it is a long disordered run of upper case, lower case and digits: a key, not a word, path, hash or
+    UUID."""
     body = token.rstrip("=")
     if len(body) < 40 or not _LONG_RUN_RE.fullmatch(token) or "//" in body:
         return False

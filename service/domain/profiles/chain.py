@@ -233,7 +233,7 @@ def _sizes(state: Conversation, policy: Policy, division: WindowSplit, replaced_
     The window should end below its trigger, or below its budget if what stays leaves no room for that. A record is
     never asked to be too small to be useful.
     """
-    # Whoever counts the record may estimate, and its estimate is corrected like any other.
+    # The record's count may be an estimate, which is corrected like any other.
     factor = max(1.0, state.settings.calibration_factor)
     below_trigger = int((policy.trigger_token_ratio * state.budget - division.kept_tokens) / factor) - 1
     left = int((state.budget - division.kept_tokens) / factor)
