@@ -100,7 +100,7 @@ class OpenFiles:
     def check(self) -> None:
         """Raise LogGone unless each file is in its place and no shorter than at the last check.
 
-        SQLite notices neither: after a truncation it writes the next commit behind a hole, and recovery reads only what
+        SQLite notices neither: after a truncation it writes the next commit past a hole, and recovery reads only what
         precedes the hole. The check costs one system call per file, little compared with a flush.
         """
         for file, before in self._found.items():

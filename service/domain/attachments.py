@@ -69,7 +69,7 @@ class _Content:
 
 
 Part = Callable[[Attachment, Role], "dict[str, Any] | str | Omission"]
-"""What an API takes for an attachment in a message of a role."""
+"""The form of an attachment in an API's message of a role."""
 
 
 def parts_of(message: Message, part: Part) -> tuple[list[Any], list[OmittedAttachment]]:

@@ -20,17 +20,17 @@ OUTPUT_SLACK_TOKENS = 256
 """Room for the JSON around a summary."""
 
 ANSWER_GENEROSITY = 2
-"""An answer may be so many times as long as what a plan keeps for it, where the window has the room: a small model
-fills every list of the schema, and one that is cut off costs its call and a repair."""
+"""How many times longer than planned an answer may be if the window has room: a small model fills every list of the
+schema, and an answer that is cut off costs its call and a repair."""
 
 WRITTEN_TOKENS_MIN = 128
-"""A model is asked for no less, however small its window."""
+"""The smallest summary to ask for, however small the model's window."""
 
 SOURCE_SHARE = 0.9
-"""Of the room that is left for a source; the rest is for what an estimate of a prompt misses."""
+"""Share of the room left for a source; the rest makes up for errors in the estimate of a prompt."""
 
 MERGED_AT_ONCE_MIN = 3
-"""A merging call takes at least so many partial summaries, so that each level has clearly fewer of them."""
+"""Fewest partial summaries of a merging call, so that each level has clearly fewer of them."""
 
 _SEPARATORS = ("\n\n", "\n", ". ", " ")
 """Places to cut, best first."""

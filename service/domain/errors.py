@@ -1,27 +1,27 @@
 """What the rules refuse, as a tree; each type has one status at the edge.
 
 DomainError
-├── InvalidPolicy            settings that cannot work whatever the data; names the field
+├── InvalidPolicy            settings that can never work; names the field
 ├── ConversationNotFound     commands other than an append need an open conversation
 ├── SummaryNotFound
-├── SummaryNotInUse          the record was revoked already
+├── SummaryNotInUse          the record was already revoked
 ├── PassNotFound
-├── MessageNotFound          a number that no message has
-├── MessageRemoved           a rewind took the message out of the conversation
-├── PinsTooLarge             pins would take more than their share of the budget
-├── WrongMessageVersion      the conversation does not have the number of messages that was expected
+├── MessageNotFound          no message has this number
+├── MessageRemoved           a rewind removed the message
+├── PinsTooLarge             pins would exceed their share of the budget
+├── WrongMessageVersion      the conversation does not have the expected number of messages
 ├── MessageIdReused          a message id is known with other content
 ├── RequestIdReused          a request id is known with other content
-├── TooLarge                 a message or a batch is over its limit
+├── TooLarge                 a message or a batch exceeds its limit
 ├── NothingToSummarize       a forced pass would have nothing to compress
-├── DepthLimitReached        the chain is as deep as it may be and the policy says HALT
-├── PassesDisabled           the policy switches passes off
-├── PassSuperseded           the pass is not pending any more
-├── WindowTooLarge           the window cannot fit into what the caller allows
-├── WaitedPassFailed         the pass that a caller waited for has failed
-├── VersionNotReached        a version that the conversation does not have yet
-├── TooManyPasses            the queue of passes is full; come back later
-└── InvalidPageToken         not a token of ours, or of another request
+├── DepthLimitReached        the chain has its maximum depth and the policy says HALT
+├── PassesDisabled           the policy disables passes
+├── PassSuperseded           the pass is no longer pending
+├── WindowTooLarge           the window does not fit into the caller's limit
+├── WaitedPassFailed         the pass that a caller waited for failed
+├── VersionNotReached        the conversation does not have this version yet
+├── TooManyPasses            the queue of passes is full; retry later
+└── InvalidPageToken         not a token of ours, or one of another request
 """
 
 from __future__ import annotations
@@ -158,11 +158,11 @@ class NothingToSummarize(DomainError):
 
 
 class DepthLimitReached(DomainError):
-    """The chain is as deep as the policy allows, and the policy says to halt."""
+    """The chain has its maximum depth, and the policy says to halt."""
 
 
 class PassesDisabled(DomainError):
-    """The policy switches passes off."""
+    """The policy disables passes."""
 
 
 class PassSuperseded(DomainError):
@@ -170,7 +170,7 @@ class PassSuperseded(DomainError):
 
 
 class WindowTooLarge(DomainError):
-    """The window cannot fit into the tokens that the caller allows."""
+    """The window does not fit into the caller's limit, in tokens."""
 
     def __init__(self, *, tokens: int, limit: int) -> None:
         super().__init__(f"the window takes {tokens} tokens, the limit is {limit}")

@@ -15,7 +15,7 @@ from service.domain.message import Message, Role
 __all__ = ["is_mechanical"]
 
 _CHARS_MAX: Final = 60
-"""A longer message is not looked at: no phrase below is as long."""
+"""Longer messages are not checked: no phrase below is as long."""
 
 _ASKING: Final = re.compile("[?;\u037e\u055e\u061f\u1367\u203d\u2047-\u2049\ufe56\uff1f]")
 """Question marks; Greek's looks like a semicolon, and often is one."""

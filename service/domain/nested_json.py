@@ -13,7 +13,7 @@ from typing import Any, Final
 __all__ = ["DEPTH_MAX", "parsed"]
 
 DEPTH_MAX: Final = 200
-"""Brackets that are open at a time, those in texts counted too. People and programs nest a few."""
+"""Most brackets open at a time, including those in strings. People and programs nest a few."""
 
 _BRACKET_RE: Final = re.compile(r"[][{}]")
 

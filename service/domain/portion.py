@@ -32,10 +32,11 @@ from service.domain.window import (
 __all__ = ["compressible", "portion_tokens_max", "prompt_tokens"]
 
 PLANNED_SHARE = 0.5
-"""Of a pass's calls a range may need so many; repairs, and parts that their messages do not fill, have the others."""
+"""Share of a pass's calls that a range may plan with; the rest is for repairs and for parts that messages do not
+fill."""
 
 FAILURES_SEEN = 8
-"""Each of so many newest passes that failed in asking a model halves the range: it was too long for the pass's time."""
+"""How many recent failures of model calls halve the range, each once: it was too long for the pass's time."""
 
 _TOO_LONG = frozenset({ErrorClass.TRANSPORT, ErrorClass.TRUNCATED})
 

@@ -40,13 +40,13 @@ __all__ = [
 ]
 
 CLIPPED_CHARS_MIN = 64
-"""What an excerpt keeps of a message at least: its two ends."""
+"""Fewest characters that an excerpt keeps of a message, from both ends."""
 
 ESTIMATED_SHARE = 0.9
-"""Of the room for an excerpt; the rest is for what an estimate misses."""
+"""Share of the room for an excerpt; the rest makes up for errors of the estimate."""
 
 EXCERPT_TRIES_MAX = 12
-"""Lengths of one excerpt that are counted; each comes closer to the limit."""
+"""Lengths of an excerpt to count; each is closer to the limit."""
 
 _FRAME = re.compile(r"<(?=\s*(?:/\s*)?conversation_summary)", re.IGNORECASE)
 
@@ -267,7 +267,7 @@ def _excerpt(m: RenderedMessage, text_tokens: int, *, keep_tokens: int, count: C
     for _ in range(EXCERPT_TRIES_MAX):
         if fails - fits <= 1 or fits_tokens >= keep:
             break
-        # Where the limit would lie in an even text; halfway when that is where a try was already.
+        # Where the limit would be in an even text, or halfway if that length was tried already.
         chars = fits + (fails - fits) * (keep - fits_tokens) // max(1, fails_tokens - fits_tokens)
         chars = chars if fits < chars < fails else (fits + fails) // 2
         tokens = tokens_of(chars)

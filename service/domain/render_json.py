@@ -23,7 +23,7 @@ from service.domain.render import quoted_calls, quoted_result
 __all__ = ["RenderedJson", "Rendering", "render_json"]
 
 OPENING = "[The conversation begins with the assistant.]"
-"""Anthropic's API wants a user message first."""
+"""Anthropic's API requires a user message first."""
 
 _OPENAI_NAME_REFUSED = re.compile(r"[\s<|\\/>]+")
 _ANTHROPIC_ID_REFUSED = re.compile(r"[^a-zA-Z0-9_-]")

@@ -34,10 +34,10 @@ MESSAGE_OVERHEAD_TOKENS: Final = 4
 """Frame of one message in the chat templates in use: start mark, role, line end, end mark (ChatML, Llama 3, Gemma)."""
 
 TRANSCRIPT_FRAME_TOKENS: Final = 4
-"""What a message's tag in a summary prompt takes beyond that: it tells the number too."""
+"""Additional tokens of a message's tag in a summary prompt, which includes its number."""
 
 NAME_OVERHEAD_TOKENS: Final = 1
-"""What separates a name from the role."""
+"""The separator between name and role."""
 
 TOOL_CALL_OVERHEAD_TOKENS: Final = 8
 """Frame of one tool call: its tags and the keys `name` and `arguments` (Qwen 2.5 and Llama 3.1 templates: 7 to 9)."""
@@ -46,10 +46,10 @@ FACTOR_MIN: Final = 0.5
 FACTOR_MAX: Final = 2.0
 
 CALIBRATION_TOKENS_MIN: Final = 64
-"""Below this many counted tokens the template's own text outweighs the content, and a report teaches nothing."""
+"""With fewer counted tokens the template's own text outweighs the content, and a report teaches nothing."""
 
 _WEIGHT_MIN: Final = 0.1
-"""An old model behind the same name is forgotten after some twenty reports."""
+"""Some twenty reports replace what was learned about an earlier model of the same name."""
 
 
 class TokenSource(StrEnum):

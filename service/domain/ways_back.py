@@ -39,7 +39,7 @@ from service.domain.window import counted_tokens, pinned_units, tool_pairs, tool
 __all__ = ["needed", "require_pins_fit", "taken_back"]
 
 UNIT_REACH = 128
-"""Messages on either side of a pin outside the window that are looked at for its tool call and results."""
+"""How far from a pin outside the window, in messages on either side, its tool call and results are looked for."""
 
 
 def needed(state: Conversation, command: object) -> tuple[MessageRange, ...]:

@@ -30,7 +30,8 @@ __all__ = [
 ]
 
 RUNWAY = 0.15
-"""Of the budget, below the reset ratio: a window that ends just under it is due again a message or two later."""
+"""Share of the budget below the reset ratio: a window that ends just under it would be due again a message or two
+later."""
 
 TAIL_MESSAGES_MIN = 2
 """The fewest messages of a tail, so that the last exchange is verbatim, unless it alone exceeds the budget."""

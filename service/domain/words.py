@@ -16,7 +16,7 @@ from typing import Final
 __all__ = ["Known", "known_share", "word_keys", "word_runs"]
 
 STEM_CHARS: Final = 5
-"""What is compared of a longer word."""
+"""Leading characters of a longer word that are compared."""
 
 _IDEOGRAPH_CHARS: Final = 2
 _LETTER_CHARS: Final = 4
@@ -84,7 +84,7 @@ _TALK_PHRASES: Final = (
     ),
     *("ผู้ใช้", "ผู้ช่วย", "สนทนา", "หัวข้อ", "พูดคุย", "หลาย"),
 )
-"""Words of any summary, whatever the conversation. A source that is about them still has others."""
+"""Words of any summary, whatever the conversation. A source about these still has other words."""
 
 
 def _stem(word: str) -> str:

@@ -1,1 +1,1 @@
-"""Where summaries come from: providers behind one protocol."""
+"""Models that write summaries: providers behind one protocol."""
