@@ -66,7 +66,7 @@ def sources_of(messages, previous: SummaryRecord | None = None) -> list[str]:
     ]
 
 
-def test_decisions_tasks_and_open_points_are_told_apart() -> None:
+def test_decisions_tasks_and_open_points_are_distinguished() -> None:
     """Each is found by its words, with owner and due date."""
     context = extract_of(PLANNING).context
 
@@ -134,7 +134,7 @@ def test_the_extract_keeps_its_budget(tokens_max: int) -> None:
     assert sum(map(COUNT, texts_by_field(extracted).values())) <= tokens_max
 
 
-def test_a_tiny_budget_still_says_one_line() -> None:
+def test_a_tiny_budget_still_yields_a_line() -> None:
     """A record is never empty."""
     assert len(extract_of(PLANNING, tokens_max=1).summary.splitlines()) == 2
 

@@ -104,7 +104,7 @@ def test_whoever_is_asked_by_name_owns_the_task(line: str, owner: str) -> None:
     assert action.owner == owner
 
 
-def test_a_task_that_is_reported_done_is_none() -> None:
+def test_a_task_reported_as_done_is_dropped() -> None:
     """Within one range, and in what an earlier record carried."""
     task = "Ben: I will change the schedule of the nightly import by Friday."
     done = said(
@@ -115,7 +115,7 @@ def test_a_task_that_is_reported_done_is_none() -> None:
     assert after(done, action_items=(ActionItem(task, "Ben", "Friday"),)).action_items == ()
 
 
-def test_a_task_that_nobody_reports_stays() -> None:
+def test_a_task_without_a_report_stays() -> None:
     """The control: other things are done."""
     kept = ActionItem("Ben: I will change the schedule of the nightly import by Friday.", "Ben", "Friday")
     talk = said("Ana: The crane at berth seven has been repaired.", "Ben: Then the yard opens again.")
@@ -155,7 +155,7 @@ def test_what_new_messages_answer_leaves_what_is_open() -> None:
     assert after(two, unresolved=("assistant: Would you like to add a bag?",)).unresolved == ()
 
 
-def test_what_nobody_answers_stays_open_in_a_chain() -> None:
+def test_an_unanswered_question_stays_open_in_a_chain() -> None:
     """The control: others talk about other things."""
     talk = said("Cara: The crane at berth seven is slow.", "Dan: Its brake needs oil.")
 

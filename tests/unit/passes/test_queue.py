@@ -80,7 +80,7 @@ async def test_where_there_is_one_namespace_it_has_all_workers(names):
     assert [await queue.take(), await queue.take()] == [key(name) for name in names]
 
 
-async def test_a_conversation_stands_in_line_once_and_can_leave_it():
+async def test_a_conversation_is_queued_once_and_can_leave():
     """However often its pass is asked for."""
     queue = line_of("a1", "a1", "a2", "b1")
     queue.discard(key("b1"))

@@ -245,7 +245,7 @@ async def test_the_age_of_a_pending_pass_is_kept_over_a_restart():
     await bench.reactor.stop(grace_s=1.0)
 
 
-async def test_a_message_that_comes_while_a_pass_is_looked_up_does_not_lose_it():
+async def test_a_message_during_the_lookup_of_a_pass_does_not_lose_it():
     """After a start the state has to be read first; what is committed meanwhile belongs to the same pass."""
     bench = Bench(pauses=CommitPauses())
     await bench.trigger(A)
@@ -261,7 +261,7 @@ async def test_a_message_that_comes_while_a_pass_is_looked_up_does_not_lose_it()
     await bench.reactor.stop(grace_s=1.0)
 
 
-async def test_a_record_is_remade_only_when_nobody_uses_the_model():
+async def test_a_record_is_remade_only_while_the_model_is_idle():
     """A remake can wait for ever; a person in front of a chat cannot."""
     bench = Bench(pauses=CommitPauses())
     bench.model.busy = True
@@ -297,7 +297,7 @@ async def test_a_skip_before_any_pass_is_counted_without_a_trigger():
     assert (counted.labels["outcome"], counted.labels["trigger"], counted.value) == ("skipped", "none", 1)
 
 
-async def test_the_log_says_that_extraction_serves_where_no_model_is_asked():
+async def test_a_fallback_that_asked_no_model_is_logged():
     """A window that fills up while its conversation waits after a failure; nothing else would tell an operator."""
     bench = Bench(pauses=CommitPauses())
     bench.model = Moody([ModelUnavailable("away")], clock=asyncio.get_running_loop().time)

@@ -104,6 +104,6 @@ async def test_an_extract_that_is_late_may_be_tried_again():
     assert (failed.value.error_class, failed.value.retryable) == (ErrorClass.TRANSPORT, True)
 
 
-async def test_extraction_never_makes_records_anew():
+async def test_extraction_never_remakes_records():
     """Where it is wanted, its records stand in for nothing."""
     assert not await by_extraction().has_time()

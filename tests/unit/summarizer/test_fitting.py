@@ -64,7 +64,7 @@ def test_as_many_items_stay_as_fit(most):
     assert len(kept.key_points) == min(18, (most - 3) // 2)
 
 
-def test_an_extract_is_cut_where_nobody_can_be_asked_to_write_it_again():
+def test_an_extracts_narrative_is_cut_because_it_cannot_be_rewritten():
     """One sentence without an end is as long as its source; its beginning is what fits."""
     endless = draft("ab" * 200, key_points=["a b"])
 
