@@ -31,7 +31,10 @@ TEST_FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
 README_LINES_MAX = 150
 
-LONG_FILES: dict[str, str] = {}
+LONG_FILES: dict[str, str] = {
+    "service/codec/events.py": "a list: how each kind of event is stored",
+    "service/domain/events.py": "a list: each kind of event, and the values that only events have",
+}
 LONG_FUNCTIONS: dict[str, str] = {}
 BROAD_EXCEPTS: dict[str, str] = {
     "eventlog/async_append.py": "one append's listener does not silence the others of its group",
