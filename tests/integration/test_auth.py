@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
 from abridged.v1 import server_info_service_pb2 as info
+from abridged.v1 import summary_pb2
 from service.api.methods import METHOD_SCOPES
 from service.api.quotas import ANSWER_BYTES_MIN
 from service.api.server import SERVICES
@@ -211,6 +212,23 @@ async def test_methods_of_scope_append_answer_shortly_whatever_the_conversation_
             ),
             "SummarizeConversation": await s.conversations.SummarizeConversation(
                 api.SummarizeConversationRequest(conversation_id=chat.id, wait=duration(PATIENCE_S))
+            ),
+        }
+        (record, *_) = await chat.summaries()
+        named = {"conversation_id": chat.id, "summary_id": record.id}
+        answers |= {
+            "RateSummary": await s.conversations.RateSummary(
+                api.RateSummaryRequest(**named, rating=summary_pb2.RATING_GOOD)
+            ),
+            "PinMessages": await s.conversations.PinMessages(
+                api.PinMessagesRequest(conversation_id=chat.id, numbers=[1, 2, 3])
+            ),
+            "UnpinMessages": await s.conversations.UnpinMessages(
+                api.UnpinMessagesRequest(conversation_id=chat.id, numbers=[3])
+            ),
+            "RevokeSummary": await s.conversations.RevokeSummary(api.RevokeSummaryRequest(**named)),
+            "RewindConversation": await s.conversations.RewindConversation(
+                api.RewindConversationRequest(conversation_id=chat.id, to_version=15)
             ),
         }
         whole = await chat.context(view=api.CONTEXT_VIEW_ORIGINAL)
