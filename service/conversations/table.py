@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, Self
 
 from eventlog.event import StreamId
@@ -18,7 +19,7 @@ from service.codec.values import settings_to_bytes
 from service.conversations.row import Row
 from service.domain.conversation import Conversation, next_remake
 from service.domain.events import Event, MessageAppended, Settings
-from service.domain.fold import evolve
+from service.domain.fold import fold
 from service.domain.profiles.profile import HeldBy
 
 __all__ = [
@@ -172,14 +173,19 @@ def projected_rows(committed: Sequence[Committed], encoded: EncodedSettings, hel
             raise TypeError("an append without its projection")
         state = projected.before()
         assert commit.events[0].version == state.event_version + 1, "events are folded behind those before them"
-        for event, recorded in zip(projected.events, commit.events, strict=True):
-            state = evolve(state, event, recorded.time_us, projected.originals)
+        times = [recorded.time_us for recorded in commit.events]
+        state = fold(zip(projected.events, times, strict=True), state, originals=partial(_read_before, projected))
         projected.after = state
         latest[commit.stream] = (state, commit.events[-1].position)
     return {
         stream: row_of(stream, state, position, encoded.of(stream, state.settings), held(state))
         for stream, (state, position) in latest.items()
     }
+
+
+def _read_before(projected: Projected, _ranges: object) -> Sequence[MessageAppended]:
+    """What the events of an append bring back was read when it was decided."""
+    return projected.originals
 
 
 def row_of(stream: StreamId, state: Conversation, position: int, settings: bytes, held_by: HeldBy | None) -> Row:

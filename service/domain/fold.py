@@ -54,10 +54,19 @@ def fold(
     `originals` is called for messages that come back into the window, and for no others.
     """
     state = state or initial_state()
+    joining: list[MessageAppended] = []
+    joining_us = 0
     for event, at_us in events:
+        if isinstance(event, MessageAppended):
+            joining.append(event)
+            joining_us = at_us
+            continue
+        if joining:
+            state = _messages_appended(state, joining, joining_us)
+            joining = []
         ranges = returning(state, event)
         state = evolve(state, event, at_us, originals(ranges) if ranges else ())
-    return state
+    return _messages_appended(state, joining, joining_us) if joining else state
 
 
 def evolve(state: Conversation, event: Event, at_us: int, originals: Iterable[MessageAppended] = ()) -> Conversation:
@@ -66,7 +75,7 @@ def evolve(state: Conversation, event: Event, at_us: int, originals: Iterable[Me
     `originals` are messages as the log has them; they include those that `returning` names for this event.
     """
     if isinstance(event, MessageAppended):
-        return _message_appended(state, event, at_us)
+        return _messages_appended(state, (event,), at_us)
     state = _applied(state, event, at_us, originals)._replace(event_version=state.event_version + 1, updated_us=at_us)
     return state._replace(lowest_ratio_since_pass=min(state.lowest_ratio_since_pass, state.ratio))
 
@@ -128,23 +137,34 @@ def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iter
             assert_never(event)
 
 
-def _message_appended(state: Conversation, event: MessageAppended, at_us: int) -> Conversation:
-    """The hot path of a fold: rebuilds the leading fields. A message never lowers the ratio, so the lowest stays."""
-    tokens = event.tokens
-    estimated = event.source is TokenSource.ESTIMATE
-    chat = event.message.role is not Role.SYSTEM
-    if event.message.pinned:
-        state = state._replace(pins=state.pins | {event.number})
+def _messages_appended(state: Conversation, joining: Messages[MessageAppended], at_us: int) -> Conversation:
+    """The hot path of a fold: messages in a row, at least one, change the first fields. A message never lowers the
+    ratio, so its lowest value stays.
+    """
+    exact = estimated = system = system_tokens = 0
+    pinned: list[int] = []
+    for number, message, tokens, source, _, _ in joining:
+        if source is TokenSource.ESTIMATE:
+            estimated += tokens
+        else:
+            exact += tokens
+        if message.role is Role.SYSTEM:
+            system += 1
+            system_tokens += tokens
+        if message.pinned:
+            pinned.append(number)
+    if pinned:
+        state = state._replace(pins=state.pins.union(pinned))
     return Conversation(
-        state.event_version + 1,
+        state.event_version + len(joining),
         at_us,
-        event.number,
-        state.window.append(event),
-        state.chat_messages + chat,
-        state.exact_tokens + (0 if estimated else tokens),
-        state.estimated_tokens + (tokens if estimated else 0),
-        state.original_tokens + (tokens if chat else 0),
-        state.messages_since_pass + 1,
+        joining[-1].number,
+        state.window.extended(joining),
+        state.chat_messages + len(joining) - system,
+        state.exact_tokens + exact,
+        state.estimated_tokens + estimated,
+        state.original_tokens + exact + estimated - system_tokens,
+        state.messages_since_pass + len(joining),
         *state[_CHANGED_BY_A_MESSAGE:],
     )
 

@@ -30,14 +30,20 @@ class Sequence(Generic[T]):
 
     def append(self, item: T) -> Sequence[T]:
         """A sequence with one more item; this one does not change."""
+        return self.extended((item,))
+
+    def extended(self, items: Iterable[T]) -> Sequence[T]:
+        """A sequence with these items after its own; this one does not change."""
         shared, place = self._shared, self._length
-        if len(shared) == place:
-            shared.append(item)
-        if shared[place] is not item:
-            shared = [*shared[:place], item]
+        for item in items:
+            if len(shared) == place:
+                shared.append(item)
+            if shared[place] is not item:
+                shared = [*shared[:place], item]
+            place += 1
         grown: Sequence[T] = Sequence.__new__(Sequence)
         grown._shared = shared
-        grown._length = place + 1
+        grown._length = place
         return grown
 
     def __len__(self) -> int:

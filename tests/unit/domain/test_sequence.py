@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from service.domain.sequence import Sequence
 
+OBJECTS = [object() for _ in range(10)]
+
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers()), max_size=60))
 def test_no_version_ever_changes(appends):
@@ -27,6 +29,18 @@ def test_no_version_ever_changes(appends):
         assert list(reversed(sequence)) == items[::-1]
         assert len(sequence) == len(items)
         assert [sequence[i] for i in range(-len(items), len(items))] == items + items
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.lists(st.sampled_from(OBJECTS), max_size=4)), max_size=40))
+def test_many_items_extend_a_version_as_one_after_another(extensions):
+    """Any version, also by items that another version has in these places already, all or some of them."""
+    versions: list[tuple[Sequence[object], list[object]]] = [(Sequence(), [])]
+    for place, more in extensions:
+        sequence, items = versions[place % len(versions)]
+        versions.append((sequence.extended(more), [*items, *more]))
+
+    for sequence, items in versions:
+        assert list(sequence) == items
 
 
 def test_equal_items_make_equal_sequences():
