@@ -18,8 +18,9 @@ from eventlog.event import StreamId
 from eventlog.log import EventLog
 from eventlog.subscription import Batch, CaughtUp, Heartbeat, Item, Timing, WakeUp, stream_pages, subscribe
 from service.api.errors import CursorOutOfRange
-from service.api.event_wire import EventEncoder, field
+from service.api.event_wire import EventEncoder
 from service.codec.values import timestamp
+from service.codec.wire_format import field
 from service.telemetry.progress import Progress, ProgressBoard, Stage
 
 __all__ = ["Watching", "until_stopped", "watch"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -32,10 +33,19 @@ from service.codec.values import (
     timestamp,
     timestamp_us,
 )
+from service.codec.wire_format import LENGTH_DELIMITED, VARINT, length, tag, varint
 from service.domain import events as domain
 from service.domain.record import FormName
+from service.domain.tokens import TokenSource
 
 __all__ = ["EVENT_TYPES", "UnknownEvent", "current_form", "decode", "encode", "fact", "parsed", "sent_content"]
+
+
+COUNTS_KEPT = 4_096
+"""Encoded token counts that are remembered: nearly all are those of short messages."""
+
+_NUMBER = tag(event_pb2.MessageAppended.NUMBER_FIELD_NUMBER, VARINT)
+_MESSAGE = tag(event_pb2.MessageAppended.MESSAGE_FIELD_NUMBER, LENGTH_DELIMITED)
 
 
 class UnknownEvent(Exception):
@@ -66,10 +76,8 @@ def encode(event: domain.Event, *, sent: bytes | None = None) -> tuple[str, int,
     name = type(event).__name__
     codec = _REGISTRY[name]
     if sent is not None and isinstance(event, domain.MessageAppended):
-        proto: Proto = _appended_around(event, sent)
-    else:
-        proto = codec.encode(event)
-    return name, codec.schema_version, proto.SerializeToString(deterministic=True)
+        return name, codec.schema_version, _appended_around(event, sent)
+    return name, codec.schema_version, codec.encode(event).SerializeToString(deterministic=True)
 
 
 def decode(type_name: str, schema_version: int, payload: bytes) -> domain.Event:
@@ -170,15 +178,18 @@ def _plan_from_proto(proto: event_pb2.PassPlan) -> domain.PassPlan:
     )
 
 
-def _appended_around(event: domain.MessageAppended, sent: bytes) -> event_pb2.MessageAppended:
-    proto = event_pb2.MessageAppended(
-        number=event.number,
-        tokens=event.tokens,
-        token_source=TOKEN_SOURCES.to_proto(event.source),
-        counter=event.counter,
-    )
-    proto.message.MergeFromString(sent)
-    return proto
+def _appended_around(event: domain.MessageAppended, sent: bytes) -> bytes:
+    """The payload with the message's own bytes in it, its fields in the order in which protobuf writes them."""
+    count = _count(event.tokens, event.source, event.counter)
+    return b"".join((_NUMBER, varint(event.number), _MESSAGE, length(len(sent)), sent, count))
+
+
+@lru_cache(COUNTS_KEPT)
+def _count(tokens: int, source: TokenSource, counter: str) -> bytes:
+    """The fields behind the message."""
+    return event_pb2.MessageAppended(
+        tokens=tokens, token_source=TOKEN_SOURCES.to_proto(source), counter=counter
+    ).SerializeToString()
 
 
 def _appended_to_proto(event: domain.MessageAppended) -> event_pb2.MessageAppended:

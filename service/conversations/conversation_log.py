@@ -96,7 +96,8 @@ class ConversationLog:
             finally:
                 on_outcome(written)
 
-        new = [self._new_event(key, event, sent) for event in events]
+        trace_context = self._traceparent()
+        new = [self._new_event(key, event, sent, trace_context) for event in events]
         append = Append(key, new, exactly(projected.state.event_version), sent.request, projected)
         return self._appender.post(append, on_outcome=heard)
 
@@ -247,17 +248,11 @@ class ConversationLog:
                 raise LogCorrupt("a stream and its row in the read table do not end alike")
         raise LogUnavailable("the conversation changes faster than it is read")
 
-    def _new_event(self, key: StreamId, event: Event, sent: SentMessages) -> NewEvent:
+    def _new_event(self, key: StreamId, event: Event, sent: SentMessages, trace_context: str) -> NewEvent:
         content = sent.contents[event.message.id] if isinstance(event, MessageAppended) else None
         type_name, schema_version, payload = encode(event, sent=content)
-        return NewEvent(
-            event_id=self._event_id(key, self._identity(event)),
-            type=type_name,
-            payload=payload,
-            schema_version=schema_version,
-            content=content,
-            trace_context=self._traceparent(),
-        )
+        event_id = self._event_id(key, self._identity(event))
+        return NewEvent(event_id, type_name, payload, schema_version, content, trace_context)
 
     def _identity(self, event: Event) -> str:
         """What makes an event the same event when it is written again; what cannot be repeated gets a new id."""

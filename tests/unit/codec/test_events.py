@@ -211,10 +211,10 @@ def test_bytes_do_not_depend_on_the_order_of_labels():
     assert canonical(message_to_proto(forwards)) == canonical(message_to_proto(backwards))
 
 
-@given(MESSAGES, COUNT)
-def test_a_messages_own_bytes_spare_encoding_it_again(message, number):
+@given(MESSAGES, st.integers(1, 1 << 40), COUNT)
+def test_a_messages_own_bytes_spare_encoding_it_again(message, number, tokens):
     """Stored around what the client sent, the event is the same to the last byte."""
-    event = domain.MessageAppended(number, message, 1, TokenSource.CALLER, "test")
+    event = domain.MessageAppended(number, message, tokens, TokenSource.CALLER, "test")
 
     assert encode(event, sent=canonical(message_to_proto(message))) == encode(event)
 
