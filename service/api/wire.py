@@ -12,7 +12,7 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from abridged.v1 import conversation_pb2, conversation_service_pb2, message_pb2
+from abridged.v1 import conversation_pb2, conversation_service_pb2
 from service.api.errors import InvalidRequest
 from service.codec.enums import (
     CONTEXT_LENGTH_SOURCES,
@@ -35,7 +35,7 @@ from service.domain.attachments import is_data
 from service.domain.conversation import Conversation, EndedPass
 from service.domain.errors import InvalidPageToken, TooLarge
 from service.domain.events import PassPlan, Settings
-from service.domain.message import Message
+from service.domain.message import Message, Role
 from service.domain.profiles.profile import HeldBy
 from service.domain.render import RenderedMessage
 
@@ -102,25 +102,26 @@ def messages_of(
     if len(request.messages) > batch_messages_max:
         raise InvalidRequest((("messages", f"must contain at most {batch_messages_max} item(s)"),))
     sizes = [proto.ByteSize() for proto in request.messages]
-    for place, size in enumerate(sizes):
-        if size > message_bytes_max:
-            raise TooLarge(f"messages[{place}]", size=size, limit=message_bytes_max)
+    if max(sizes, default=0) > message_bytes_max:
+        place, size = next((place, size) for place, size in enumerate(sizes) if size > message_bytes_max)
+        raise TooLarge(f"messages[{place}]", size=size, limit=message_bytes_max)
     if sum(sizes) > batch_bytes_max:
         raise TooLarge("messages", size=sum(sizes), limit=batch_bytes_max)
     result: list[Message] = []
     contents: dict[str, bytes] = {}
-    places: dict[str, int] = {}
     for place, proto in enumerate(request.messages):
         if not proto.id:
             proto.id = _derived_id(request.request_id, place) if request.request_id else f"msg-{new_id()}"
-        if places.setdefault(proto.id, place) != place:
-            raise InvalidRequest(((f"messages[{place}].id", f"is that of messages[{places[proto.id]}] too"),))
-        _require_fitting_role(proto, place)
-        _require_short_addresses(proto, place)
-        if not 0 <= proto.create_time.nanos < NANOS_PER_S:
+        message = message_from_proto(proto)
+        if message.id in contents:
+            first = list(contents).index(message.id)
+            raise InvalidRequest(((f"messages[{place}].id", f"is that of messages[{first}] too"),))
+        _require_fitting_role(message, place)
+        _require_short_addresses(message, place)
+        if proto.HasField("create_time") and not 0 <= proto.create_time.nanos < NANOS_PER_S:
             raise InvalidRequest(((f"messages[{place}].create_time.nanos", "must be from 0 to 999,999,999"),))
-        contents[proto.id] = canonical(proto)
-        result.append(message_from_proto(proto))
+        contents[message.id] = canonical(proto)
+        result.append(message)
     return tuple(result), contents
 
 
@@ -302,17 +303,17 @@ def _check(key: bytes, scope: str, body: bytes) -> bytes:
     return hashlib.blake2b(scope.encode() + b"\x00" + body, key=key, digest_size=_CHECK_BYTES).digest()
 
 
-def _require_fitting_role(proto: message_pb2.Message, place: int) -> None:
+def _require_fitting_role(message: Message, place: int) -> None:
     """What the contract's field rules cannot say cheaply: rules over two fields cost twice what all others do."""
-    if proto.tool_calls and proto.role != message_pb2.ROLE_ASSISTANT:
+    if message.tool_calls and message.role is not Role.ASSISTANT:
         raise InvalidRequest(((f"messages[{place}].tool_calls", "only an assistant message makes tool calls"),))
-    if bool(proto.tool_call_id) != (proto.role == message_pb2.ROLE_TOOL):
+    if bool(message.tool_call_id) != (message.role is Role.TOOL):
         what = "a tool message names the call that it answers, and no other message does"
         raise InvalidRequest(((f"messages[{place}].tool_call_id", what),))
 
 
-def _require_short_addresses(proto: message_pb2.Message, place: int) -> None:
-    for i, attachment in enumerate(proto.attachments):
+def _require_short_addresses(message: Message, place: int) -> None:
+    for i, attachment in enumerate(message.attachments):
         if len(attachment.uri) > ADDRESS_CHARS_MAX and not is_data(attachment.uri):
             what = f"must be at most {ADDRESS_CHARS_MAX} characters, if it is no data: URI"
             raise InvalidRequest(((f"messages[{place}].attachments[{i}].uri", what),))

@@ -44,7 +44,7 @@ from service.domain.profiles.registry import profile_of
 from service.domain.record import MessageRange
 from service.domain.tokens import calibrated_tokens
 from service.domain.ways_back import needed
-from service.turn import aside
+from service.turn import TURN_WEIGHT_MAX, aside
 
 __all__ = ["Conversations", "OnLoaded"]
 
@@ -319,7 +319,9 @@ class Conversations:
                 policy = self._policies.accepted(settings)
         policy = policy or self._policies.of(state.settings)
         context = DecisionContext(profile_of(policy.profile), policy, self._clock_us(), self._new_id(), originals)
-        weight = self._cache.weight_of(key) if _may_look_at_window(state, command, context) else 0
+        weight = self._cache.weight_of(key)
+        if weight > TURN_WEIGHT_MAX and not _may_look_at_window(state, command, context):
+            weight = 0
         return await aside(weight, lambda: decide(state, command, context))
 
     def _ids(self, key: StreamId, messages: Sequence[Message], event_ids: Sequence[bytes]) -> tuple[str, ...]:
