@@ -138,13 +138,14 @@ def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iter
 
 
 def _messages_appended(state: Conversation, joining: Messages[MessageAppended], at_us: int) -> Conversation:
-    """The hot path of a fold: messages in a row, at least one, change the first fields. A message never lowers the
-    ratio, so its lowest value stays.
+    """The hot path of a fold: one or more messages rebuild the leading fields. A message never lowers the ratio, so the
+    lowest stays.
     """
     exact = estimated = system = system_tokens = 0
     pinned: list[int] = []
-    for number, message, tokens, source, _, _ in joining:
-        if source is TokenSource.ESTIMATE:
+    for event in joining:
+        message, tokens = event.message, event.tokens
+        if event.source is TokenSource.ESTIMATE:
             estimated += tokens
         else:
             exact += tokens
@@ -152,7 +153,7 @@ def _messages_appended(state: Conversation, joining: Messages[MessageAppended], 
             system += 1
             system_tokens += tokens
         if message.pinned:
-            pinned.append(number)
+            pinned.append(event.number)
     if pinned:
         state = state._replace(pins=state.pins.union(pinned))
     return Conversation(
