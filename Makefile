@@ -4,7 +4,7 @@
 PYTHON ?=
 export PYTHON
 
-.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-histories bench coverage protos config-docs lock clean
+.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-histories test-recall bench coverage protos config-docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,7 +26,7 @@ format: ## rewrite the sources in the one format
 	@.venv/bin/ruff check --fix-only --quiet . && .venv/bin/ruff format .
 
 test-llm: ## the tests that ask a real small model
-	@scripts/install dev llm
+	@scripts/install dev recall llm
 	@scripts/test -m llm
 
 test-crash: ## the long kill -9 run
@@ -41,11 +41,14 @@ test-outages: ## ten thousand random chats in outages, against the rules alone
 test-histories: ## ten thousand random histories that are revoked, pinned and rewound
 	@HISTORIES=10000 scripts/test -q -n 2 tests/unit/domain/test_going_back.py
 
+test-recall: ## how well searches find what has left the window, on the shared chats
+	@scripts/test -q -m recall tests/quality
+
 bench: install ## measure, beside bare gRPC and bare SQLite
 	@.venv/bin/abridged bench
 
 coverage: ## branch coverage of the in-process tests
-	@scripts/install dev
+	@scripts/install dev recall
 	@.venv/bin/coverage run -m pytest -q tests/unit tests/conformance tests/integration && .venv/bin/coverage report
 
 protos: ## generate the contract's Python code

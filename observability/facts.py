@@ -28,9 +28,11 @@ __all__ = [
     "PassOutcome",
     "PassStarted",
     "PassTrigger",
+    "RecallMeasured",
     "RecordCommitted",
     "RpcEnded",
     "RpcStarted",
+    "SearchMode",
     "SkipReason",
     "SpanFact",
 ]
@@ -86,6 +88,14 @@ class BreakerState(StrEnum):
     OPEN = "open"
 
 
+class SearchMode(StrEnum):
+    """What a search compared."""
+
+    WORDS = "words"
+    MEANING = "meaning"
+    BOTH = "both"
+
+
 class HeldBy(StrEnum):
     """Why a window past its trigger is left as it is."""
 
@@ -110,6 +120,21 @@ class ConversationsCounted:
 
     over_budget: int
     held: Mapping[HeldBy, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RecallMeasured:
+    """How far the search index is behind the log.
+
+    Attributes:
+        words_behind: Positions of the log whose words are not indexed yet.
+        vectors_behind: Those whose vectors are not.
+        stopped: Whether it follows the log no longer.
+    """
+
+    words_behind: int
+    vectors_behind: int
+    stopped: bool
 
 
 @dataclass(frozen=True, slots=True)

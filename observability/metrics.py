@@ -34,7 +34,9 @@ from observability.facts import (
     PassEnded,
     PassOutcome,
     PassTrigger,
+    RecallMeasured,
     RecordCommitted,
+    SearchMode,
     SkipReason,
 )
 from observability.labels import (
@@ -45,6 +47,7 @@ from observability.labels import (
     OTHER,
     MetricLabels,
 )
+from observability.searching import RecallInstruments
 from observability.standing import StandingInstruments
 
 __all__ = ["NOT_BEGUN", "SERIES_MAX", "Metrics"]
@@ -72,6 +75,7 @@ class Metrics:
         self._log = _LogInstruments(self._registry, labels.event_types)
         self._rpcs = _RpcInstruments(self._registry, labels)
         self._standing = StandingInstruments(self._registry)
+        self._recall = RecallInstruments(self._registry)
         self._breakers = _breakers(self._registry, labels.hosts[:HOSTS_NAMED_MAX])
         build = Info("abridged_build", "Which build is running, and on which Python?", registry=self._registry)
         build.info({"version": version, "python": platform.python_version()})
@@ -104,6 +108,14 @@ class Metrics:
     def log_measured(self, fact: LogMeasured | None) -> None:
         """Set the log's size and free space; None if they are unknown, or there is no file."""
         self._standing.log(fact)
+
+    def searched(self, mode: SearchMode, *, seconds: float) -> None:
+        """Count a search that was answered."""
+        self._recall.searched(mode, seconds)
+
+    def recall_measured(self, fact: RecallMeasured) -> None:
+        """Set how far the search index is."""
+        self._recall.measured(fact)
 
     def subscriber_opened(self) -> None:
         """Count an event stream that opened."""

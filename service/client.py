@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
@@ -37,12 +36,17 @@ from abridged.v1.conversation_service_pb2 import (
     Rendering,
     RevokeSummaryResponse,
     RewindConversationResponse,
+    SearchHistoryResponse,
+    SearchHit,
+    SearchMode,
     UnpinMessagesResponse,
     WatchConversationResponse,
 )
 from abridged.v1.event_pb2 import Event
+from abridged.v1.message_pb2 import Role
 from abridged.v1.server_info_service_pb2 import GetServerInfoResponse
 from abridged.v1.summary_pb2 import MessageRange, Rating, SummaryRecord
+from service.client_errors import DEFAULT_PATIENCE, Patience, SidecarError
 from service.codec.events import UnknownEvent, fact
 from service.codec.values import message_to_proto
 from service.domain.events import Event as DomainEvent
@@ -50,6 +54,7 @@ from service.domain.message import Message
 
 __all__ = [
     "RENDERINGS",
+    "SEARCH_MODES",
     "AppendMessagesResponse",
     "ContextMessage",
     "Conversation",
@@ -59,6 +64,8 @@ __all__ = [
     "GetServerInfoResponse",
     "PassProgress",
     "Patience",
+    "SearchHistoryResponse",
+    "SearchHit",
     "SidecarClient",
     "SidecarError",
     "Summarization",
@@ -66,6 +73,7 @@ __all__ = [
     "TokenUsage",
     "WatchConversationResponse",
     "fact_of",
+    "role_name",
 ]
 
 RECEIVE_BYTES_MAX = 256 << 20
@@ -74,6 +82,9 @@ PAGES_MAX = 1_000
 
 RENDERINGS = ("anthropic", "ollama", "openai")
 """Names of the JSON forms of a context."""
+
+SEARCH_MODES = ("both", "meaning", "words")
+"""What a search may compare."""
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
@@ -89,51 +100,6 @@ own cancelling never comes as a status."""
 _pb = conversation_service_pb2
 Response = TypeVar("Response")
 Response_co = TypeVar("Response_co", covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How often a call is made, and the pauses in between, which double: full jitter, or what the server asks for."""
-
-    attempts_max: int = 4
-    pause_base_s: float = 0.1
-    pause_max_s: float = 2.0
-
-    def pause_s(self, attempt: int, error: SidecarError, *, uniform: Callable[[float, float], float]) -> float | None:
-        """Seconds until the next attempt, None when there is none. `attempt` counts from 1."""
-        if not error.retryable or attempt >= self.attempts_max:
-            return None
-        if error.retry_after_s is not None:
-            return min(error.retry_after_s, self.pause_max_s) + uniform(0.0, self.pause_base_s)
-        return uniform(0.0, min(self.pause_max_s, self.pause_base_s * 2.0 ** (attempt - 1)))
-
-
-class SidecarError(Exception):
-    """A call failed.
-
-    `code` is the gRPC status, `reason` our reason, empty when no sidecar answered. `violations` has the fields of an
-    INVALID_ARGUMENT with what is wrong with each.
-    """
-
-    def __init__(
-        self,
-        code: str,
-        reason: str,
-        message: str,
-        *,
-        metadata: Mapping[str, str],
-        violations: tuple[tuple[str, str], ...] = (),
-        retry_after_s: float | None = None,
-        retryable: bool = False,
-    ) -> None:
-        super().__init__(message)
-        self.code = code
-        self.reason = reason
-        self.message = message
-        self.metadata = metadata
-        self.violations = violations
-        self.retry_after_s = retry_after_s
-        self.retryable = retryable
 
 
 class _Call(Protocol[Response_co]):
@@ -163,7 +129,7 @@ class SidecarClient:
         *,
         token: str = "",
         deadline_s: float = 30.0,
-        patience: Patience = Patience(),
+        patience: Patience = DEFAULT_PATIENCE,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
@@ -243,6 +209,18 @@ class SidecarClient:
         request = _pb.ListSummarizationsRequest(conversation_id=conversation_id, page_size=PAGE_SIZE)
         pages = self._pages(self._conversations.ListSummarizations, request)
         return [summarization async for page in pages for summarization in page.summarizations]
+
+    async def search(
+        self, conversation_id: str, query: str, *, mode: str = "", limit: int = 10
+    ) -> SearchHistoryResponse:
+        """What fits the query, best first; an empty id searches all conversations. `mode` is one of SEARCH_MODES."""
+        request = _pb.SearchHistoryRequest(
+            conversation_id=conversation_id,
+            query=query,
+            mode=SearchMode.Value(f"SEARCH_MODE_{(mode or 'unspecified').upper()}"),
+            page_size=limit,
+        )
+        return await self._unary(self._conversations.SearchHistory, request)
 
     async def summarize(self, conversation_id: str, *, wait_s: float = 0.0) -> Summarization:
         """Force a pass, or join the one under way."""
@@ -353,6 +331,11 @@ def fact_of(event: Event) -> DomainEvent | None:
         return None if body is None else fact(getattr(event, body))
     except UnknownEvent:
         return None
+
+
+def role_name(hit: SearchHit) -> str:
+    """Who said what was found."""
+    return Role.Name(hit.role).removeprefix("ROLE_").lower()
 
 
 def _duration(seconds: float) -> Duration | None:

@@ -43,6 +43,7 @@ BROAD_EXCEPTS: dict[str, str] = {
     "service/api/pipeline.py": "whatever a call ends in becomes its status",
     "service/api/http.py": "one route's bug does not take the port down",
     "service/passes/reactor.py": "one broken pass does not stop the others",
+    "service/recall/projection.py": "what the index cannot follow stops it, loudly, and nothing else",
 }
 """Supervision boundaries. Cleaning up and raising again is no such handler."""
 SLEEPING_TESTS: dict[str, str] = {
@@ -325,6 +326,7 @@ def locked(name: str) -> dict[str, str]:
         ("requirements.txt", ["project"]),
         ("requirements-build.txt", ["build"]),
         ("requirements-dev.txt", ["project", "build", "dev"]),
+        ("requirements-recall.txt", ["recall"]),
         ("requirements-llm.txt", ["llm"]),
     ],
 )
@@ -356,4 +358,6 @@ def _requirements(document: dict[str, Any], group: str) -> list[Requirement]:
     if group == "project":
         project = document["project"]
         return [Requirement(r) for r in (*project["dependencies"], *project["optional-dependencies"]["bpe"])]
+    if group == "recall":
+        return [Requirement(r) for r in document["project"]["optional-dependencies"][group]]
     return [Requirement(r) for r in document["dependency-groups"][group] if isinstance(r, str)]

@@ -18,6 +18,7 @@ from service.api.context import ContextQuery, context_of
 from service.api.errors import WaitTooShort
 from service.api.fitting import fitting
 from service.api.quotas import Quotas
+from service.api.search import HistorySearch
 from service.api.views import conversation_shown, current_pass, key_of, pass_named
 from service.api.watch import Watching, watch
 from service.api.ways_back import WaysBack, record_ever
@@ -72,6 +73,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         limits: RequestLimits,
         quotas: Quotas,
         watching: Watching,
+        search: HistorySearch,
         new_id: Callable[[], str],
         token_key: bytes,
     ) -> None:
@@ -84,6 +86,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         self._limits = limits
         self._quotas = quotas
         self._watching = watching
+        self._search = search
         self._new_id = new_id
         self._token_key = token_key
         self._ways_back = WaysBack(conversations, policies, token_key=token_key)
@@ -306,6 +309,9 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         await self._conversations.state(key)
         async for response in watch(self._watching, key, after=request.after_version):
             yield response
+
+    async def SearchHistory(self, request: _pb.SearchHistoryRequest, context: Any) -> _pb.SearchHistoryResponse:
+        return await self._search(request, current_caller().namespace)
 
     async def _waited(self, key: StreamId, wanted_s: float, context: Any) -> Conversation:
         """The state when its due pass and what follows from it have ended, or the patience has; or, where too many

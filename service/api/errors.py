@@ -31,6 +31,7 @@ from abridged.v1 import conversation_pb2, error_reason_pb2
 from eventlog import errors as log
 from service.api.fitting import fitting
 from service.domain import errors as domain
+from service.recall import errors as recall
 
 __all__ = [
     "DOMAIN",
@@ -59,6 +60,7 @@ DOMAIN = "abridged.dev"
 LOG_RETRY_S = 0.5
 FULL_RETRY_S = 5.0
 MEMORY_RETRY_S = 1.0
+EMBEDDER_RETRY_S = 5.0
 RESTART_RETRY_S = 5.0
 """Until a supervisor has started the next process and it serves."""
 LISTED_BYTES_MAX = 1_000
@@ -283,6 +285,21 @@ STATUSES: Mapping[type[Exception], _Row] = {
     ),
     domain.TooManyPasses: _Row(
         _C.RESOURCE_EXHAUSTED, _R.ERROR_REASON_TOO_MANY_REQUESTS, details=lambda e: (_retry(e.retry_after_s),)
+    ),
+    recall.RecallOff: _Row(
+        _C.FAILED_PRECONDITION, _R.ERROR_REASON_RECALL_OFF, lambda e: {"setting": e.setting, "value": e.value}
+    ),
+    recall.RecallStopped: _Row(
+        _C.FAILED_PRECONDITION,
+        _R.ERROR_REASON_RECALL_STOPPED,
+        lambda e: {"cause": str(e)},
+        text="the search index follows the log no longer; /readyz and the server's log say why",
+    ),
+    recall.EmbedderAway: _Row(
+        _C.UNAVAILABLE,
+        _R.ERROR_REASON_EMBEDDER_AWAY,
+        details=lambda _: (_retry(EMBEDDER_RETRY_S),),
+        text="the model that makes vectors does not answer; a search by words needs none",
     ),
     log.WrongExpectedVersion: _Row(
         _C.UNAVAILABLE, _R.ERROR_REASON_LOG_UNAVAILABLE, details=lambda _: (_retry(LOG_RETRY_S),), text="try again"

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from eventlog.errors import EventLogError
-from observability.facts import ConversationsCounted, HeldBy, LogMeasured
+from observability.facts import ConversationsCounted, HeldBy, LogMeasured, RecallMeasured
 from observability.metrics import Metrics
 from service.conversations.table import ConversationTable
 
@@ -21,7 +21,11 @@ LOOK_S = 2.0
 
 
 class Look:
-    """Calling it sets the gauges. `measured` says how large the log is, None for a log without a file."""
+    """Calling it sets the gauges.
+
+    `measured` says how large the log is, None for a log without a file; `recall` how far the search index is, None
+    where there is none.
+    """
 
     def __init__(
         self,
@@ -29,11 +33,13 @@ class Look:
         table: ConversationTable,
         measured: Callable[[], LogMeasured] | None,
         *,
+        recall: Callable[[], RecallMeasured] | None = None,
         patience_s: float = LOOK_S,
     ) -> None:
         self._metrics = metrics
         self._table = table
         self._measured = measured
+        self._recall = recall
         self._patience_s = patience_s
         self._looking: asyncio.Task[None] | None = None
 
@@ -50,6 +56,8 @@ class Look:
     def _look(self) -> None:
         self._metrics.log_measured(self._log())
         self._metrics.conversations_counted(self._conversations())
+        if self._recall is not None:
+            self._metrics.recall_measured(self._recall())
 
     def _log(self) -> LogMeasured | None:
         try:

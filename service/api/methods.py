@@ -31,6 +31,7 @@ METHOD_SCOPES: Mapping[str, str] = {
     "abridged.v1.ConversationService/UnpinMessages": "append",
     "abridged.v1.ConversationService/RewindConversation": "append",
     "abridged.v1.ConversationService/WatchConversation": "read",
+    "abridged.v1.ConversationService/SearchHistory": "read",
     "abridged.v1.EventLogService/ReadEvents": "read",
     "abridged.v1.EventLogService/SubscribeEvents": "read",
     "abridged.v1.EventLogService/GetHead": "read",

@@ -13,8 +13,9 @@ from eventlog.log import Append, EventLog, exactly
 from service.api.http import Check
 from service.conversations.rebuild import Rebuild
 from service.models.model import ModelError, SummaryModel
+from service.recall.projection import Projection
 
-__all__ = ["FREE_BYTES_MIN", "log_checks", "model_check", "rebuild_check", "space_check"]
+__all__ = ["FREE_BYTES_MIN", "log_checks", "model_check", "rebuild_check", "recall_check", "space_check"]
 
 FREE_BYTES_MIN = 64 << 20
 """Below this the log may be full before it has looked again: its write-ahead log grows to WAL_BYTES_MAX (48
@@ -70,6 +71,15 @@ def space_check(free_bytes: Callable[[], int]) -> Check:
         return f"{free >> 20} MiB are free on the log's volume, {FREE_BYTES_MIN >> 20} MiB are needed"
 
     return space
+
+
+def recall_check(projection: Projection) -> Check:
+    """Whether the search index follows the log."""
+
+    async def follows() -> str:
+        return projection.progress.stopped
+
+    return follows
 
 
 def model_check(model: SummaryModel | None) -> Check:

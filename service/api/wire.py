@@ -41,6 +41,7 @@ from service.domain.render import RenderedMessage
 
 __all__ = [
     "IDLE_WITHOUT_DEADLINE_S",
+    "NANOS_PER_S",
     "PAGE_SIZE_DEFAULT",
     "PAGE_SIZE_MAX",
     "WAIT_WITHOUT_DEADLINE_S",

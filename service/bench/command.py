@@ -20,9 +20,27 @@ from service.version import VERSION
 
 __all__ = ["bench"]
 
-NAMES = ("disk", "sqlite", "echo", "append", "batch", "context", "long", "size", "catchup", "fold", "start", "hang")
+NAMES = (
+    "disk",
+    "sqlite",
+    "echo",
+    "append",
+    "batch",
+    "context",
+    "long",
+    "size",
+    "catchup",
+    "fold",
+    "start",
+    "hang",
+    "recall",
+)
 """Those of service.bench.rounds, which is loaded only to measure; a test compares them."""
 
+NAMED_ONLY = frozenset({"recall"})
+"""Those that are measured only when they are named: they need a package extra and some minutes."""
+
+USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
 HEADINGS = ("figure", "what", "median", "spread", "ratio", "target", "")
 DISTURBED_LOAD = 0.5
 """Load average before the run, for each processor, from which the figures say more about the machine's other work."""
@@ -37,7 +55,13 @@ DISTURBED_LOAD = 0.5
     help="Seconds per measurement in each round.",
 )
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path), help="Write every round there.")
-@click.option("--only", "only", type=click.Choice(NAMES), multiple=True, help="One measurement; repeatable.")
+@click.option(
+    "--only",
+    "only",
+    type=click.Choice(NAMES),
+    multiple=True,
+    help="One measurement; repeatable. `recall` runs only so.",
+)
 def bench(*, seconds: float, json_path: Path | None, only: Sequence[str]) -> None:
     """Measure a sidecar of its own in a temporary folder, in rounds, beside bare gRPC and bare SQLite.
 
@@ -53,7 +77,7 @@ def bench(*, seconds: float, json_path: Path | None, only: Sequence[str]) -> Non
             f"the machine is busy (load {machine['load']:.1f}): ratios still tell, absolute figures do not", err=True
         )
     with TemporaryDirectory(prefix="abridged-bench-") as folder, asyncio.Runner(loop_factory=loop_factory()) as runner:
-        rounds = runner.run(measured(Bench(Path(folder), seconds), only or NAMES, rounds=ROUNDS, progress=_progress))
+        rounds = runner.run(measured(Bench(Path(folder), seconds), only or USUAL, rounds=ROUNDS, progress=_progress))
     if json_path is not None:
         document = {"machine": machine, "seconds": seconds, "figures": as_plain(rounds)}
         json_path.write_text(json.dumps(document, indent=2) + "\n")

@@ -124,6 +124,22 @@ FIGURES = (
     Figure("quiet.p99", "ms", "the same"),
     Figure("hang.p50", "ms", "the same during a pass that hangs on a dead Ollama", "quiet.p50"),
     Figure("hang.p99", "ms", "the same", "quiet.p99", Target(1.2, at_least=False, of_ratio=True)),
+    Figure("recall.plain_p50", "ms", "durable unary appends, 1 client, no search index"),
+    Figure("recall.plain_p99", "ms", "the same"),
+    Figure(
+        "recall.indexed_p50",
+        "ms",
+        "the same with an index of words and vectors",
+        "recall.plain_p50",
+        Target(1.1, at_least=False, of_ratio=True),
+    ),
+    Figure("recall.indexed_p99", "ms", "the same", "recall.plain_p99"),
+    Figure("recall.words_p50", "ms", "SearchHistory by words, 100,000 messages", "echo.one_p50"),
+    Figure("recall.words_p95", "ms", "the same", "", Target(20, at_least=False)),
+    Figure("recall.meaning_p50", "ms", "the same by meaning", "echo.one_p50"),
+    Figure("recall.meaning_p95", "ms", "the same", "", Target(20, at_least=False)),
+    Figure("recall.both_p50", "ms", "the same by both", "echo.one_p50"),
+    Figure("recall.both_p95", "ms", "the same", "", Target(20, at_least=False)),
 )
 
 

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from service.bench.figures import percentile
 
-__all__ = ["CALLS_MAX", "Load", "closed_loop"]
+__all__ = ["CALLS_MAX", "Load", "closed_loop", "in_turns"]
 
 CALLS_MAX = 200_000
 """Calls of one client at most, however fast they are."""
+
+TURN_CLIENTS = 4
+TURN_S = 0.25
+"""Short, because the latencies of turns are compared with one another."""
+
+Call = Callable[[int, int], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +60,18 @@ async def closed_loop(call: Callable[[int, int], Awaitable[object]], *, clients:
 
     await asyncio.gather(*(client(place) for place in range(clients)))
     return Load(time.perf_counter() - began, tuple(latencies))
+
+
+async def in_turns(calls: Mapping[str, Call], seconds: float, *, clients: int = TURN_CLIENTS) -> dict[str, list[float]]:
+    """Latencies of each, taken in short turns, so that what disturbs the machine disturbs all alike."""
+    latencies: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(max(1, round(seconds / TURN_S))):
+        for name, call in calls.items():
+            load = await closed_loop(_numbered(call, turn), clients=clients, seconds=TURN_S)
+            latencies[name].extend(load.latencies_s)
+    return latencies
+
+
+def _numbered(call: Call, turn: int) -> Call:
+    """The same call with numbers that no other turn uses."""
+    return lambda client, number: call(client, turn * CALLS_MAX + number)

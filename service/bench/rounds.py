@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.bench.figures import FIGURES, percentile
-from service.bench.load import CALLS_MAX, Load, closed_loop
+from service.bench.load import Load, closed_loop, in_turns
 from service.bench.processes import echo_child, sidecar_child
+from service.bench.recall import recall
 from service.bench.rpc import CONTENT, Echo, SidecarCalls, echo_answers, until_serving
 from service.bench.storage import BATCH_ROWS, BareSqlite, FoldLog, flush_percentiles_ms
 from service.bootstrap import settle_memory
@@ -31,14 +32,10 @@ LONG_EVENTS = 50_000
 SIZE_CHARS = 400
 SIZE_BATCHES = 50
 CATCHUP_EVENTS = 30_000
-HANG_CLIENTS = 4
-SLICE_S = 0.25
-"""Turns of the quiet and the hanging sidecar: short, because their latencies are compared with one another."""
 
 _EXTRACTIVE = {"summarizer.models": "extractive:"}
 
 Values = Mapping[str, float]
-Call = Callable[[int, int], Awaitable[object]]
 Measure = Callable[[], Awaitable[Values]]
 
 
@@ -180,7 +177,7 @@ async def _long(bench: Bench) -> AsyncIterator[Measure]:
             await calls.grown("old", events=LONG_EVENTS, compacted=False)
 
             async def measure() -> Values:
-                latencies = await _in_turns(
+                latencies = await in_turns(
                     {"new": calls.appends(), "old": calls.appends(to="old")}, bench.seconds, clients=1
                 )
                 return {f"long.{name}_p50": percentile(found, 0.5) * 1e3 for name, found in latencies.items()}
@@ -268,7 +265,7 @@ async def _hang(bench: Bench) -> AsyncIterator[Measure]:
                     for name in ("quiet", "hang")
                 ]
                 await hanging.pass_begun("stuck")
-                latencies = await _in_turns({"quiet": quiet.appends(), "hang": hanging.appends()}, bench.seconds)
+                latencies = await in_turns({"quiet": quiet.appends(), "hang": hanging.appends()}, bench.seconds)
                 assert await hanging.has_pending_pass("stuck"), "the pass hangs all the while"
             return {
                 f"{name}.p{share}": percentile(found, share / 100) * 1e3
@@ -279,21 +276,10 @@ async def _hang(bench: Bench) -> AsyncIterator[Measure]:
         yield measure
 
 
-async def _in_turns(
-    calls: Mapping[str, Call], seconds: float, *, clients: int = HANG_CLIENTS
-) -> dict[str, list[float]]:
-    """Latencies of each, taken in short turns, so that what disturbs the machine disturbs all alike."""
-    latencies: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(max(1, round(seconds / SLICE_S))):
-        for name, call in calls.items():
-            load = await closed_loop(_numbered(call, turn), clients=clients, seconds=SLICE_S)
-            latencies[name].extend(load.latencies_s)
-    return latencies
-
-
-def _numbered(call: Call, turn: int) -> Call:
-    """The same call with numbers that no other turn uses."""
-    return lambda client, number: call(client, turn * CALLS_MAX + number)
+@asynccontextmanager
+async def _recall(bench: Bench) -> AsyncIterator[Measure]:
+    async with recall(bench.folder, bench.seconds) as measure:
+        yield measure
 
 
 def _rates(name: str, many: Load, one: Load) -> Values:
@@ -319,6 +305,7 @@ _MEASUREMENTS = {
     "fold": _fold,
     "start": _start,
     "hang": _hang,
+    "recall": _recall,
 }
 
 NAMES = tuple(_MEASUREMENTS)

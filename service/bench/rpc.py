@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,11 +22,12 @@ from abridged.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from abridged.v1.event_log_service_pb2_grpc import EventLogServiceStub
 from service.bench.echo import echo_call
 
-__all__ = ["CONTENT", "Echo", "SidecarCalls", "echo_answers", "until_serving"]
+__all__ = ["BATCH_MESSAGES", "CONTENT", "Echo", "SidecarCalls", "echo_answers", "until_serving"]
 
 CHANNELS = 4
 START_MAX_S = 20.0
 CALL_MAX_S = 30.0
+INDEX_LOOK_S = 0.5
 UNLIMITED_TOKENS = 100_000_000
 BATCH_MESSAGES = 100
 WINDOW_TOKENS = 8_192
@@ -116,6 +117,33 @@ class SidecarCalls:
             request = _request(conversation, None, number, BATCH_MESSAGES, content)
             request.settings.context_length = UNLIMITED_TOKENS
             await self._stubs[0].AppendMessages(request, timeout=CALL_MAX_S)
+
+    async def said(self, conversation: str, number: int, contents: Sequence[str]) -> None:
+        """Append one batch of messages with these contents."""
+        request = _request(conversation, None, number, len(contents))
+        for message, content in zip(request.messages, contents, strict=True):
+            message.content = content
+        request.settings.context_length = UNLIMITED_TOKENS
+        await self._stubs[0].AppendMessages(request, timeout=CALL_MAX_S)
+
+    async def search_s(self, query: str, mode: str) -> float:
+        """Seconds of one search of all conversations."""
+        request = conversation_service_pb2.SearchHistoryRequest(
+            query=query, mode=conversation_service_pb2.SearchMode.Value(f"SEARCH_MODE_{mode.upper()}")
+        )
+        began = time.perf_counter()
+        await self._stubs[0].SearchHistory(request, timeout=CALL_MAX_S)
+        return time.perf_counter() - began
+
+    async def indexed(self) -> None:
+        """Wait until everything that was appended can be found, by words and by meaning."""
+        head = await self._log.GetHead(event_log_service_pb2.GetHeadRequest(), timeout=CALL_MAX_S)
+        request = conversation_service_pb2.SearchHistoryRequest(query="anything")
+        while True:
+            found = await self._stubs[0].SearchHistory(request, timeout=CALL_MAX_S)
+            if found.indexed_position >= head.position:
+                return
+            await asyncio.sleep(INDEX_LOOK_S)
 
     async def grown(self, conversation: str, *, events: int, compacted: bool) -> None:
         """Make a conversation of so many events; compacted, the passes keep up with it as they would in its life.

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from eventlog.sqlite.file import size_bytes
 from eventlog.subscription import CommitWakeUp, Timing
-from observability.facts import LogMeasured
+from observability.facts import LogMeasured, RecallMeasured
 from service.api.auth import Authenticator, Grant
 from service.api.conversation_servicer import ConversationServicer, RequestLimits
 from service.api.event_log_servicer import EventLogServicer
@@ -21,7 +22,8 @@ from service.api.intake import Intake
 from service.api.look import Look
 from service.api.pipeline import Pipeline
 from service.api.quotas import Limits, Quotas
-from service.api.readiness import log_checks, model_check, rebuild_check, space_check
+from service.api.readiness import log_checks, model_check, rebuild_check, recall_check, space_check
+from service.api.search import HistorySearch
 from service.api.server import CONNECTIONS_MAX, Connections, GrpcServer, Servicers
 from service.api.server_info_servicer import ServerFacts, ServerInfoServicer
 from service.api.validation import Validation
@@ -29,7 +31,9 @@ from service.api.watch import Watching
 from service.bootstrap.core import Core, new_id
 from service.bootstrap.descriptors import for_connections
 from service.bootstrap.rebuild import rebuild_if_due
+from service.bootstrap.recall import open_recall
 from service.config.settings import ServerSettings, Settings
+from service.recall.recall import Recall
 from service.version import VERSION
 
 __all__ = ["Running", "Sidecar", "assembled", "quotas_of", "servicers"]
@@ -52,6 +56,7 @@ class Sidecar:
     core: Core
     grpc: GrpcServer
     http: HttpServer | None
+    recall: Recall | None
     started: asyncio.Event
 
     async def start(self) -> Running:
@@ -71,6 +76,8 @@ class Sidecar:
             addresses = self.grpc.listen(self.server.listen)
             self.core.reactor.start(attention)
             await self.grpc.start()
+            if self.recall is not None:
+                self.recall.projection.start()
         except BaseException:
             await self.stop()
             raise
@@ -85,6 +92,8 @@ class Sidecar:
         grace_s = self.server.shutdown_grace_s
         began = time.monotonic()
         await self.grpc.stop(grace_s=grace_s / 2)
+        if self.recall is not None:
+            await self.recall.projection.stop()
         await self.core.reactor.stop(grace_s=max(0.1, grace_s - (time.monotonic() - began)))
         if self.http is not None:
             await self.http.close()
@@ -104,6 +113,7 @@ def assembled(
     stopping, started = asyncio.Event(), asyncio.Event()
     server = settings.server
     quotas = quotas_of(server)
+    recall = open_recall(settings, core.log, resources)
     pipeline = Pipeline(
         authenticator=Authenticator(
             Grant(g.token.get_secret_value() if g.token else "", g.namespace, frozenset(g.scopes))
@@ -118,14 +128,15 @@ def assembled(
         server=server,
         core=core,
         grpc=GrpcServer(
-            servicers(settings, core, resources, quotas, stopping),
+            servicers(settings, core, resources, quotas, stopping, recall),
             pipeline,
             Validation(),
             request_bytes_max=REQUEST_FACTOR * server.batch_bytes_max,
             stopping=stopping,
             connections=Connections(max(1, for_connections(CONNECTIONS_MAX) // len(server.listen))),
         ),
-        http=_http(settings, core, started, free_bytes),
+        http=_http(settings, core, started, free_bytes, recall),
+        recall=recall,
         started=started,
     )
 
@@ -139,9 +150,14 @@ def quotas_of(server: ServerSettings) -> Quotas:
 
 
 def servicers(
-    settings: Settings, core: Core, resources: AsyncExitStack, quotas: Quotas, stopping: asyncio.Event
+    settings: Settings,
+    core: Core,
+    resources: AsyncExitStack,
+    quotas: Quotas,
+    stopping: asyncio.Event,
+    recall: Recall | None = None,
 ) -> Servicers:
-    """The services of `core`. `resources` closes what they hold; `stopping` ends the streams."""
+    """The services of `core` and of its index. `resources` closes what they hold; `stopping` ends the streams."""
     wake_up = CommitWakeUp(core.log)
     resources.callback(wake_up.close)
     watching = Watching(core.log, core.executor, wake_up, core.board, stopping, core.now_us, time.monotonic, Timing())
@@ -157,6 +173,7 @@ def servicers(
             limits=RequestLimits(server.message_bytes_max, server.batch_messages_max, server.batch_bytes_max),
             quotas=quotas,
             watching=watching,
+            search=HistorySearch(recall, core.table, core.metrics),
             new_id=new_id,
             token_key=hashlib.blake2b(core.log.log_id.encode(), digest_size=32).digest(),
         ),
@@ -166,7 +183,11 @@ def servicers(
 
 
 def _http(
-    settings: Settings, core: Core, started: asyncio.Event, free_bytes: Callable[[Path], int]
+    settings: Settings,
+    core: Core,
+    started: asyncio.Event,
+    free_bytes: Callable[[Path], int],
+    recall: Recall | None,
 ) -> HttpServer | None:
     if not settings.server.http_listen:
         return None
@@ -177,18 +198,31 @@ def _http(
     on_disk = settings.log.backend == "sqlite"
     if on_disk:
         ready["space"] = space_check(lambda: free_bytes(settings.log.path))
+    details = {"model": model_check(core.model)}
+    if recall is not None:
+        details["recall"] = recall_check(recall.projection)
     health = health_routes(
         started=started.is_set,
         busy=lambda: rebuild is not None and rebuild.is_due,
         ready=ready,
-        details={"model": model_check(core.model)},
+        details=details,
     )
-    look = Look(core.metrics, core.table, (lambda: _measured(settings.log.path, free_bytes)) if on_disk else None)
+    look = Look(
+        core.metrics,
+        core.table,
+        (lambda: _measured(settings.log.path, free_bytes)) if on_disk else None,
+        recall=None if recall is None else partial(_behind, core, recall),
+    )
     return http_server_at(settings.server.http_listen, health | metrics_route(core.metrics, look=look))
 
 
 def _measured(path: Path, free_bytes: Callable[[Path], int]) -> LogMeasured:
     return LogMeasured(size_bytes(path), free_bytes(path))
+
+
+def _behind(core: Core, recall: Recall) -> RecallMeasured:
+    progress, head = recall.projection.progress, core.log.head()
+    return RecallMeasured(max(0, head - progress.words), max(0, head - progress.vectors), bool(progress.stopped))
 
 
 def _facts(settings: Settings, core: Core) -> ServerFacts:

@@ -11,6 +11,7 @@ from eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogFull, LogL
 from eventlog.event import StreamId
 from service.cli.failures import CommandFailed, Misconfigured
 from service.cli.options import Invocation, settings_options
+from service.cli.prerequisites import check_prerequisites
 from service.cli.sidecar import configuration
 from service.cli.terminal import say
 from service.config.sources import environment
@@ -26,7 +27,7 @@ CHECK_PATH = "check the name of the file, or log.path"
 _file = click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 
 
-@click.group(short_help="Check a log file, or rebuild its read table.")
+@click.group(short_help="Check a log file, or rebuild its read table or search index.")
 def log() -> None:
     """Work on a log file that no sidecar is using."""
 
@@ -144,6 +145,44 @@ def rebuild(invocation: Invocation, file: Path | None) -> None:
             hint="`abridged log verify` says what is damaged",
         )
     say(f"ok: {done.conversations:,} conversations from {done.events:,} events")
+
+
+@log.command()
+@_file
+@settings_options
+@click.pass_obj
+def reindex(invocation: Invocation, file: Path | None) -> None:
+    """Rebuild the search index of FILE, or of the configured log, from its events.
+
+    A start does so by itself if the index is of another log or version. Run this after a change of `recall.embedder` or
+    `recall.dimension`, after the model behind that name has changed, or if the index is damaged.
+    """
+    found = configuration(invocation)
+    settings = found.settings
+    path = file or settings.log.path
+    if not path.exists():
+        raise CommandFailed(f"there is no log at {path}", hint="name its file, or set log.path")
+    if settings.recall.index == "off":
+        raise Misconfigured("recall.index is off", hint="set recall.index to words or both")
+    check_prerequisites(found)
+    # What opens a log as a sidecar does is loaded by this command alone.
+    from service.bootstrap import logging_as_set
+    from service.bootstrap.recall import reindexed
+    from service.recall.errors import RecallError
+
+    of_file = settings.model_copy(update={"log": settings.log.model_copy(update={"path": path, "backend": "sqlite"})})
+    undo_logs = logging_as_set(settings.telemetry)
+    try:
+        done = asyncio.run(
+            reindexed(of_file, environment(), lambda at, head: say(f"{at.words:,} of {head:,} events", is_error=True))
+        )
+    except LogLocked as error:
+        raise CommandFailed(str(error), hint="stop the sidecar, then run this again") from error
+    except (EventLogError, RecallError, OSError) as error:
+        raise CommandFailed(f"{path}: {error}", hint="`abridged log verify` says what is damaged") from error
+    finally:
+        undo_logs()
+    say(f"ok: {done.words:,} events")
 
 
 class _Progress:

@@ -94,6 +94,12 @@ def _rewind() -> click.Command:
     return rewind
 
 
+def _search() -> click.Command:
+    from service.cli.search import search
+
+    return search
+
+
 def _serve() -> click.Command:
     from service.cli.serve import serve
 
@@ -125,6 +131,7 @@ COMMANDS: Mapping[str, Callable[[], click.Command]] = {
     "revoke": _revoke,
     "pin": _pin,
     "rewind": _rewind,
+    "search": _search,
     "doctor": _doctor,
     "config": _config,
     "log": _log,

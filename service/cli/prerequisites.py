@@ -18,6 +18,8 @@ from service.config.sources import ConfigError, Configuration, Problem
 from service.domain.errors import InvalidPolicy
 from service.models.ollama.address import AddressError, parse_address
 from service.models.scripted import ScriptError, load_script
+from service.recall.errors import RecallMissing
+from service.recall.file import require_installed
 from service.tokenizers.choice import counter_named
 from service.tokenizers.errors import TokenizerMissing
 
@@ -38,7 +40,7 @@ def check_prerequisites(found: Configuration) -> None:
             attempt()
         except InvalidPolicy as error:
             problems.append(Problem(name, found.origins[name], error.reason))
-        except (AddressError, ScriptError, TokenizerMissing, _UnusablePath) as error:
+        except (AddressError, RecallMissing, ScriptError, TokenizerMissing, _UnusablePath) as error:
             problems.append(Problem(f"{name}{index}", found.origins[name], str(error)))
     if problems:
         raise of_config_error(ConfigError(tuple(problems)))
@@ -68,6 +70,8 @@ def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], objec
     group = settings.ollama
     for index, host in enumerate(group.hosts):
         yield "ollama.hosts", f"[{index}]", partial(parse_address, host, allow_insecure=group.allow_insecure_hosts)
+    if settings.recall.index != "off":
+        yield "recall.index", "", require_installed
     yield "tokens.counter", "", partial(counter_named, settings.tokens.counter_name)
 
 

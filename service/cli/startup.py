@@ -10,6 +10,7 @@ from service.api.listeners import AddressTaken, AddressUnusable
 from service.cli.failures import CommandFailed, Misconfigured
 from service.domain.errors import InvalidPolicy
 from service.models.scripted import ScriptError
+from service.recall.errors import RecallError
 
 __all__ = ["explained"]
 
@@ -23,6 +24,8 @@ def explained() -> Iterator[None]:
     setting is to blame."""
     try:
         yield
+    except RecallError as error:
+        raise CommandFailed(str(error), hint="`abridged log reindex` makes the index again") from error
     except _SETTINGS as error:
         raise Misconfigured(str(error), hint="see `abridged config show`") from error
     except LogLocked as error:

@@ -35,6 +35,7 @@ __all__ = [
     "LogSettings",
     "OllamaSettings",
     "PolicySettings",
+    "RecallSettings",
     "ServerSettings",
     "Settings",
     "SummarizerSettings",
@@ -94,6 +95,12 @@ def _provider_model(value: str) -> str:
     if provider == "ollama" and not model:
         raise PydanticCustomError("model", "a model of Ollama needs its name, 'ollama:qwen2.5:3b'")
     return value
+
+
+def _embedder(value: str) -> str:
+    if value == "wordllama" or value.removeprefix("ollama:") not in ("", value):
+        return value
+    raise PydanticCustomError("embedder", "an embedder is 'wordllama' or 'ollama:NAME'")
 
 
 def _none_if_empty(value: Any) -> Any:
@@ -296,6 +303,23 @@ class TokenSettings(_Group):
         return "bpe:o200k" if self.counter == "bpe" else self.counter
 
 
+class RecallSettings(_Group):
+    """SearchHistory and its index; needs the package extra `recall`."""
+
+    index: Literal["off", "words", "both"] = Field(
+        default="off",
+        description="What is indexed: nothing, `words`, or `both` words and meaning. The index is the file "
+        "`<log.path>-recall`, holds message text, and can be deleted while no sidecar runs.",
+    )
+    embedder: Annotated[str, AfterValidator(_embedder)] = Field(
+        default="wordllama",
+        description="What makes vectors: `wordllama` (embedded, for English), or `ollama:NAME` on `ollama.hosts`. "
+        "After a change run `abridged log reindex`.",
+    )
+    dimension: int = Field(default=256, ge=64, le=256, multiple_of=64, description="Numbers of a `wordllama` vector.")
+    embed_timeout_s: Seconds = Field(default=10.0, description="Timeout of a call to Ollama for vectors, in seconds.")
+
+
 class TelemetrySettings(_Group):
     """Logs. Traces and their exporter are set by the standard `OTEL_*` variables."""
 
@@ -336,6 +360,7 @@ class Settings(_Group):
     summarizer: SummarizerSettings = SummarizerSettings()
     ollama: OllamaSettings = OllamaSettings()
     tokens: TokenSettings = TokenSettings()
+    recall: RecallSettings = RecallSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
     client: ClientSettings = ClientSettings()
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Known", "known_share", "word_keys", "word_runs"]
+__all__ = ["FUNCTION_WORDS", "Known", "folded", "known_share", "script_runs", "word_keys", "word_runs"]
 
 STEM_CHARS: Final = 5
 """Leading characters of a longer word that are compared."""
@@ -93,7 +93,10 @@ def _stem(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") else word
 
 
-_EMPTY: Final = frozenset((_FUNCTION_LINES + _TALK_LINES).split())
+FUNCTION_WORDS: Final = frozenset(_FUNCTION_LINES.split())
+"""Words of grammar, folded."""
+
+_EMPTY: Final = FUNCTION_WORDS | frozenset(_TALK_LINES.split())
 _TALK: Final = re.compile("|".join(sorted(_TALK_PHRASES, key=len, reverse=True)))
 
 
@@ -139,19 +142,28 @@ def known_share(text: str, keys: frozenset[str]) -> Known:
 
 def word_runs(text: str) -> Iterator[tuple[str, int]]:
     """Each word's key with 0, and each run of a script without spaces with the length of its keys; in order."""
-    folded = _TALK.sub(" ", unicodedata.normalize("NFKC", text).casefold())
-    for match in _RUN.finditer(folded):
-        run = match[0]
-        if match["spaced"]:
+    for run, size in script_runs(_TALK.sub(" ", folded(text))):
+        if not size:
             if len(run) > 1 and run not in _EMPTY:
                 yield _stem(run), 0
-        elif match["lettered"]:
+        elif size == _LETTER_CHARS:
             if len(run) >= _LETTER_CHARS:
                 yield run, _LETTER_CHARS
         elif len(run) >= _IDEOGRAPH_CHARS:
             for part in _GRAMMAR.split(run):
                 if len(part) >= _IDEOGRAPH_CHARS:
                     yield part, _IDEOGRAPH_CHARS
+
+
+def folded(text: str) -> str:
+    """The text with one form for each letter, whatever its case or width."""
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def script_runs(text: str) -> Iterator[tuple[str, int]]:
+    """Each word of a folded text with 0, and each run of a script without spaces with the length of its keys."""
+    for match in _RUN.finditer(text):
+        yield match[0], 0 if match["spaced"] else _LETTER_CHARS if match["lettered"] else _IDEOGRAPH_CHARS
 
 
 def _covered(run: str, size: int, keys: frozenset[str]) -> int:

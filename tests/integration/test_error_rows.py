@@ -7,8 +7,9 @@ beside its subject, most of it in test_bad_input.py.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,13 @@ from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import error_reason_pb2, message_pb2
 from abridged.v1 import event_log_service_pb2 as log
 from abridged.v1 import server_info_service_pb2 as info
+from service.bootstrap.recall import index_path
 from tests.support.answers import hanging, saying
 from tests.support.broken_log import Connections, connections, damaged, locked
 from tests.support.ollama_responder import Responder
 from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import refusal_of, refused
+from tests.support.searching import WORDS, search
 from tests.support.sidecar import PATIENCE_S, Sidecar, on_ollama, said, sidecar
 
 ANY = "any"
@@ -319,6 +322,28 @@ async def an_unknown_method(at: Scene) -> None:
 async def a_compressed_request(at: Scene) -> None:
     request = api.AppendMessagesRequest(conversation_id="c1", messages=[said(1, "x" * 10_000)])
     await at.s.conversations.AppendMessages(request, compression=grpc.Compression.Gzip, timeout=PATIENCE_S)
+
+
+@row("FAILED_PRECONDITION", "RECALL_OFF", metadata={"setting": "recall.index", "value": "words"})
+async def a_search_without_an_index(at: Scene) -> None:
+    await search(at.s, "hello")
+
+
+@row("FAILED_PRECONDITION", "RECALL_STOPPED", settings=WORDS, metadata={"cause": ANY})
+async def a_search_of_a_damaged_index(at: Scene) -> None:
+    with closing(sqlite3.connect(index_path(at.folder / "abridged.db"))) as index:
+        index.execute("ALTER TABLE made RENAME TO unmade")
+    await search(at.s, "hello")
+
+
+@row(
+    "UNAVAILABLE",
+    "EMBEDDER_AWAY",
+    settings={"recall.index": "both", "recall.embedder": "ollama:any", "ollama.hosts": ["127.0.0.1:9"]},
+    retries=True,
+)
+async def a_search_by_a_model_that_is_away(at: Scene) -> None:
+    await search(at.s, "hello")
 
 
 @row("FAILED_PRECONDITION", "WINDOW_TOO_LARGE", metadata={"tokens": ANY, "limit": "10"})

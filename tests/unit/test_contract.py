@@ -23,7 +23,7 @@ FILES: list[FileDescriptor] = [
     importlib.import_module(str(path.relative_to(PROTOS).with_suffix("")).replace("/", ".") + "_pb2").DESCRIPTOR
     for path in sorted((PROTOS / "abridged").rglob("*.proto"))
 ]
-READS = ("Get", "List", "Read", "Watch", "Subscribe", "Wait")
+READS = ("Get", "List", "Read", "Search", "Watch", "Subscribe", "Wait")
 
 _OF_EVERY_MESSAGE = frozenset(
     {

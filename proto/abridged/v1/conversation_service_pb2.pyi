@@ -155,6 +155,58 @@ PASS_STAGE_FAILED: PassStage.ValueType  # 6
 """It failed or was skipped."""
 Global___PassStage: _TypeAlias = PassStage  # noqa: Y015
 
+class _SearchMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _SearchModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SearchMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SEARCH_MODE_UNSPECIFIED: _SearchMode.ValueType  # 0
+    """BOTH if the server's recall.index is `both`, else WORDS."""
+    SEARCH_MODE_WORDS: _SearchMode.ValueType  # 1
+    """Its words: the more and the rarer ones it has, the better."""
+    SEARCH_MODE_MEANING: _SearchMode.ValueType  # 2
+    """Its meaning, by vectors."""
+    SEARCH_MODE_BOTH: _SearchMode.ValueType  # 3
+    """Both, fused by their ranks."""
+
+class SearchMode(_SearchMode, metaclass=_SearchModeEnumTypeWrapper):
+    """SearchMode selects what of a text is compared with the query."""
+
+SEARCH_MODE_UNSPECIFIED: SearchMode.ValueType  # 0
+"""BOTH if the server's recall.index is `both`, else WORDS."""
+SEARCH_MODE_WORDS: SearchMode.ValueType  # 1
+"""Its words: the more and the rarer ones it has, the better."""
+SEARCH_MODE_MEANING: SearchMode.ValueType  # 2
+"""Its meaning, by vectors."""
+SEARCH_MODE_BOTH: SearchMode.ValueType  # 3
+"""Both, fused by their ranks."""
+Global___SearchMode: _TypeAlias = SearchMode  # noqa: Y015
+
+class _SearchKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _SearchKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SearchKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SEARCH_KIND_UNSPECIFIED: _SearchKind.ValueType  # 0
+    """Never sent."""
+    SEARCH_KIND_MESSAGE: _SearchKind.ValueType  # 1
+    """A message."""
+    SEARCH_KIND_SUMMARY: _SearchKind.ValueType  # 2
+    """A record."""
+
+class SearchKind(_SearchKind, metaclass=_SearchKindEnumTypeWrapper):
+    """SearchKind is what a hit is."""
+
+SEARCH_KIND_UNSPECIFIED: SearchKind.ValueType  # 0
+"""Never sent."""
+SEARCH_KIND_MESSAGE: SearchKind.ValueType  # 1
+"""A message."""
+SEARCH_KIND_SUMMARY: SearchKind.ValueType  # 2
+"""A record."""
+Global___SearchKind: _TypeAlias = SearchKind  # noqa: Y015
+
 @_typing.final
 class AppendMessagesRequest(_message.Message):
     """AppendMessagesRequest is a batch of messages for one conversation."""
@@ -1535,3 +1587,177 @@ class WatchConversationResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_item) -> _WhichOneofReturnType_item | None: ...
 
 Global___WatchConversationResponse: _TypeAlias = WatchConversationResponse  # noqa: Y015
+
+@_typing.final
+class SearchHistoryRequest(_message.Message):
+    """SearchHistoryRequest says what to find, and where."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    QUERY_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
+    ROLES_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation; empty for all conversations of the caller's namespace."""
+    query: _builtins.str
+    """Words, and "phrases" that must occur."""
+    mode: Global___SearchMode.ValueType
+    """What is compared."""
+    page_size: _builtins.int
+    """Most hits to return; 0 means 10, more than 100 means 100."""
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___SearchKind.ValueType]:
+        """Only hits of these kinds; empty for all."""
+
+    @_builtins.property
+    def roles(self) -> _containers.RepeatedScalarFieldContainer[_message_pb2.Role.ValueType]:
+        """Only messages of these roles; empty for all. A record has none."""
+
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Only hits that have each of these labels, themselves or by their conversation."""
+
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Only what was appended at this time or later."""
+
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp:
+        """Only what was appended before this time."""
+
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        query: _builtins.str = ...,
+        mode: Global___SearchMode.ValueType = ...,
+        kinds: _abc.Iterable[Global___SearchKind.ValueType] | None = ...,
+        roles: _abc.Iterable[_message_pb2.Role.ValueType] | None = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
+        page_size: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since", "until", b"until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "kinds", b"kinds", "labels", b"labels", "mode", b"mode", "page_size", b"page_size", "query", b"query", "roles", b"roles", "since", b"since", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SearchHistoryRequest: _TypeAlias = SearchHistoryRequest  # noqa: Y015
+
+@_typing.final
+class SearchHit(_message.Message):
+    """SearchHit is a message or a record that was found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    SUMMARY_ID_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    SNIPPET_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    kind: Global___SearchKind.ValueType
+    """What it is."""
+    conversation_id: _builtins.str
+    """Its conversation."""
+    message_id: _builtins.str
+    """The message's id; empty for a record."""
+    summary_id: _builtins.str
+    """The record's id; empty for a message."""
+    role: _message_pb2.Role.ValueType
+    """The message's role; unspecified for a record."""
+    snippet: _builtins.str
+    """About 240 characters of its text, on one line, around what was found."""
+    score: _builtins.float
+    """How well it fits: compares hits of one response, the higher the better. By BOTH the sum of 1 / (60 + rank)."""
+    @_builtins.property
+    def messages(self) -> _summary_pb2.MessageRange:
+        """The message's number, twice; or the first and the last message that the record covers."""
+
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When it was appended, or committed."""
+
+    def __init__(
+        self,
+        *,
+        kind: Global___SearchKind.ValueType = ...,
+        conversation_id: _builtins.str = ...,
+        messages: _summary_pb2.MessageRange | None = ...,
+        message_id: _builtins.str = ...,
+        summary_id: _builtins.str = ...,
+        role: _message_pb2.Role.ValueType = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+        snippet: _builtins.str = ...,
+        score: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "kind", b"kind", "message_id", b"message_id", "messages", b"messages", "role", b"role", "score", b"score", "snippet", b"snippet", "summary_id", b"summary_id", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SearchHit: _TypeAlias = SearchHit  # noqa: Y015
+
+@_typing.final
+class SearchHistoryResponse(_message.Message):
+    """SearchHistoryResponse is what was found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HITS_FIELD_NUMBER: _builtins.int
+    INDEXED_POSITION_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    indexed_position: _builtins.int
+    """Everything of the caller's up to this log position was searched; compare AppendedMessage.position."""
+    mode: Global___SearchMode.ValueType
+    """The mode that was used."""
+    @_builtins.property
+    def hits(self) -> _containers.RepeatedCompositeFieldContainer[Global___SearchHit]:
+        """The hits, best first. There are no further pages: a better query finds more than a later page."""
+
+    def __init__(
+        self,
+        *,
+        hits: _abc.Iterable[Global___SearchHit] | None = ...,
+        indexed_position: _builtins.int = ...,
+        mode: Global___SearchMode.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hits", b"hits", "indexed_position", b"indexed_position", "mode", b"mode"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SearchHistoryResponse: _TypeAlias = SearchHistoryResponse  # noqa: Y015

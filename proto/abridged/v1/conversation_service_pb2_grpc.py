@@ -129,6 +129,11 @@ class ConversationServiceStub:
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.WatchConversationRequest.SerializeToString,
                 response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.WatchConversationResponse.FromString,
                 _registered_method=True)
+        self.SearchHistory = channel.unary_unary(
+                '/abridged.v1.ConversationService/SearchHistory',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.SearchHistoryRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.SearchHistoryResponse.FromString,
+                _registered_method=True)
 
 
 class ConversationServiceServicer:
@@ -301,6 +306,17 @@ class ConversationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SearchHistory(self, request, context):
+        """SearchHistory finds messages and records of a conversation, or of all of the caller's, by words, by meaning, or by
+        both. A query is words, and "phrases" in double quotes that must occur; nothing in it is an operator. The index
+        follows the log: what was appended up to indexed_position was searched. A text that was erased is never returned.
+        No side effects. Errors: INVALID_ARGUMENT (also a query without a word, or with an open quote), NOT_FOUND,
+        FAILED_PRECONDITION (RECALL_OFF, RECALL_STOPPED), UNAVAILABLE (EMBEDDER_AWAY: WORDS needs no model).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ConversationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -393,6 +409,11 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.WatchConversation,
                     request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.WatchConversationRequest.FromString,
                     response_serializer=abridged_dot_v1_dot_conversation__service__pb2.WatchConversationResponse.SerializeToString,
+            ),
+            'SearchHistory': grpc.unary_unary_rpc_method_handler(
+                    servicer.SearchHistory,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.SearchHistoryRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.SearchHistoryResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -886,6 +907,33 @@ class ConversationService:
             '/abridged.v1.ConversationService/WatchConversation',
             abridged_dot_v1_dot_conversation__service__pb2.WatchConversationRequest.SerializeToString,
             abridged_dot_v1_dot_conversation__service__pb2.WatchConversationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SearchHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/SearchHistory',
+            abridged_dot_v1_dot_conversation__service__pb2.SearchHistoryRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.SearchHistoryResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -125,6 +125,13 @@ class ConversationServiceStub:
     passes. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
     Connections have no maximum age. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
     """
+    SearchHistory: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SearchHistoryRequest, _conversation_service_pb2.SearchHistoryResponse]
+    """SearchHistory finds messages and records of a conversation, or of all of the caller's, by words, by meaning, or by
+    both. A query is words, and "phrases" in double quotes that must occur; nothing in it is an operator. The index
+    follows the log: what was appended up to indexed_position was searched. A text that was erased is never returned.
+    No side effects. Errors: INVALID_ARGUMENT (also a query without a word, or with an open quote), NOT_FOUND,
+    FAILED_PRECONDITION (RECALL_OFF, RECALL_STOPPED), UNAVAILABLE (EMBEDDER_AWAY: WORDS needs no model).
+    """
 
 @_typing.type_check_only
 class ConversationServiceAsyncStub(ConversationServiceStub):
@@ -222,6 +229,13 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     """WatchConversation streams a conversation's events after a version, then live, interleaved with the progress of
     passes. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
     Connections have no maximum age. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
+    """
+    SearchHistory: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SearchHistoryRequest, _conversation_service_pb2.SearchHistoryResponse]  # type: ignore[assignment]
+    """SearchHistory finds messages and records of a conversation, or of all of the caller's, by words, by meaning, or by
+    both. A query is words, and "phrases" in double quotes that must occur; nothing in it is an operator. The index
+    follows the log: what was appended up to indexed_position was searched. A text that was erased is never returned.
+    No side effects. Errors: INVALID_ARGUMENT (also a query without a word, or with an open quote), NOT_FOUND,
+    FAILED_PRECONDITION (RECALL_OFF, RECALL_STOPPED), UNAVAILABLE (EMBEDDER_AWAY: WORDS needs no model).
     """
 
 class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -425,6 +439,19 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         """WatchConversation streams a conversation's events after a version, then live, interleaved with the progress of
         passes. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
         Connections have no maximum age. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
+        """
+
+    @_abc_1.abstractmethod
+    def SearchHistory(
+        self,
+        request: _conversation_service_pb2.SearchHistoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.SearchHistoryResponse, _abc.Awaitable[_conversation_service_pb2.SearchHistoryResponse]]:
+        """SearchHistory finds messages and records of a conversation, or of all of the caller's, by words, by meaning, or by
+        both. A query is words, and "phrases" in double quotes that must occur; nothing in it is an operator. The index
+        follows the log: what was appended up to indexed_position was searched. A text that was erased is never returned.
+        No side effects. Errors: INVALID_ARGUMENT (also a query without a word, or with an open quote), NOT_FOUND,
+        FAILED_PRECONDITION (RECALL_OFF, RECALL_STOPPED), UNAVAILABLE (EMBEDDER_AWAY: WORDS needs no model).
         """
 
 def add_ConversationServiceServicer_to_server(servicer: ConversationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

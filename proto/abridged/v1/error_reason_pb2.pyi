@@ -104,6 +104,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: the pins would take more than pin_token_ratio of the budget; metadata has `tokens` and
     `limit`.
     """
+    ERROR_REASON_RECALL_OFF: _ErrorReason.ValueType  # 34
+    """FAILED_PRECONDITION: the server's settings do not switch on this search; metadata has `setting` and `value`."""
+    ERROR_REASON_RECALL_STOPPED: _ErrorReason.ValueType  # 35
+    """FAILED_PRECONDITION: the search index follows the log no longer, and an operator has to act; metadata has `cause`."""
+    ERROR_REASON_EMBEDDER_AWAY: _ErrorReason.ValueType  # 36
+    """UNAVAILABLE: the model that turns a query into a vector does not answer; SEARCH_MODE_WORDS needs none."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the `reason` of the google.rpc.ErrorInfo that every error of the server carries; its domain is
@@ -193,4 +199,10 @@ ERROR_REASON_PINS_TOO_LARGE: ErrorReason.ValueType  # 33
 """FAILED_PRECONDITION: the pins would take more than pin_token_ratio of the budget; metadata has `tokens` and
 `limit`.
 """
+ERROR_REASON_RECALL_OFF: ErrorReason.ValueType  # 34
+"""FAILED_PRECONDITION: the server's settings do not switch on this search; metadata has `setting` and `value`."""
+ERROR_REASON_RECALL_STOPPED: ErrorReason.ValueType  # 35
+"""FAILED_PRECONDITION: the search index follows the log no longer, and an operator has to act; metadata has `cause`."""
+ERROR_REASON_EMBEDDER_AWAY: ErrorReason.ValueType  # 36
+"""UNAVAILABLE: the model that turns a query into a vector does not answer; SEARCH_MODE_WORDS needs none."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -41,7 +41,7 @@ from service.models.ollama.host import OllamaHost, Place
 from service.models.ollama.settings import OllamaSettings
 from service.models.ollama.wire import Answer, chat_body, check_prompt_was_whole, load_body
 
-__all__ = ["OllamaModel"]
+__all__ = ["OllamaModel", "told"]
 
 PROVIDER = "ollama"
 FACTS_AGE_MAX_S = 60.0
@@ -198,7 +198,7 @@ class OllamaModel:
         async with host.place(deadline) as place:
             host.check_circuit()
             started = self._clock()
-            with _told(host.breaker):
+            with told(host.breaker):
                 with _nobody_asked():
                     if place.waited:
                         residence = await self._residence(host, deadline)
@@ -322,7 +322,7 @@ def _nobody_asked() -> Iterator[None]:
 
 
 @contextmanager
-def _told(breaker: CircuitBreaker) -> Iterator[None]:
+def told(breaker: CircuitBreaker) -> Iterator[None]:
     """Report the body's outcome to the breaker; an end without one, such as a cancellation, leaves it unchanged."""
     settle = breaker.abandoned
     breaker.began()

@@ -1,0 +1,128 @@
+"""SearchHistory's request into a search, and what was found into its response."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from abridged.v1 import conversation_service_pb2, message_pb2, summary_pb2
+from eventlog.event import StreamId
+from observability.facts import SearchMode
+from observability.metrics import Metrics
+from service.api import wire
+from service.api.errors import InvalidRequest
+from service.codec.enums import ROLES
+from service.codec.values import timestamp, timestamp_us
+from service.conversations.table import ConversationTable
+from service.domain.errors import ConversationNotFound
+from service.recall.errors import InvalidQuery, RecallOff
+from service.recall.index import Kind
+from service.recall.query import Query, parsed
+from service.recall.recall import Hit, Recall
+from service.recall.search import HITS_MAX, Mode, Search
+
+__all__ = ["HITS_DEFAULT", "HistorySearch"]
+
+HITS_DEFAULT = 10
+
+_pb = conversation_service_pb2
+T = TypeVar("T")
+_MODES = {_pb.SearchMode.Value(f"SEARCH_MODE_{mode.name}"): mode for mode in Mode}
+_KINDS: dict[int, Kind] = {_pb.SearchKind.Value(f"SEARCH_KIND_{kind.name}"): kind for kind in Kind}
+_MODE_VALUES = {mode: value for value, mode in _MODES.items()}
+_KIND_VALUES: dict[Kind, Any] = {kind: value for value, kind in _KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySearch:
+    """What SearchHistory does; `recall` is None where the settings switch it off."""
+
+    recall: Recall | None
+    table: ConversationTable
+    metrics: Metrics
+
+    async def __call__(self, request: _pb.SearchHistoryRequest, namespace: str) -> _pb.SearchHistoryResponse:
+        """The hits in this namespace. Raises what Recall.search raises, InvalidRequest and ConversationNotFound."""
+        if self.recall is None:
+            raise RecallOff("recall.index", "words")
+        search = _search(request, namespace, self.recall.best_mode)
+        if search.conversation:
+            await asyncio.to_thread(self._require, StreamId(namespace, search.conversation))
+        began = time.monotonic()
+        found = await self.recall.search(search)
+        self.metrics.searched(SearchMode(search.mode.value), seconds=time.monotonic() - began)
+        return _pb.SearchHistoryResponse(
+            hits=[_hit(hit) for hit in found.hits],
+            indexed_position=found.position,
+            mode=_MODE_VALUES[search.mode],
+        )
+
+    def _require(self, key: StreamId) -> None:
+        if self.table.row(key) is None:
+            raise ConversationNotFound(key.name)
+
+
+def _search(request: _pb.SearchHistoryRequest, namespace: str, best_mode: Mode) -> Search:
+    return Search(
+        namespace=namespace,
+        conversation=request.conversation_id,
+        query=_query(request.query),
+        mode=_MODES.get(request.mode, best_mode),
+        limit=min(request.page_size or HITS_DEFAULT, HITS_MAX),
+        kinds=_known("kinds", request.kinds, _KINDS.__getitem__),
+        roles=_known("roles", request.roles, ROLES.to_domain),
+        labels=dict(request.labels),
+        since_us=_bound_us(request, "since"),
+        until_us=_bound_us(request, "until"),
+    )
+
+
+def _known(field: str, values: Iterable[int], of: Callable[[int], T]) -> tuple[T, ...]:
+    """What the contract's numbers mean."""
+    known: list[T] = []
+    for place, value in enumerate(values):
+        try:
+            known.append(of(value))
+        except KeyError:
+            raise InvalidRequest(((f"{field}[{place}]", "is none that this version knows"),)) from None
+    return tuple(known)
+
+
+def _query(text: str) -> Query:
+    try:
+        return parsed(text)
+    except InvalidQuery as error:
+        raise InvalidRequest((("query", str(error)),)) from error
+
+
+def _bound_us(request: _pb.SearchHistoryRequest, name: Literal["since", "until"]) -> int:
+    value = getattr(request, name)
+    if not request.HasField(name):
+        return 0
+    if not (0 <= value.seconds < _SECONDS_MAX and 0 <= value.nanos < wire.NANOS_PER_S):
+        raise InvalidRequest(((name, "must be a time from 1970 to 9999"),))
+    # 0 would be no bound.
+    return max(1, timestamp_us(value))
+
+
+_SECONDS_MAX = 253_402_300_800
+"""The year 10000, where a Timestamp ends."""
+
+
+def _hit(hit: Hit) -> _pb.SearchHit:
+    entry = hit.entry
+    is_message = entry.kind is Kind.MESSAGE
+    return _pb.SearchHit(
+        kind=_KIND_VALUES[entry.kind],
+        conversation_id=entry.conversation,
+        messages=summary_pb2.MessageRange(first=entry.first, last=entry.last),
+        message_id=entry.source if is_message else "",
+        summary_id="" if is_message else entry.source,
+        role=ROLES.to_proto(entry.role) if entry.role else message_pb2.ROLE_UNSPECIFIED,
+        time=timestamp(entry.time_us),
+        snippet=hit.snippet,
+        score=entry.score,
+    )

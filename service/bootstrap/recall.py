@@ -1,0 +1,89 @@
+"""The search index that the settings ask for: wired for a sidecar, or made again while none runs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from eventlog.log import EventLog
+from service.bootstrap.core import open_core
+from service.bootstrap.providers import ollama_settings
+from service.config.settings import Settings
+from service.models.ollama.address import parse_address
+from service.models.ollama.embedding import OllamaEmbedding
+from service.models.ollama.host import open_hosts
+from service.recall.file import remove
+from service.recall.ollama import OllamaEmbedder
+from service.recall.projection import IN_BACKGROUND, Pace, Progress, Projection
+from service.recall.recall import Recall
+from service.recall.vectors import Embedder
+from service.recall.wordllama import WordLlamaEmbedder
+
+__all__ = ["index_path", "open_recall", "reindexed"]
+
+EMBED_CALLS_MAX = 2
+"""Calls to one host for vectors: one for the index and one for a search beside it."""
+
+PROGRESS_S = 1.0
+AT_ONCE = Pace(rest_share=0.0, rest_s=0.0)
+
+
+def index_path(log_path: Path) -> Path:
+    """Where the index of a log is."""
+    return log_path.with_name(f"{log_path.name}-recall")
+
+
+def open_recall(
+    settings: Settings, log: EventLog, resources: AsyncExitStack, *, pace: Pace = IN_BACKGROUND
+) -> Recall | None:
+    """The index, not started; None where it is off. `resources` closes it.
+
+    Raises RecallMissing, RecallStopped when its file cannot be opened, and AddressError.
+    """
+    if settings.recall.index == "off":
+        return None
+    if settings.log.backend == "sqlite":
+        path = index_path(settings.log.path)
+    else:
+        path = Path(resources.enter_context(TemporaryDirectory(prefix="abridged-"))) / "recall"
+    embedder = _embedder(settings) if settings.recall.index == "both" else None
+    recall = Recall(log, Projection(log, path, embedder, pace=pace))
+    resources.push_async_callback(recall.close)
+    return recall
+
+
+async def reindexed(
+    settings: Settings, environ: Mapping[str, str], report: Callable[[Progress, int], None]
+) -> Progress:
+    """Make the index of `settings.log.path` again, whatever made it; `report` hears now and then how far it is, and of
+    the log's head. Raises EventLogError, RecallStopped, RecallMissing.
+    """
+    async with AsyncExitStack() as resources:
+        without = settings.model_copy(update={"recall": settings.recall.model_copy(update={"index": "off"})})
+        core = open_core(without, environ, resources, on_fatal=lambda _: None, now_us=lambda: time.time_ns() // 1_000)
+        # The log is ours now, so that no sidecar has the index open.
+        remove(index_path(settings.log.path))
+        recall = open_recall(settings, core.log, resources, pace=AT_ONCE)
+        assert recall is not None, "the index is on"
+        projection = recall.projection
+        projection.start()
+        done = asyncio.create_task(projection.caught_up())
+        while not (await asyncio.wait({done}, timeout=PROGRESS_S))[0]:
+            report(projection.progress, core.log.head())
+        done.result()
+        return projection.progress
+
+
+def _embedder(settings: Settings) -> Embedder:
+    provider, _, model = settings.recall.embedder.partition(":")
+    if provider == "wordllama":
+        return WordLlamaEmbedder(settings.recall.dimension)
+    group = settings.ollama
+    addresses = [parse_address(host, allow_insecure=group.allow_insecure_hosts) for host in group.hosts]
+    hosts = open_hosts(addresses, replace(ollama_settings(group), calls_max=EMBED_CALLS_MAX), clock=time.monotonic)
+    return OllamaEmbedder(OllamaEmbedding(model, hosts, seconds=settings.recall.embed_timeout_s, clock=time.monotonic))

@@ -1,0 +1,58 @@
+"""Why a search, or the index itself, cannot be had.
+
+RecallError
+├── RecallOff         the settings do not switch on what a search asks for
+├── RecallStopped     the index met something that it cannot follow; an operator has to act
+├── RecallMissing     the package extra `recall` is not installed
+├── EmbedderAway      the model that makes vectors does not answer now
+├── EmbedderChanged   the model that makes vectors is not the one that made the index
+└── InvalidQuery      a query that says nothing, or that is not closed
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "EmbedderAway",
+    "EmbedderChanged",
+    "InvalidQuery",
+    "RecallError",
+    "RecallMissing",
+    "RecallOff",
+    "RecallStopped",
+]
+
+
+class RecallError(Exception):
+    """A search, or the index itself, cannot be had. No message of this family has text of a conversation."""
+
+
+class RecallOff(RecallError):
+    """`setting` has to have `value` for this search."""
+
+    def __init__(self, setting: str, value: str) -> None:
+        super().__init__(f"set {setting} = {value} and restart the sidecar")
+        self.setting = setting
+        self.value = value
+
+
+class RecallStopped(RecallError):
+    """The index follows the log no longer; the message says why."""
+
+
+class RecallMissing(RecallError):
+    """The package extra `recall` is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("recall.index needs the package extra `recall`: install 'abridged[recall]'")
+
+
+class EmbedderAway(RecallError):
+    """The model that makes vectors does not answer now."""
+
+
+class EmbedderChanged(RecallError):
+    """Its vectors cannot be compared with those of the index."""
+
+
+class InvalidQuery(RecallError):
+    """The query has no meaning; the message says what is wrong and never quotes it."""

@@ -1,0 +1,197 @@
+"""The index's file: one SQLite database beside the log, which may be deleted at any time.
+
+It is opened through apsw, which brings an SQLite of its own: the one that Python was built with may load no extensions,
+and before 3.42 it cannot delete words from a full-text index for good. Nothing else opens this file, and this opens no
+other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from service.recall.errors import RecallMissing, RecallStopped
+from service.recall.passages import PIECES_MAX
+
+__all__ = [
+    "Connection",
+    "Made",
+    "connected",
+    "create_tables_of",
+    "entry_of",
+    "opened",
+    "piece_id",
+    "pieces_table",
+    "remove",
+    "require_installed",
+    "words_table",
+]
+
+SCHEMA_VERSION = 1
+"""Of the tables, of what is indexed of a text and of how it is spelled: an index of another one is made again."""
+
+CACHE_KIB = 32_768
+"""Pages in memory of one connection."""
+
+BUSY_MS = 5_000
+
+_EXTRA = ("apsw", "numpy", "sqlite_vec", "tokenizers", "wordllama")
+
+Connection = Any
+"""An apsw.Connection; the package may be absent."""
+
+_TABLES = """
+CREATE TABLE made(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE namespaces(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE conversations(
+    id INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, name TEXT NOT NULL, UNIQUE(namespace, name)
+);
+CREATE TABLE entries(
+    id INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, conversation INTEGER NOT NULL, version INTEGER NOT NULL,
+    kind INTEGER NOT NULL, role TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    source TEXT NOT NULL, time_us INTEGER NOT NULL, has_vectors INTEGER NOT NULL, text TEXT NOT NULL
+);
+CREATE INDEX entries_of_conversation ON entries(conversation, kind, first);
+CREATE INDEX entries_without_vectors ON entries(id) WHERE NOT has_vectors;
+CREATE TABLE entry_labels(
+    name TEXT, value TEXT, entry INTEGER, PRIMARY KEY(name, value, entry)
+) WITHOUT ROWID;
+CREATE INDEX labels_of_entry ON entry_labels(entry);
+CREATE TABLE conversation_labels(
+    name TEXT, value TEXT, conversation INTEGER, PRIMARY KEY(name, value, conversation)
+) WITHOUT ROWID;
+CREATE INDEX labels_of_conversation ON conversation_labels(conversation);
+CREATE TABLE vectors(id INTEGER PRIMARY KEY, vector BLOB NOT NULL);
+"""
+"""An entry's id is the position of its event, so that it cannot be there twice; `piece_id` is that of a vector."""
+
+_OF_NAMESPACE = """
+CREATE VIRTUAL TABLE words_{0} USING fts5(
+    text, scope, content='', tokenize='porter unicode61 remove_diacritics 2'
+);
+INSERT INTO words_{0}(words_{0}, rank) VALUES('secure-delete', 1);
+CREATE TABLE pieces_{0}(
+    id INTEGER PRIMARY KEY, conversation INTEGER NOT NULL, kind INTEGER NOT NULL, role TEXT NOT NULL,
+    time_us INTEGER NOT NULL, signs BLOB NOT NULL
+);
+CREATE INDEX pieces_{0}_of_conversation ON pieces_{0}(conversation);
+"""
+"""A namespace's own tables: no text counts in another namespace's ranking, and none is walked for another one. A search
+by meaning walks `pieces`, whose rows are narrow for that."""
+
+
+class Made(NamedTuple):
+    """What an index was made of: another log's, or another schema's, is made again."""
+
+    log_id: str
+    schema_version: int = SCHEMA_VERSION
+
+
+def require_installed() -> None:
+    """Raise RecallMissing when the package extra is not installed."""
+    if not all(map(find_spec, _EXTRA)):
+        raise RecallMissing
+
+
+def words_table(namespace: int) -> str:
+    """The full-text table of a namespace."""
+    return f"words_{namespace}"
+
+
+def pieces_table(namespace: int) -> str:
+    """The table of a namespace's pieces."""
+    return f"pieces_{namespace}"
+
+
+def create_tables_of(connection: Connection, namespace: int) -> None:
+    """Create a namespace's own tables, if they are not there."""
+    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (words_table(namespace),)).fetchone():
+        connection.execute(_OF_NAMESPACE.format(namespace))
+
+
+def piece_id(entry: int, piece: int) -> int:
+    """The id of a piece of an entry."""
+    return entry * PIECES_MAX + piece
+
+
+def entry_of(piece: int) -> tuple[int, int]:
+    """The entry of a piece's id, and the piece's place in it."""
+    return divmod(piece, PIECES_MAX)
+
+
+def connected(path: Path, *, writes: bool) -> Connection:
+    """A connection to the index. Raises apsw.Error when there is none that can be used."""
+    import apsw
+    import sqlite_vec
+
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writes else apsw.SQLITE_OPEN_READONLY
+    connection = apsw.Connection(str(path), flags=flags)
+    connection.set_busy_timeout(BUSY_MS)
+    connection.enable_load_extension(True)
+    connection.load_extension(sqlite_vec.loadable_path())
+    connection.enable_load_extension(False)
+    connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
+    if writes:
+        # What a power cut takes is indexed again; what is deleted is overwritten.
+        for pragma in ("journal_mode=wal", "synchronous=normal", "secure_delete=on"):
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+    return connection
+
+
+def opened(path: Path, made: Made, *, report: Callable[[str], None]) -> Connection:
+    """The index for writing, empty unless it is of this log and schema; `report` is told why it was emptied.
+
+    Raises RecallMissing, and RecallStopped when the file cannot be used.
+    """
+    require_installed()
+    import apsw
+
+    try:
+        if path.exists():
+            reason = _other(path, made)
+            if not reason:
+                return connected(path, writes=True)
+            report(reason)
+            remove(path)
+        return _begun(path, made)
+    except (apsw.Error, OSError) as error:
+        raise RecallStopped(f"the index {path} cannot be opened ({type(error).__name__})") from error
+
+
+def remove(path: Path) -> None:
+    """Remove an index that nobody has open; it need not be there."""
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _begun(path: Path, made: Made) -> Connection:
+    # SQLite gives its other files the mode of the first.
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    connection = connected(path, writes=True)
+    with connection:
+        connection.execute(_TABLES)
+        for name, value in (("log_id", made.log_id), ("schema", made.schema_version), ("position", 0)):
+            connection.execute("INSERT INTO made VALUES(?, ?)", (name, str(value)))
+    return connection
+
+
+def _other(path: Path, made: Made) -> str:
+    """Why the file cannot be gone on with; empty when it can."""
+    import apsw
+
+    try:
+        connection = connected(path, writes=True)
+        try:
+            found = dict(connection.execute("SELECT name, value FROM made"))
+        finally:
+            connection.close()
+    except (apsw.SQLError, apsw.NotADBError, apsw.CorruptError):
+        return "the file is damaged, or no index"
+    if found.get("schema") != str(made.schema_version):
+        return "another version of the program made it"
+    if found.get("log_id") != made.log_id:
+        return "it is of another log"
+    return ""

@@ -1,0 +1,289 @@
+"""Writes the index: events in, words and vectors out, and how far it is, in one transaction.
+
+Each type of event has one small function in `_INDEXED`, or stands in `_UNINDEXED`; an event that is in neither stops
+the index, because what it says may be that a text must be forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from eventlog.event import RecordedEvent, StreamId
+from service.codec.events import UnknownEvent, decode
+from service.domain.events import (
+    ConversationOpened,
+    ConversationRewound,
+    Event,
+    MessageAppended,
+    SettingsChanged,
+    SummarizationCompleted,
+    SummaryRevoked,
+)
+from service.recall.file import Connection, create_tables_of, piece_id, pieces_table, words_table
+from service.recall.passages import text_of_message, text_of_record
+from service.recall.query import spelled
+from service.recall.vectors import Vector
+
+__all__ = ["KNOWN_EVENTS", "Embedding", "Index", "Kind", "Unembedded", "text_of"]
+
+
+class Kind(IntEnum):
+    """What an entry is. The numbers are in the index's file."""
+
+    MESSAGE = 1
+    SUMMARY = 2
+
+
+class Unembedded(NamedTuple):
+    """An entry that has no vectors yet."""
+
+    id: int
+    text: str
+
+
+class Embedding(NamedTuple):
+    """The vectors of an entry's pieces, by their places; a piece without words has none."""
+
+    id: int
+    vectors: Mapping[int, Vector]
+
+
+def text_of(event: Event) -> str:
+    """What can be found of an event; empty for one that says nothing."""
+    match event:
+        case MessageAppended():
+            return text_of_message(event.message)
+        case SummarizationCompleted():
+            return text_of_record(event.record)
+        case _:
+            return ""
+
+
+class Index:
+    """The index's only writer. Not for more than one thread at a time; raises apsw.Error when the file fails."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._ids: dict[StreamId, tuple[int, int]] = {}
+        self._forgot = False
+
+    @property
+    def position(self) -> int:
+        """Every event up to this position is indexed."""
+        return int(self._made("position") or 0)
+
+    @property
+    def embedder(self) -> tuple[str, int]:
+        """Which model made the vectors, and how many numbers each has; `("", 0)` while there are none."""
+        return self._made("embedder"), int(self._made("dimension") or 0)
+
+    def apply(self, events: Sequence[RecordedEvent], cursor: int) -> None:
+        """Index the events and move to `cursor`, or do neither.
+
+        Raises UnknownEvent for an event that this version cannot place.
+        """
+        self._forgot = False
+        try:
+            with self._connection:
+                for recorded in events:
+                    self._apply(recorded)
+                self._connection.execute("UPDATE made SET value = ? WHERE name = 'position'", (str(cursor),))
+        except BaseException:
+            self._ids.clear()
+            raise
+        if self._forgot:
+            # What was overwritten is in the write-ahead log as it was before.
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def unembedded(self, limit: int) -> list[Unembedded]:
+        """The oldest entries without vectors."""
+        rows = self._connection.execute(
+            "SELECT id, text FROM entries WHERE NOT has_vectors ORDER BY id LIMIT ?", (limit,)
+        )
+        return [Unembedded(*row) for row in rows]
+
+    def embed(self, embeddings: Iterable[Embedding], *, embedder: str, dimension: int) -> None:
+        """Keep the vectors that `embedder` made, of `dimension` numbers each."""
+        with self._connection:
+            for name, value in (("embedder", embedder), ("dimension", str(dimension))):
+                self._connection.execute("INSERT OR REPLACE INTO made VALUES(?, ?)", (name, value))
+            for embedding in embeddings:
+                self._embed(embedding)
+
+    def close(self) -> None:
+        """Release the file."""
+        self._connection.close()
+
+    def _made(self, name: str) -> str:
+        row = self._connection.execute("SELECT value FROM made WHERE name = ?", (name,)).fetchone()
+        return row[0] if row else ""
+
+    def _apply(self, recorded: RecordedEvent) -> None:
+        if recorded.type in _UNINDEXED:
+            return
+        indexed = _INDEXED.get(recorded.type)
+        if indexed is None:
+            raise UnknownEvent(f"{recorded.type} version {recorded.schema_version}")
+        indexed(self, recorded, decode(recorded.type, recorded.schema_version, recorded.payload))
+
+    def _add(self, recorded: RecordedEvent, entry: _Entry) -> None:
+        namespace, conversation = self._ids_of(recorded.stream)
+        self._connection.execute(
+            "INSERT INTO entries VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
+            (recorded.position, namespace, conversation, recorded.version, *entry[:5], recorded.time_us, entry.text),
+        )
+        self._connection.execute(
+            f"INSERT INTO {words_table(namespace)}(rowid, text, scope) VALUES(?, ?, ?)",
+            (recorded.position, spelled(entry.text), f"c{conversation}"),
+        )
+        for name, value in entry.labels.items():
+            self._connection.execute("INSERT INTO entry_labels VALUES(?, ?, ?)", (name, value, recorded.position))
+
+    def _label(self, recorded: RecordedEvent, labels: Mapping[str, str]) -> None:
+        _, conversation = self._ids_of(recorded.stream)
+        self._connection.execute("DELETE FROM conversation_labels WHERE conversation = ?", (conversation,))
+        for name, value in labels.items():
+            self._connection.execute("INSERT INTO conversation_labels VALUES(?, ?, ?)", (name, value, conversation))
+
+    def _embed(self, embedding: Embedding) -> None:
+        # An entry that was forgotten since it was read has no row, and gets no vectors.
+        rows = self._connection.execute(
+            "UPDATE entries SET has_vectors = 1 WHERE id = ? RETURNING namespace, conversation, kind, role, time_us",
+            (embedding.id,),
+        ).fetchall()
+        for namespace, conversation, *what in rows:
+            for place, vector in embedding.vectors.items():
+                piece = piece_id(embedding.id, place)
+                self._connection.execute(
+                    f"INSERT INTO {pieces_table(namespace)} VALUES(?, ?, ?, ?, ?, ?)",
+                    (piece, conversation, *what, vector.signs),
+                )
+                self._connection.execute("INSERT INTO vectors VALUES(?, ?)", (piece, vector.steps))
+
+    def _forget(self, recorded: RecordedEvent, which: str, *values: object) -> None:
+        """Remove the conversation's entries for which a condition is true: words, vectors, labels and text."""
+        namespace, conversation = self._ids_of(recorded.stream)
+        rows = self._connection.execute(
+            f"SELECT id, text FROM entries WHERE conversation = ? AND {which}", (conversation, *values)
+        ).fetchall()
+        for entry, text in rows:
+            self._remove(namespace, conversation, entry, text)
+        self._forgot = True
+
+    def _remove(self, namespace: int, conversation: int, entry: int, text: str) -> None:
+        table = words_table(namespace)
+        # Such a table keeps no text, so that it has to be told which words go.
+        self._connection.execute(
+            f"INSERT INTO {table}({table}, rowid, text, scope) VALUES('delete', ?, ?, ?)",
+            (entry, spelled(text), f"c{conversation}"),
+        )
+        of_entry = (piece_id(entry, 0), piece_id(entry + 1, 0))
+        for name in (pieces_table(namespace), "vectors"):
+            self._connection.execute(f"DELETE FROM {name} WHERE id >= ? AND id < ?", of_entry)
+        self._connection.execute("DELETE FROM entry_labels WHERE entry = ?", (entry,))
+        self._connection.execute("DELETE FROM entries WHERE id = ?", (entry,))
+
+    def _ids_of(self, stream: StreamId) -> tuple[int, int]:
+        if (known := self._ids.get(stream)) is not None:
+            return known
+        namespace = self._id("namespaces(name)", "name = ?", (stream.namespace,))
+        create_tables_of(self._connection, namespace)
+        of_namespace = (namespace, stream.name)
+        ids = namespace, self._id("conversations(namespace, name)", "namespace = ? AND name = ?", of_namespace)
+        if len(self._ids) >= IDS_KEPT_MAX:
+            self._ids.clear()
+        self._ids[stream] = ids
+        return ids
+
+    def _id(self, columns: str, matches: str, values: tuple[Any, ...]) -> int:
+        table = columns.partition("(")[0]
+        row = self._connection.execute(f"SELECT id FROM {table} WHERE {matches}", values).fetchone()
+        if row is not None:
+            return int(row[0])
+        places = ", ".join("?" * len(values))
+        self._connection.execute(f"INSERT INTO {columns} VALUES({places})", values)
+        return int(self._connection.last_insert_rowid())
+
+
+IDS_KEPT_MAX = 4_096
+"""Conversations whose numbers are kept in memory."""
+
+
+class _Entry(NamedTuple):
+    """What is kept of a text beside its place in the log: its columns in their order."""
+
+    kind: Kind
+    role: str
+    first: int
+    last: int
+    source: str
+    text: str
+    labels: Mapping[str, str] = {}
+
+
+def _opened(index: Index, recorded: RecordedEvent, event: ConversationOpened) -> None:
+    index._label(recorded, event.settings.labels)
+
+
+def _settings_changed(index: Index, recorded: RecordedEvent, event: SettingsChanged) -> None:
+    index._label(recorded, event.settings.labels)
+
+
+def _message_appended(index: Index, recorded: RecordedEvent, event: MessageAppended) -> None:
+    message = event.message
+    index._add(
+        recorded,
+        _Entry(
+            Kind.MESSAGE, message.role.value, event.number, event.number, message.id, text_of(event), message.labels
+        ),
+    )
+
+
+def _completed(index: Index, recorded: RecordedEvent, event: SummarizationCompleted) -> None:
+    record = event.record
+    first, last = min(r.first for r in record.covered), max(r.last for r in record.covered)
+    index._add(recorded, _Entry(Kind.SUMMARY, "", first, last, record.id, text_of(event)))
+
+
+def _revoked(index: Index, recorded: RecordedEvent, event: SummaryRevoked) -> None:
+    _forget_records(index, recorded, event.revoked_ids)
+
+
+def _rewound(index: Index, recorded: RecordedEvent, event: ConversationRewound) -> None:
+    index._forget(recorded, "kind = ? AND first > ?", Kind.MESSAGE, event.to)
+    _forget_records(index, recorded, event.revoked_ids)
+
+
+def _forget_records(index: Index, recorded: RecordedEvent, ids: Iterable[str]) -> None:
+    for record_id in ids:
+        index._forget(recorded, "kind = ? AND source = ?", Kind.SUMMARY, record_id)
+
+
+_INDEXED: Mapping[str, Callable[[Index, RecordedEvent, Any], None]] = {
+    "ConversationOpened": _opened,
+    "SettingsChanged": _settings_changed,
+    "MessageAppended": _message_appended,
+    "SummarizationCompleted": _completed,
+    "SummaryRevoked": _revoked,
+    "ConversationRewound": _rewound,
+}
+"""What takes text back calls `Index._forget`, as a redaction or an erasure will."""
+
+_UNINDEXED = frozenset(
+    {
+        "UsageReported",
+        "SummarizationRequested",
+        "SummarizationStarted",
+        "SummarizationReleased",
+        "SummarizationFailed",
+        "SummarizationSkipped",
+        "SummaryRated",
+        "MessagesPinned",
+        "MessagesUnpinned",
+    }
+)
+"""Events that neither say a text nor take one back. They are not even decoded."""
+
+KNOWN_EVENTS = frozenset(_INDEXED) | _UNINDEXED

@@ -1,0 +1,95 @@
+"""What of a message or a record can be found, and the pieces of it that get vectors. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from service.domain.envelope import unwrap_envelope
+from service.domain.message import Message
+from service.domain.record import SummaryRecord
+
+__all__ = ["PIECES_MAX", "PIECE_CHARS", "SNIPPET_CHARS", "pieces_of", "snippet_of", "text_of_message", "text_of_record"]
+
+PIECE_CHARS = 1_200
+"""Characters of a piece: about 300 tokens. The vector of a longer text says less of each of its parts."""
+
+PIECES_MAX = 16
+"""Pieces of one text, the first ones: what bounds the vectors of a tool's huge output. Words are found in all of it."""
+
+SNIPPET_CHARS = 240
+PLACES_MAX = 64
+"""Places of a text that are compared: what bounds the work on one that repeats a word."""
+
+_LEAD_CHARS = 60
+"""Characters of a snippet before its first match."""
+
+_CUT = "…"
+
+
+def text_of_message(message: Message) -> str:
+    """What the message says: its content without its envelope, then its calls with their arguments."""
+    calls = (f"{call.name} {call.arguments}" for call in message.tool_calls)
+    return "\n".join(part for part in (unwrap_envelope(message.content), *calls) if part)
+
+
+def text_of_record(record: SummaryRecord) -> str:
+    """What the record says, its lists included, a line each."""
+    context = record.context
+    items = (" ".join(filter(None, (item.owner, item.task, item.due))) for item in context.action_items)
+    return "\n".join(
+        (
+            record.summary,
+            *record.key_points,
+            *context.participants,
+            *context.decisions,
+            *items,
+            *context.unresolved,
+            *context.domain_entities,
+        )
+    )
+
+
+def pieces_of(text: str) -> list[str]:
+    """The text in pieces of at most PIECE_CHARS, cut where it has a blank, the first PIECES_MAX of them."""
+    return list(islice(_cut(text), PIECES_MAX))
+
+
+def _cut(text: str) -> Iterator[str]:
+    start = 0
+    while start < len(text):
+        end = start + PIECE_CHARS
+        if end < len(text):
+            # A text without blanks is cut where the piece is full.
+            blank = max(text.rfind(" ", start + PIECE_CHARS // 2, end), text.rfind("\n", start + PIECE_CHARS // 2, end))
+            end = blank + 1 if blank >= 0 else end
+        yield text[start:end]
+        start = end
+
+
+def snippet_of(text: str, stems: Sequence[str]) -> str:
+    """At most SNIPPET_CHARS of the text on one line, around the place where most of the folded `stems` begin words."""
+    places = list(islice(_places(text, stems), PLACES_MAX))
+    best = max((at for at, _ in places), key=lambda at: _worth(places, at), default=0)
+    start = max(0, best - _LEAD_CHARS)
+    if start:
+        start = text.find(" ", start, best) + 1 or start
+    shown = text[start : start + SNIPPET_CHARS]
+    lead, rest = _CUT if start else "", _CUT if start + SNIPPET_CHARS < len(text) else ""
+    return f"{lead}{' '.join(shown.split())}{rest}"
+
+
+def _places(text: str, stems: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Where words begin with one of the stems, and with which."""
+    if not stems:
+        return
+    # Scripts without spaces have no place where a word begins.
+    begins = (rf"(?<![^\W_]){re.escape(stem)}" if stem.isascii() else re.escape(stem) for stem in stems)
+    for match in re.finditer("|".join(begins), text, re.IGNORECASE):
+        yield match.start(), match[0].casefold()
+
+
+def _worth(places: Sequence[tuple[int, str]], start: int) -> int:
+    """How many different stems a snippet around this place shows."""
+    return len({stem for at, stem in places if start <= at < start + SNIPPET_CHARS - _LEAD_CHARS})

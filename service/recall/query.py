@@ -1,0 +1,95 @@
+"""The language of queries: words, and "phrases" in double quotes; nothing in it is an operator. Pure.
+
+A text is indexed as `spelled` spells it, so that scripts without spaces are found too: their runs are spelled as
+overlapping keys. What goes to FTS5 is made of quoted words alone, whatever the caller wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from service.domain.words import FUNCTION_WORDS, STEM_CHARS, folded, script_runs
+from service.recall.errors import InvalidQuery
+
+__all__ = ["TERMS_MAX", "Query", "parsed", "spelled"]
+
+TERMS_MAX = 64
+"""Most words and phrases of a query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is looked for.
+
+    Attributes:
+        text: All of it without quotes, for its vector.
+        words: Expressions of FTS5, one a word; a text with more and rarer ones of them is a better match.
+        phrases: Expressions of FTS5 that a text must match, every one.
+        stems: How words begin that a snippet should show, folded.
+    """
+
+    text: str
+    words: tuple[str, ...]
+    phrases: tuple[str, ...]
+    stems: tuple[str, ...]
+
+
+def parsed(text: str) -> Query:
+    """The query that a caller wrote.
+
+    A word is what stands between blanks; one with marks in it, such as `orders_17`, is found as it stands. Words of
+    grammar count only when there are no others. Raises InvalidQuery.
+    """
+    parts = text.split('"')
+    if len(parts) % 2 == 0:
+        raise InvalidQuery("has a quote that is not closed")
+    phrases = [_quoted(spelled(part)) for part in parts[1::2] if spelled(part)]
+    chunks = [chunk for part in parts[::2] for chunk in folded(part).split()]
+    telling = [chunk for chunk in chunks if not _is_grammar(chunk)]
+    words = [word for chunk in (telling or ([] if phrases else chunks)) for word in _words(chunk)]
+    if not words and not phrases:
+        raise InvalidQuery("has no word to look for")
+    if len(words) + len(phrases) > TERMS_MAX:
+        raise InvalidQuery(f"has more than {TERMS_MAX} words and phrases")
+    stems = (run[:STEM_CHARS] for part in (*telling, *parts[1::2]) for run, _ in script_runs(folded(part)))
+    return Query(
+        " ".join(text.replace('"', " ").split()),
+        tuple(dict.fromkeys(words)),
+        tuple(dict.fromkeys(phrases)),
+        tuple(dict.fromkeys(stem for stem in stems if stem not in FUNCTION_WORDS)),
+    )
+
+
+def spelled(text: str) -> str:
+    """The words of the text, folded, with blanks between them: what is indexed of it."""
+    return " ".join(key for run, size in script_runs(folded(text)) for key in _keys(run, size))
+
+
+def _keys(run: str, size: int) -> Iterator[str]:
+    if not size or len(run) <= size:
+        yield run
+        return
+    yield from (run[at : at + size] for at in range(len(run) - size + 1))
+
+
+def _words(chunk: str) -> Iterator[str]:
+    """One expression for the neighbouring words of a chunk, and one for each key of a script without spaces."""
+    spaced: list[str] = []
+    for run, size in script_runs(chunk):
+        if not size:
+            spaced.append(run)
+            continue
+        # A single character is the beginning of a key.
+        yield from (_quoted(key) if len(key) == size else f"{_quoted(key)} *" for key in _keys(run, size))
+    if spaced:
+        yield _quoted(" ".join(spaced))
+
+
+def _is_grammar(chunk: str) -> bool:
+    return all(run in FUNCTION_WORDS or (len(run) == 1 and not size) for run, size in script_runs(chunk))
+
+
+def _quoted(words: str) -> str:
+    """Only letters, digits and blanks come here: `spelled` and `script_runs` leave nothing else."""
+    return f'"{words}"'

@@ -1,0 +1,312 @@
+"""Reads the index: the best entries by words, by meaning, or by both.
+
+Both are fused by rank alone, since a rank says the same in both orders and a score does not: an entry's score is the
+sum of 1 / (60 + rank) over the orders that have it (Cormack, Clarke and Buettcher, Reciprocal Rank Fusion outperforms
+Condorcet and individual Rank Learning Methods, SIGIR 2009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from queue import Empty, LifoQueue
+from typing import Any, NamedTuple
+
+from service.domain.message import Role
+from service.recall.errors import RecallStopped
+from service.recall.file import Connection, connected, entry_of, pieces_table, words_table
+from service.recall.index import Kind
+from service.recall.passages import PIECES_MAX
+from service.recall.query import Query
+from service.recall.vectors import Vector
+
+__all__ = ["HITS_MAX", "Entry", "Found", "Mode", "Search", "Searcher", "fused"]
+
+HITS_MAX = 100
+"""Most hits of a search, and how many entries of each order are fused."""
+
+FUSION_K = 60
+NEAR_MAX = 200
+"""Pieces whose signs are nearest, which are then put in order by their steps."""
+
+POSTINGS_MAX = 4_000
+"""Entries that a search by words ranks. Words of more than that are left out, the most frequent first, if a rarer one
+is there: they tell least, and to rank what any entry has takes as long as reading all of them."""
+
+CONNECTIONS_KEPT_MAX = 4
+"""As many as there are threads that read."""
+
+
+class Mode(Enum):
+    """What is compared."""
+
+    WORDS = "words"
+    MEANING = "meaning"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is looked for, and where: `conversation` is empty for all of the namespace, an empty filter is none.
+
+    Times are in microseconds since the epoch, from `since_us` on and before `until_us`; 0 for no bound.
+    """
+
+    namespace: str
+    conversation: str
+    query: Query
+    mode: Mode
+    limit: int
+    kinds: tuple[Kind, ...] = ()
+    roles: tuple[Role, ...] = ()
+    labels: Mapping[str, str] | None = None
+    since_us: int = 0
+    until_us: int = 0
+
+
+class Entry(NamedTuple):
+    """A message or record that was found, and where: `version` is its event's in the conversation's stream.
+
+    `piece` is the one that is nearest in meaning, None when words found it. `score` compares within a response only:
+    by words it is FTS5's bm25, by meaning a cosine, by both the sum of their ranks.
+    """
+
+    id: int
+    conversation: str
+    version: int
+    kind: Kind
+    role: Role | None
+    first: int
+    last: int
+    source: str
+    time_us: int
+    text: str
+    score: float
+    piece: int | None
+
+
+class Found(NamedTuple):
+    """Up to twice as many entries as were asked for, since the log may not say some any more; best first. And the
+    position up to which the index was read."""
+
+    entries: tuple[Entry, ...]
+    position: int
+
+
+class _Ranked(NamedTuple):
+    entry: int
+    score: float
+    piece: int | None = None
+
+
+class _Where(NamedTuple):
+    """Conditions on a row and their values."""
+
+    sql: str
+    values: tuple[Any, ...]
+
+
+class Searcher:
+    """Searches one index's file, in any thread. Raises RecallStopped when the file fails."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._free: LifoQueue[Connection] = LifoQueue(CONNECTIONS_KEPT_MAX)
+
+    def embedder(self) -> tuple[str, int]:
+        """Which model made the vectors, and how many numbers each has; `("", 0)` while there are none."""
+        with self._reading() as connection:
+            made = _made(connection)
+        return made.get("embedder", ""), int(made.get("dimension", 0))
+
+    def __call__(self, search: Search, vector: Vector | None) -> Found:
+        """The best entries. `vector` is the query's; None for a search by words, and for a query without an angle."""
+        with self._reading() as connection:
+            position = int(_made(connection)["position"])
+            if search.mode is not Mode.WORDS:
+                oldest = connection.execute("SELECT min(id) FROM entries WHERE NOT has_vectors").fetchone()[0]
+                position = position if oldest is None else oldest - 1
+            scope = _scope(connection, search)
+            if scope is None:
+                return Found((), position)
+            words = [] if search.mode is Mode.MEANING else _by_words(connection, search, scope)
+            near = [] if search.mode is Mode.WORDS or vector is None else _by_meaning(connection, search, scope, vector)
+            ranked = fused([words, near]) if search.mode is Mode.BOTH else words or near
+            return Found(tuple(_entries(connection, ranked[: 2 * search.limit])), position)
+
+    def close(self) -> None:
+        """Release the file."""
+        while True:
+            try:
+                self._free.get_nowait().close()
+            except Empty:
+                return
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """A connection in a read transaction: all that a search reads is of one moment."""
+        import apsw
+
+        try:
+            try:
+                connection = self._free.get_nowait()
+            except Empty:
+                connection = connected(self._path, writes=False)
+            with connection:
+                yield connection
+            if self._free.full():
+                connection.close()
+            else:
+                self._free.put(connection)
+        except apsw.Error as error:
+            raise RecallStopped(f"the index cannot be read ({type(error).__name__})") from error
+
+
+def fused(orders: Iterable[Sequence[_Ranked]]) -> list[_Ranked]:
+    """One order from several, by reciprocal ranks; of equals the newer entry is first."""
+    scores: dict[int, float] = {}
+    pieces: dict[int, int | None] = {}
+    for order in orders:
+        for rank, ranked in enumerate(order, start=1):
+            scores[ranked.entry] = scores.get(ranked.entry, 0.0) + 1 / (FUSION_K + rank)
+            # Words that were found say better what to show than a piece that is near.
+            pieces.setdefault(ranked.entry, ranked.piece)
+    best = sorted(scores, key=lambda entry: (-scores[entry], -entry))
+    return [_Ranked(entry, scores[entry], pieces[entry]) for entry in best]
+
+
+def _made(connection: Connection) -> dict[str, str]:
+    return dict(connection.execute("SELECT name, value FROM made"))
+
+
+def _scope(connection: Connection, search: Search) -> tuple[int, int] | None:
+    """The numbers of the namespace and of the conversation, 0 for all; None where nothing is indexed yet."""
+    namespace = connection.execute("SELECT id FROM namespaces WHERE name = ?", (search.namespace,)).fetchone()
+    if namespace is None or not search.conversation:
+        return None if namespace is None else (namespace[0], 0)
+    conversation = connection.execute(
+        "SELECT id FROM conversations WHERE namespace = ? AND name = ?", (namespace[0], search.conversation)
+    ).fetchone()
+    return None if conversation is None else (namespace[0], conversation[0])
+
+
+def _where(search: Search, entry: str) -> _Where:
+    """The filters, as conditions on a row that has an entry's columns and its id in `entry`."""
+    conditions: list[str] = []
+    values: list[Any] = []
+    for column, wanted in (("kind", search.kinds), ("role", search.roles)):
+        if wanted:
+            conditions.append(f"{column} IN ({', '.join('?' * len(wanted))})")
+            values += wanted
+    if search.since_us:
+        conditions.append("time_us >= ?")
+        values.append(search.since_us)
+    if search.until_us:
+        conditions.append("time_us < ?")
+        values.append(search.until_us)
+    for label in (search.labels or {}).items():
+        conditions.append(
+            f"({entry} IN (SELECT entry FROM entry_labels WHERE name = ? AND value = ?)"
+            " OR conversation IN (SELECT conversation FROM conversation_labels WHERE name = ? AND value = ?))"
+        )
+        values += [*label, *label]
+    return _Where("".join(f" AND {condition}" for condition in conditions), tuple(values))
+
+
+def _matching(scope: tuple[int, int], expression: str) -> str:
+    """An FTS5 query for texts of the scope: our own words alone, all of them quoted."""
+    _, conversation = scope
+    within = f'scope : "c{conversation}" AND ' if conversation else ""
+    return f"{within}text : ({expression})"
+
+
+def _by_words(connection: Connection, search: Search, scope: tuple[int, int]) -> list[_Ranked]:
+    table = words_table(scope[0])
+    telling, common = _telling(connection, table, search.query)
+    phrases = search.query.phrases
+    where = _where(search, "e.id")
+    if telling:
+        ranking = [word for word in telling if word not in phrases]
+        # A text that has the phrases need not have the words: they only rank it.
+        expression = " AND ".join((*phrases, *([f"({' OR '.join((*phrases[:1], *ranking))})"] if ranking else [])))
+        # A text's place counts nothing: the weight of `scope` is 0.
+        score, order = f"-bm25({table}, 1.0, 0.0)", "score DESC, e.id DESC"
+    else:
+        # Words that any text has rank nothing: the newest that have all of them, without looking at the rest.
+        expression = " AND ".join((*phrases, *(word for word in common if word not in phrases)))
+        score, order = "0.0", "e.id DESC"
+    rows = connection.execute(
+        f"SELECT e.id, {score} AS score FROM {table} w CROSS JOIN entries e ON e.id = w.rowid"
+        f" WHERE w.{table} MATCH ?{where.sql} ORDER BY {order} LIMIT ?",
+        (_matching(scope, expression), *where.values, HITS_MAX),
+    )
+    return [_Ranked(*row) for row in rows]
+
+
+def _telling(connection: Connection, table: str, query: Query) -> tuple[list[str], list[str]]:
+    """The words that are ranked, rarest first, and the others. Phrases are ranked with them if they are as rare."""
+    counts = {
+        word: connection.execute(
+            f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?)",
+            (f"text : ({word})", POSTINGS_MAX + 1),
+        ).fetchone()[0]
+        for word in (*query.words, *query.phrases)
+    }
+    left = POSTINGS_MAX
+    telling: list[str] = []
+    for word in sorted(counts, key=lambda word: counts[word]):
+        left -= counts[word]
+        if left >= 0 or (not telling and counts[word] <= POSTINGS_MAX):
+            telling.append(word)
+    return telling, [word for word in counts if word not in telling]
+
+
+def _by_meaning(connection: Connection, search: Search, scope: tuple[int, int], vector: Vector) -> list[_Ranked]:
+    namespace, conversation = scope
+    where = _where(search, f"id / {PIECES_MAX}")
+    sql, values = where.sql, list(where.values)
+    if conversation:
+        sql, values = f" AND conversation = ?{sql}", [conversation, *values]
+    for phrase in search.query.phrases:
+        table = words_table(namespace)
+        sql += f" AND id / {PIECES_MAX} IN (SELECT rowid FROM {table} WHERE {table} MATCH ?)"
+        values.append(_matching(scope, phrase))
+    rows = connection.execute(
+        "WITH near AS MATERIALIZED ("
+        f"SELECT id FROM {pieces_table(namespace)} WHERE true{sql}"
+        " ORDER BY vec_distance_hamming(vec_bit(signs), vec_bit(?)) LIMIT ?)"
+        " SELECT v.id, 1 - vec_distance_cosine(vec_int8(v.vector), vec_int8(?)) AS score"
+        " FROM near JOIN vectors v USING (id) ORDER BY score DESC, v.id DESC",
+        (*values, vector.signs, NEAR_MAX, vector.steps),
+    )
+    best: dict[int, _Ranked] = {}
+    for near, score in rows:
+        entry, piece = entry_of(near)
+        best.setdefault(entry, _Ranked(entry, score, piece))
+    return list(best.values())[:HITS_MAX]
+
+
+def _entries(connection: Connection, ranked: Sequence[_Ranked]) -> Iterator[Entry]:
+    for entry, score, piece in ranked:
+        conversation, version, kind, role, first, last, source, time_us, text = connection.execute(
+            "SELECT c.name, e.version, e.kind, e.role, e.first, e.last, e.source, e.time_us, e.text"
+            " FROM entries e JOIN conversations c ON c.id = e.conversation WHERE e.id = ?",
+            (entry,),
+        ).fetchone()
+        yield Entry(
+            id=entry,
+            conversation=conversation,
+            version=version,
+            kind=Kind(kind),
+            role=Role(role) if role else None,
+            first=first,
+            last=last,
+            source=source,
+            time_us=time_us,
+            text=text,
+            score=score,
+            piece=piece,
+        )

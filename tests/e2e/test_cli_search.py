@@ -1,0 +1,85 @@
+"""`abridged search` and `abridged log reindex`, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from service.bootstrap.recall import index_path
+from tests.support.command import Ran, abridged, served
+
+RECALL = ("recall.index=both", "recall.dimension=64")
+
+
+def given(*settings: str) -> list[str]:
+    """The settings as options."""
+    return [part for setting in settings for part in ("--set", setting)]
+
+
+def test_a_search_shows_where_and_what_was_said(tmp_path):
+    """In one conversation or in all; as JSON lines too."""
+    with served(tmp_path, *RECALL) as s:
+        to = ("--address", s.address)
+        assert abridged("append", "c1", "The booking code is ZK4Q1P.", *to).code == 0
+        assert abridged("append", "c2", "The booking is cancelled.", *to).code == 0
+
+        def found(*words: str) -> Ran:
+            return abridged("search", *words, "--mode", "words", *to)
+
+        while "ZK4Q1P" not in found("c1", "booking", "code").out:
+            continue
+        while found("--all", "booking").out.count("message 1") < 2:
+            continue
+
+        assert found("c1", "booking").out.startswith("c1  message 1, user  20")
+        assert found("c1", "nothing such").out == "nothing found\n"
+        lines = [json.loads(line) for line in found("--all", "booking", "--json").out.splitlines()]
+        assert {line["conversation_id"] for line in lines} == {"c1", "c2"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("c1",), 2, "there is no query"),
+        (("c1", 'say "hello'), 1, "query has a quote that is not closed"),
+        (("c9", "hello"), 1, "CONVERSATION_NOT_FOUND"),
+    ],
+)
+def test_a_search_that_cannot_be_made_says_why(tmp_path, arguments, code, said):
+    """With the exit code of wrong usage, or of a failure."""
+    with served(tmp_path, *RECALL) as s:
+        ran = abridged("search", *arguments, "--address", s.address)
+
+    assert (ran.code, said in ran.err) == (code, True), ran.err
+
+
+def test_a_search_without_an_index_names_the_setting(tmp_path):
+    """And a reindexing has nothing to make."""
+    with served(tmp_path) as s:
+        ran = abridged("search", "--all", "hello", "--address", s.address)
+        assert ran.code == 1
+        assert "set recall.index = words" in ran.err
+
+    assert abridged("log", "reindex", str(tmp_path / "served.db")).code == 2
+
+
+def test_reindexing_makes_the_index_of_another_model(tmp_path):
+    """What a changed embedder stopped goes on after it; a running sidecar is not disturbed."""
+    log = tmp_path / "served.db"
+    wider = ("recall.index=both", "recall.dimension=128")
+    with served(tmp_path, *RECALL) as s:
+        abridged("append", "c1", "The booking code is ZK4Q1P.", "--address", s.address)
+        while "ZK4Q1P" not in abridged("search", "c1", "booking", "--address", s.address).out:
+            continue
+        assert "lock" in abridged("log", "reindex", str(log), *given(*RECALL)).err
+        assert index_path(log).exists()
+
+    with served(tmp_path, *wider) as s:
+        while (ran := abridged("search", "c1", "booking", "--address", s.address)).code == 0:
+            continue
+        assert "RECALL_STOPPED" in ran.err
+
+    assert abridged("log", "reindex", str(log), *given(*wider)).out == "ok: 2 events\n"
+    with served(tmp_path, *wider) as s:
+        assert "ZK4Q1P" in abridged("search", "c1", "booking", "--address", s.address).out

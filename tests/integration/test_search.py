@@ -1,0 +1,349 @@
+"""SearchHistory over a real channel and a real file: what it finds, what it refuses, and whose."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from abridged.v1 import conversation_service_pb2 as api
+from abridged.v1 import message_pb2
+from service.bootstrap.recall import index_path
+from tests.support.ollama_server import FakeOllama
+from tests.support.refusal import refused
+from tests.support.searching import BOTH, MEANING, WORDS, numbers, search, searched, snippets
+from tests.support.sidecar import call, on_ollama, said, sidecar, tool_result
+
+
+def texts(*contents: str) -> list[message_pb2.Message]:
+    """Messages with these contents, in turns."""
+    return [said(number, content) for number, content in enumerate(contents, start=1)]
+
+
+TRIP = texts(
+    "I want to fly to Lisbon in May.",
+    "There are two flights, on Tuesday and on Friday.",
+    "Friday. The booking code is ZK4Q1P, keep it.",
+    "Your seat is 14C and the meal is vegetarian.",
+)
+
+
+async def test_words_find_the_message_that_has_them_and_show_them(tmp_path):
+    """In any form of the word, with number, id, role, time and the words in a snippet."""
+    async with sidecar(tmp_path, WORDS) as s:
+        await s.chat("trip").append(*TRIP)
+
+        answer = await searched(s, "what was the booked code?", conversation_id="trip")
+
+        assert numbers(answer)[0] == 3
+        hit = answer.hits[0]
+        assert (hit.kind, hit.conversation_id, hit.message_id) == (api.SEARCH_KIND_MESSAGE, "trip", "m3")
+        assert (hit.messages.last, hit.role, hit.summary_id) == (3, message_pb2.ROLE_USER, "")
+        assert "booking code is ZK4Q1P" in hit.snippet
+        assert hit.time.seconds > 0
+        assert answer.mode == api.SEARCH_MODE_WORDS
+
+
+async def test_the_message_with_more_and_rarer_words_comes_first(tmp_path):
+    """bm25, as FTS5 has it."""
+    async with sidecar(tmp_path, WORDS) as s:
+        await s.chat().append(*texts("red green", "red blue", "red", "red blue yellow"))
+
+        assert numbers(await searched(s, "red yellow"))[0] == 4
+        assert sorted(numbers(await searched(s, "blue"))) == [2, 4]
+
+
+async def test_a_phrase_has_to_occur_as_it_stands(tmp_path):
+    """Words only rank; what is in quotes filters."""
+    async with sidecar(tmp_path, WORDS) as s:
+        await s.chat().append(*texts("the red house", "the house is red", "red house again"))
+
+        assert sorted(numbers(await searched(s, '"red house"'))) == [1, 3]
+        assert numbers(await searched(s, '"red house" again'))[0] == 3
+        assert numbers(await searched(s, '"red house" is')) == numbers(await searched(s, '"red house"'))
+
+
+async def test_a_phrase_has_to_occur_whatever_is_compared(tmp_path):
+    """What is near in meaning and has no such words is no hit."""
+    async with sidecar(tmp_path, BOTH) as s:
+        await s.chat().append(*texts("the red house", "the house is red"))
+
+        for mode in (MEANING, api.SEARCH_MODE_BOTH):
+            assert numbers(await searched(s, '"red house"', mode=mode)) == [1]
+
+
+async def test_a_word_with_marks_in_it_is_found_as_it_stands(tmp_path):
+    """An identifier is no list of words."""
+    async with sidecar(tmp_path, WORDS) as s:
+        await s.chat().append(*texts("17 new orders", "table orders_17 is locked"))
+
+        assert numbers(await searched(s, "orders_17")) == [2]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["text:red", "red AND NOT blue", "scope:c1 red", "red*", "(red", "^red", "NEAR(red blue)", "red -blue", "{a}"],
+)
+async def test_nothing_that_a_caller_writes_is_an_operator(tmp_path, query):
+    """FTS5 sees quoted words alone: any query that has a word is one that can be answered."""
+    async with sidecar(tmp_path, WORDS) as s:
+        await s.chat().append(*texts("red blue", "blue red not", "a scope of text"))
+
+        await searched(s, query)
+
+        assert sorted(numbers(await searched(s, "red NOT blue"))) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("query", "wrong"), [("...", "no word"), ('say "hello', "not closed"), (" ".join(map(str, range(100, 200))), "64")]
+)
+async def test_a_query_without_a_meaning_is_refused_by_its_field(tmp_path, query, wrong):
+    """With what is wrong, and without the query."""
+    async with sidecar(tmp_path, WORDS) as s:
+        async with refused("INVALID_ARGUMENT", "INVALID_FIELD") as refusal:
+            await search(s, query)
+
+        assert wrong in refusal.fields["query"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"query": ""}, "query"),
+        ({"query": "a" * 1_001}, "query"),
+        ({"query": "red", "kinds": [9]}, "kinds[0]"),
+        ({"query": "red", "roles": [message_pb2.ROLE_USER, 0]}, "roles[1]"),
+        ({"query": "red", "conversation_id": "-"}, "conversation_id"),
+        ({"query": "red", "mode": 9}, "mode"),
+        ({"query": "red", "since": {"seconds": -5}}, "since"),
+        ({"query": "red", "page_size": -1}, "page_size"),
+    ],
+)
+async def test_a_field_that_breaks_a_rule_is_named(tmp_path, fields, field):
+    """As everywhere."""
+    async with sidecar(tmp_path, WORDS) as s:
+        async with refused("INVALID_ARGUMENT", "INVALID_FIELD") as refusal:
+            await search(s, **fields)
+
+        assert list(refusal.fields) == [field]
+
+
+async def test_an_unknown_conversation_is_not_found(tmp_path):
+    """Whether or not another one has the words."""
+    async with sidecar(tmp_path, WORDS) as s:
+        await s.chat().append(*TRIP)
+
+        async with refused("NOT_FOUND", "CONVERSATION_NOT_FOUND") as refusal:
+            await search(s, "booking", conversation_id="c2")
+
+        assert refusal.resource == ("conversation", "c2")
+
+
+async def test_without_an_index_a_search_says_how_to_switch_it_on(tmp_path):
+    """No file is made, and the setting is named; words alone say it of meaning."""
+    async with sidecar(tmp_path) as s:
+        async with refused("FAILED_PRECONDITION", "RECALL_OFF") as refusal:
+            await search(s, "booking")
+        assert refusal.metadata == {"setting": "recall.index", "value": "words"}
+        assert not index_path(tmp_path / "abridged.db").exists()
+
+    async with sidecar(tmp_path, WORDS) as s:
+        async with refused("FAILED_PRECONDITION", "RECALL_OFF") as refusal:
+            await search(s, "booking", mode=MEANING)
+        assert "recall.index = both" in refusal.text
+
+
+async def test_filters_leave_what_they_name(tmp_path):
+    """Role, kind, time, and labels of the message or of its conversation."""
+    async with sidecar(tmp_path, WORDS) as s:
+        first = s.chat("c1", labels={"team": "north"})
+        await first.append(said(1, "red one", labels={"topic": "paint"}), said(2, "red two"), call(3, "x"))
+        await first.append(tool_result(4, "x", "red three"))
+        await s.chat("c2").append(said(1, "red four"))
+        everything = await searched(s, "red")
+        newest = max(hit.time.ToNanoseconds() for hit in everything.hits)
+
+        async def contents(**fields: Any) -> list[str]:
+            return sorted(snippets(await searched(s, "red", **fields)))
+
+        assert await contents(roles=[message_pb2.ROLE_TOOL, message_pb2.ROLE_ASSISTANT]) == ["red three", "red two"]
+        assert await contents(labels={"team": "north"}) == ["red one", "red three", "red two"]
+        assert await contents(labels={"team": "north", "topic": "paint"}) == ["red one"]
+        assert await contents(kinds=[api.SEARCH_KIND_SUMMARY]) == []
+        assert await contents(until={"seconds": newest // 10**9, "nanos": newest % 10**9}) != await contents()
+        assert await contents(since={"seconds": newest // 10**9, "nanos": newest % 10**9}) == ["red four"]
+        assert await contents(conversation_id="c2") == ["red four"]
+        assert len(await contents(page_size=2)) == 2
+
+        await first.update(["labels"], labels={"team": "south"})
+        assert await contents(labels={"team": "north"}) == []
+
+
+async def test_records_are_found_beside_messages(tmp_path):
+    """With the messages that they cover."""
+    async with sidecar(tmp_path, {**WORDS, "summarizer.models": ["extractive:default"]}) as s:
+        chat = s.chat()
+        await chat.talk(20)
+        await chat.summarize()
+        (record, *_) = await chat.summaries()
+
+        answer = await searched(s, record.summary.split()[0] + " importer", kinds=[api.SEARCH_KIND_SUMMARY])
+
+        hit = answer.hits[0]
+        assert (hit.kind, hit.message_id, hit.role) == (api.SEARCH_KIND_SUMMARY, "", message_pb2.ROLE_UNSPECIFIED)
+        assert hit.summary_id in [r.id for r in await chat.summaries()]
+        assert 1 <= hit.messages.first < hit.messages.last <= 20
+
+
+async def test_what_was_revoked_or_rewound_is_found_no_longer(tmp_path):
+    """A record that is out of use, and messages that have left the conversation."""
+    async with sidecar(tmp_path, {**WORDS, "summarizer.models": ["extractive:default"]}) as s:
+        chat = s.chat()
+        await chat.talk(20)
+        await chat.summarize()
+        summaries: dict[str, Any] = {"conversation_id": "c1", "kinds": [api.SEARCH_KIND_SUMMARY]}
+        found = {hit.summary_id for hit in (await searched(s, "importer", **summaries)).hits}
+        (record, *_) = await chat.summaries()
+        assert record.id in found
+
+        await s.conversations.RevokeSummary(api.RevokeSummaryRequest(conversation_id="c1", summary_id=record.id))
+        assert record.id not in {hit.summary_id for hit in (await searched(s, "importer", **summaries)).hits}
+
+        await s.conversations.RewindConversation(api.RewindConversationRequest(conversation_id="c1", to_version=18))
+        assert max(numbers(await searched(s, "importer", page_size=100))) == 18
+
+
+async def test_namespaces_never_see_each_other(tmp_path):
+    """Neither text nor ranking nor position: the words of one do not count in the other."""
+    tokens = {"server.tokens": [{"token": n, "namespace": n, "scopes": ["append", "read"]} for n in ("alpha", "beta")]}
+    async with sidecar(tmp_path, {**BOTH, **tokens}) as s:
+        alpha, beta = (replace(s, metadata=[("authorization", f"Bearer {n}")]) for n in ("alpha", "beta"))
+        await alpha.chat().append(*texts("the secret is red", "red and blue"))
+        alone = await searched(alpha, "red secret", mode=api.SEARCH_MODE_WORDS)
+        await beta.chat().append(*texts(*["the secret is red"] * 30))
+
+        for mode in (api.SEARCH_MODE_WORDS, MEANING, api.SEARCH_MODE_BOTH):
+            assert {hit.conversation_id for hit in (await searched(beta, "blue", mode=mode)).hits} <= {"c1"}
+            assert "red and blue" not in snippets(await searched(beta, "red and blue", mode=mode))
+        again = await searched(alpha, "red secret", mode=api.SEARCH_MODE_WORDS)
+        assert [(hit.message_id, hit.score) for hit in again.hits] == [(h.message_id, h.score) for h in alone.hits]
+        assert again.indexed_position == alone.indexed_position
+
+
+async def test_meaning_finds_what_has_none_of_the_words(tmp_path):
+    """By the embedded model, without a server."""
+    async with sidecar(tmp_path, {**BOTH, "recall.dimension": 256}) as s:
+        await s.chat().append(
+            *texts(
+                "The invoice was paid by bank transfer.",
+                "My cat has been vomiting since the morning.",
+                "The server room gets too hot in summer.",
+            )
+        )
+
+        assert numbers(await searched(s, "ill pet", mode=MEANING))[0] == 2
+        assert numbers(await searched(s, "ill pet", mode=api.SEARCH_MODE_WORDS)) == []
+        answer = await searched(s, "ill pet")
+        assert answer.mode == api.SEARCH_MODE_BOTH
+        assert numbers(answer)[0] == 2
+        assert answer.hits[0].score == pytest.approx(1 / 61)
+
+
+async def test_both_fuse_by_rank(tmp_path):
+    """What is first by words and by meaning has the sum of both ranks."""
+    async with sidecar(tmp_path, BOTH) as s:
+        await s.chat().append(*TRIP)
+
+        answer = await searched(s, "booking code")
+
+        assert numbers(answer)[0] == 3
+        assert answer.hits[0].score == pytest.approx(2 / 61)
+
+
+async def test_scripts_without_spaces_are_found(tmp_path):
+    """A part of a run of such characters is a word."""
+    async with sidecar(tmp_path, WORDS) as s:
+        await s.chat().append(*texts("我们讨论了数据库的备份", "今天天气很好", "ผู้ใช้ต้องการสำรองฐานข้อมูล"))
+
+        assert numbers(await searched(s, "数据库")) == [1]
+        assert numbers(await searched(s, "天")) == [2]
+        assert numbers(await searched(s, "ฐานข้อมูล")) == [3]
+
+
+async def test_the_calls_of_tools_and_enveloped_results_are_found(tmp_path):
+    """What a tool was asked, and what it returned inside its envelope."""
+    async with sidecar(tmp_path, WORDS) as s:
+        result = '{"payload": {"result": "refund approved"}, "sig": "eyJhbGciOi"}'
+        await s.chat().append(said(1), call(2, "x"), tool_result(3, "x", result))
+
+        assert numbers(await searched(s, "approved")) == [3]
+        assert numbers(await searched(s, "eyJhbGciOi")) == []
+        assert 2 in numbers(await searched(s, "search orders"))
+
+
+async def test_the_index_is_private_and_is_made_again_when_it_is_gone(tmp_path):
+    """0600 as everything with text; deleting it costs time alone."""
+    path = index_path(tmp_path / "abridged.db")
+    async with sidecar(tmp_path, WORDS) as s:
+        await s.chat().append(*TRIP)
+        first = await searched(s, "booking")
+        assert {stat.S_IMODE(p.stat().st_mode) for p in tmp_path.glob("abridged.db-recall*")} == {0o600}
+    path.unlink()
+
+    async with sidecar(tmp_path, WORDS) as s:
+        assert (await searched(s, "booking")).hits == first.hits
+
+
+async def test_vectors_come_from_ollama_where_the_settings_say_so(tmp_path):
+    """Through the same hosts as summaries, in the model's own dimension."""
+    async with FakeOllama() as ollama:
+        model = ollama.models[0].name
+        settings = {**on_ollama(ollama), "recall.index": "both", "recall.embedder": f"ollama:{model}"}
+        async with sidecar(tmp_path, settings) as s:
+            await s.chat().append(*TRIP)
+
+            assert len((await searched(s, "booking", mode=MEANING)).hits) == 4
+
+            await ollama.stop()
+            async with refused("UNAVAILABLE", "EMBEDDER_AWAY") as refusal:
+                await search(s, "booking", mode=MEANING)
+            assert refusal.retry_s
+            assert numbers(await searched(s, "booking", mode=api.SEARCH_MODE_WORDS)) == [3]
+
+
+async def test_a_model_that_changes_stops_searches_by_meaning_and_nothing_else(tmp_path):
+    """Loudly: the error says what to do, readiness names it, a gauge is 1; words and appends go on."""
+    async with sidecar(tmp_path, BOTH) as s:
+        await s.chat().append(*TRIP)
+        await searched(s, "booking")
+
+    async with sidecar(tmp_path, {**BOTH, "recall.dimension": 128}) as s:
+        await s.chat().append(said(5, "booking again"))
+        assert sorted(numbers(await searched(s, "booking", mode=api.SEARCH_MODE_WORDS))) == [3, 5]
+
+        async with refused("FAILED_PRECONDITION", "RECALL_STOPPED") as refusal:
+            while True:
+                await search(s, "booking")
+
+        assert "abridged log reindex" in refusal.metadata["cause"]
+        assert "abridged log reindex" in await s.http("/readyz")
+        assert "200 OK" in await s.http("/readyz")
+        assert "abridged_recall_stopped 1.0" in await s.http("/metrics")
+        assert [line["event"] for line in s.logs].count("recall.stopped") == 1
+
+
+async def test_searches_and_how_far_the_index_is_are_measured(tmp_path):
+    """By mode, with a duration, and with nothing behind when it has caught up."""
+    async with sidecar(tmp_path, BOTH) as s:
+        await s.chat().append(*TRIP)
+        await searched(s, "booking")
+
+        metrics = await s.http("/metrics")
+
+        assert 'abridged_searches_total{mode="both"}' in metrics
+        assert 'abridged_searches_total{mode="words"} 0.0' in metrics
+        assert 'abridged_recall_behind_events{index="words"} 0.0' in metrics
+        assert 'abridged_recall_behind_events{index="vectors"}' in metrics
+        assert "abridged_recall_stopped 0.0" in metrics

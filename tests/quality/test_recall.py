@@ -1,0 +1,54 @@
+"""How well searches find what has left the window, on real chats: `make test-recall` prints the figures."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from eventlog.event import StreamId
+from eventlog.memory import MemoryEventLog
+from service.domain.events import MessageAppended
+from service.domain.tokens import TokenSource
+from service.recall.query import parsed
+from service.recall.recall import Recall
+from service.recall.search import Mode, Search
+from service.recall.wordllama import WordLlamaEmbedder
+from tests.support.questions import COUNT, Question, questions, talks
+from tests.support.recall import append, indexed
+from tests.support.shared_data import loaded
+
+TOP = 5
+
+pytestmark = pytest.mark.recall
+
+
+async def test_most_questions_find_their_answer_among_the_first_five(tmp_path, capsys):
+    """By words, by meaning and by both, each in its own conversation; both are no worse than the better one by much."""
+    log = MemoryEventLog(clock_us=lambda: 1)
+    for talk in talks():
+        events = [
+            MessageAppended(number, loaded(entry), 1, TokenSource.ESTIMATE, "estimate")
+            for number, entry in enumerate(talk.entries, start=1)
+        ]
+        append(log, StreamId("default", talk.name), events)
+    asked = questions()
+    assert len(asked) == COUNT
+
+    async with indexed(log, tmp_path / "index", embedder=WordLlamaEmbedder(256)) as recall:
+        hits = {mode: [await is_found(recall, question, mode) for question in asked] for mode in Mode}
+
+    people = sum(not question.text.startswith("what was said about ") for question in asked)
+    with capsys.disabled():
+        for mode, found in hits.items():
+            figures = (sum(found), COUNT, sum(found[:people]), people, sum(found[people:]), COUNT - people)
+            sys.stdout.write("\nhit@5 {}: {}/{}, people's {}/{}, made {}/{}".format(mode.value, *figures))
+    rates = {mode: sum(found) / COUNT for mode, found in hits.items()}
+    assert rates[Mode.BOTH] >= max(rates.values()) - 0.05
+    assert rates[Mode.BOTH] >= 0.6
+
+
+async def is_found(recall: Recall, question: Question, mode: Mode) -> bool:
+    """Whether one of the first five hits is among the answers."""
+    found = await recall.search(Search("default", question.talk, parsed(question.text), mode, TOP))
+    return any(hit.entry.first in question.answers for hit in found.hits)

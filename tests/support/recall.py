@@ -1,0 +1,44 @@
+"""An index beside a log, without a sidecar: caught up, searched, closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from eventlog.event import NewEvent, StreamId
+from eventlog.log import Append, EventLog
+from service.codec.events import encode
+from service.domain.events import Event
+from service.recall.projection import Pace, Projection
+from service.recall.recall import Recall
+from tests.support.patience import PATIENCE_S
+
+__all__ = ["AT_ONCE", "append", "indexed"]
+
+AT_ONCE = Pace(rest_share=0.0, rest_s=0.0, retry_s=0.0)
+
+
+def append(log: EventLog, stream: StreamId, events: Sequence[Event]) -> int:
+    """Append events; returns the position of the last one."""
+    version = log.stream_version(stream)
+    new = []
+    for place, event in enumerate(events, start=version + 1):
+        name, schema_version, payload = encode(event)
+        new.append(NewEvent(place.to_bytes(16, "big"), name, payload, schema_version))
+    return log.submit(Append(stream, new)).result().last_position
+
+
+@asynccontextmanager
+async def indexed(log: Any, path: Path, **options: Any) -> AsyncIterator[Recall]:
+    """The index of a log, caught up with it."""
+    recall = Recall(log, Projection(log, path, pace=AT_ONCE, **{"embedder": None, **options}))
+    try:
+        recall.projection.start()
+        async with asyncio.timeout(PATIENCE_S):
+            await recall.projection.caught_up()
+        yield recall
+    finally:
+        await recall.close()

@@ -1,0 +1,327 @@
+"""The index against the log: it has all of it, once, whatever ends it midway; and what is forgotten is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventlog.event import NewEvent, RecordedEvent, StreamId
+from eventlog.log import Append, EventLog
+from eventlog.memory import MemoryEventLog
+from eventlog.sqlite.log import SqliteEventLog
+from service.codec.events import EVENT_TYPES, decode, encode
+from service.domain.events import ConversationRewound, MessageAppended
+from service.domain.message import Message, Role
+from service.domain.tokens import TokenSource
+from service.recall.errors import EmbedderAway, RecallStopped
+from service.recall.file import connected
+from service.recall.index import KNOWN_EVENTS
+from service.recall.projection import Projection
+from service.recall.query import parsed, spelled
+from service.recall.recall import Hits, Recall
+from service.recall.search import Mode, Search
+from service.recall.wordllama import WordLlamaEmbedder
+from tests.support.patience import PATIENCE_S
+from tests.support.recall import AT_ONCE, append, indexed
+
+WORDS = ("red", "green", "blue", "yellow", "stone", "river")
+
+
+def message(number: int, content: str, **fields: Any) -> MessageAppended:
+    """A message of the user, as the log has it."""
+    return MessageAppended(
+        number, Message(f"m{number}", Role.USER, content, **fields), 5, TokenSource.ESTIMATE, "estimate"
+    )
+
+
+def chat(log: EventLog, *contents: str, name: str = "c1", namespace: str = "default") -> int:
+    """Append messages to a conversation; returns the position of the last one."""
+    stream = StreamId(namespace, name)
+    first = log.stream_version(stream) + 1
+    return append(log, stream, [message(n, content) for n, content in enumerate(contents, start=first)])
+
+
+@pytest.fixture
+def log() -> MemoryEventLog:
+    """An empty log."""
+    return MemoryEventLog(clock_us=lambda: 1_000_000)
+
+
+async def find(
+    recall: Recall, query: str, *, mode: Mode = Mode.WORDS, conversation: str = "", limit: int = 100
+) -> Hits:
+    """A search in the namespace `default`."""
+    return await recall.search(Search("default", conversation, parsed(query), mode, 100))
+
+
+def positions(hits: Hits) -> list[int]:
+    """The positions of what was found, best first."""
+    return [hit.entry.id for hit in hits.hits]
+
+
+names = st.sampled_from(["c1", "c2"])
+namespaces = st.sampled_from(["default", "other"])
+contents = st.lists(st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join), min_size=1, max_size=12)
+
+
+@settings(max_examples=40)
+@given(
+    chats=st.lists(
+        st.tuples(st.sampled_from(["c1", "c2"]), st.sampled_from(["default", "other"]), contents), max_size=6
+    ),
+    wanted=st.lists(st.sampled_from(WORDS), min_size=1, max_size=3, unique=True),
+    phrase=st.lists(st.sampled_from(WORDS), max_size=2),
+    conversation=st.sampled_from(["", "c1", "c2", "c3"]),
+)
+def test_the_index_finds_what_a_search_of_the_whole_log_finds(tmp_path_factory, chats, wanted, phrase, conversation):
+    """Every message of the scope that has one of the words, and all of the phrase, and no other."""
+    log = MemoryEventLog(clock_us=lambda: 1)
+    for name, namespace, texts in chats:
+        chat(log, *texts, name=name, namespace=namespace)
+    query = " ".join([*wanted, *([f'"{" ".join(phrase)}"'] if phrase else [])])
+    expected = set()
+    for event in log.read_all():
+        if event.stream.namespace != "default" or (conversation and event.stream.name != conversation):
+            continue
+        words = f" {spelled(text_at(log, event.position))} "
+        has_phrase = f" {' '.join(phrase)} " in words
+        if has_phrase if phrase else any(f" {word} " in words for word in wanted):
+            expected.add(event.position)
+
+    async def found() -> set[int]:
+        async with indexed(log, tmp_path_factory.mktemp("recall") / "index") as recall:
+            return set(positions(await find(recall, query, conversation=conversation)))
+
+    assert asyncio.run(found()) == expected
+
+
+def text_at(log: MemoryEventLog, position: int) -> str:
+    """The content of the message at a position."""
+    (event,) = log.read_all(after=position - 1, limit=1)
+    decoded = decode(event.type, event.schema_version, event.payload)
+    assert isinstance(decoded, MessageAppended)
+    return decoded.message.content
+
+
+async def test_every_event_is_known_to_the_index():
+    """A new type needs a function in `_INDEXED`, or a place in `_UNINDEXED`: it may take text back."""
+    assert set(EVENT_TYPES) == KNOWN_EVENTS
+
+
+async def test_an_event_that_the_index_does_not_know_stops_it_loudly(log, tmp_path):
+    """Before it: nothing behind it is indexed, and a search says so instead of missing it."""
+    position = chat(log, "red")
+    log.submit(Append(StreamId("default", "c1"), [NewEvent(b"x" * 16, "MessagesForgotten", b"")])).result()
+    chat(log, "red again", name="c2")
+
+    with pytest.raises(RecallStopped, match="MessagesForgotten"):
+        async with indexed(log, tmp_path / "index"):
+            pass
+
+    recall = Recall(log, Projection(log, tmp_path / "index", None, pace=AT_ONCE))
+    assert recall.projection.progress.words < position + 1
+    await recall.close()
+
+
+@pytest.mark.parametrize("rests", [1, 3, 5])
+async def test_an_index_whose_process_is_killed_goes_on_exactly_once(tmp_path, rests):
+    """From its checkpoint: what was indexed before is not indexed again, and nothing is missing."""
+    log_path, path = tmp_path / "log.db", tmp_path / "index"
+    log = SqliteEventLog.open(log_path, clock_us=lambda: 1)
+    for number in range(30):
+        # Long enough for several batches.
+        chat(log, *(f"red stone {number} {place} {'river ' * 400}" for place in range(10)), name=f"c{number % 3}")
+    head = log.head()
+    log.close()
+    arguments = ("-m", "tests.support.indexing_process", str(log_path), str(path), str(rests))
+    process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    assert await asyncio.wait_for(process.stdout.readline(), PATIENCE_S) == b"resting\n"
+    process.kill()
+    await process.wait()
+
+    log = SqliteEventLog.open(log_path, clock_us=lambda: 1)
+    try:
+        half = Projection(log, path, WordLlamaEmbedder(64))
+        assert 0 < half.progress.words < head
+        await half.close()
+
+        found = await everything(log, path)
+        assert found == await everything(log, tmp_path / "whole")
+        assert rows(path) == rows(tmp_path / "whole")
+        assert rows(path)["entries"] == head
+    finally:
+        log.close()
+
+
+async def everything(log: EventLog, path: Path) -> list[Hits]:
+    """What an index finds, in every mode, when it has caught up."""
+    async with indexed(log, path, embedder=WordLlamaEmbedder(64)) as recall:
+        return [await find(recall, "red stone 17", mode=mode) for mode in Mode]
+
+
+def rows(path: Path) -> dict[str, int]:
+    """How many rows each table of an index has."""
+    connection = connected(path, writes=False)
+    try:
+        names = ("entries", "vectors", "pieces_1", "words_1_docsize")
+        return {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
+    finally:
+        connection.close()
+
+
+async def test_an_index_of_another_log_is_made_again(log, tmp_path):
+    """One that was restored beside another file: its positions mean other messages."""
+    chat(log, "red", "green")
+    async with indexed(log, tmp_path / "index"):
+        pass
+    other = MemoryEventLog(clock_us=lambda: 1)
+    chat(other, "blue")
+
+    async with indexed(other, tmp_path / "index") as recall:
+        assert positions(await find(recall, "red green blue")) == [1]
+
+
+async def test_a_file_that_is_no_index_is_made_again(log, tmp_path):
+    """It can be made from the log at any time, so that damage costs time alone."""
+    chat(log, "red")
+    (tmp_path / "index").write_bytes(b"no database at all" * 1_000)
+
+    async with indexed(log, tmp_path / "index") as recall:
+        assert positions(await find(recall, "red")) == [1]
+
+
+async def test_what_is_forgotten_is_gone_from_the_file(log, tmp_path):
+    """Text, words, vectors and labels; neither the file nor its write-ahead log has a byte of it."""
+    embedder = WordLlamaEmbedder(64)
+    stream = StreamId("default", "c1")
+    secret = message(2, "The password is Xylophon77.", labels={"topic": "Zebrastripe"})
+    append(log, stream, [message(1, "kept"), secret, message(3, "The password again.")])
+    path = tmp_path / "index"
+    async with indexed(log, path, embedder=embedder) as recall:
+        assert positions(await find(recall, "xylophon77", mode=Mode.BOTH))[0] == 2
+        (vector,) = vectors_of(path, 2)
+    assert all(part in bytes_of(path) for part in (b"Xylophon77", b"xylophon77", b"Zebrastripe", vector))
+
+    append(log, stream, [ConversationRewound(to=1)])
+    async with indexed(log, path, embedder=embedder) as recall:
+        left = bytes_of(path)
+
+        assert [part for part in (b"Xylophon77", b"xylophon77", b"Zebrastripe", vector) if part in left] == []
+        assert b"kept" in left
+        assert positions(await find(recall, "password kept", mode=Mode.BOTH)) == [1]
+
+
+def vectors_of(path: Path, entry: int) -> list[bytes]:
+    """The vectors of an entry's pieces."""
+    connection = connected(path, writes=False)
+    try:
+        found = connection.execute("SELECT vector FROM vectors WHERE id / 16 = ?", (entry,)).fetchall()
+        return [vector for (vector,) in found]
+    finally:
+        connection.close()
+
+
+def bytes_of(path: Path) -> bytes:
+    """Everything that the index has on disk."""
+    return b"".join(file.read_bytes() for file in sorted(path.parent.glob(f"{path.name}*")))
+
+
+async def test_what_the_log_does_not_say_any_more_is_never_returned(log, tmp_path):
+    """An index that is behind an erasure: the text comes from the log, and one that differs is left out."""
+    chat(log, "red secret", "red apple")
+    path = tmp_path / "index"
+    async with indexed(log, path):
+        pass
+    erased = Erased(log, position=1)
+
+    async with indexed(erased, path) as recall:
+        assert positions(await find(recall, "red")) == [2]
+
+
+class Erased:
+    """A log whose message at a position has been blanked."""
+
+    def __init__(self, log: MemoryEventLog, *, position: int) -> None:
+        self._log = log
+        self._position = position
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def read_stream(self, stream: StreamId, **options: Any) -> list[RecordedEvent]:
+        """As the log, without the text."""
+        blank = encode(message(1, ""))[2]
+        return [
+            event._replace(payload=blank) if event.position == self._position else event
+            for event in self._log.read_stream(stream, **options)
+        ]
+
+
+async def test_a_model_that_is_away_delays_vectors_and_not_words(log, tmp_path):
+    """It is asked again, and what came meanwhile gets its vectors then."""
+    chat(log, "red", "green")
+    embedder = Wavering()
+    recall = Recall(log, Projection(log, tmp_path / "index", embedder, pace=AT_ONCE))
+    try:
+        recall.projection.start()
+        async with asyncio.timeout(PATIENCE_S):
+            await embedder.asked.wait()
+            while (found := await find(recall, "red")).position < 2:
+                continue
+            assert positions(found) == [1]
+            assert recall.projection.progress.vectors == 0
+
+            embedder.is_there = True
+            await recall.projection.caught_up()
+        assert positions(await find(recall, "red", mode=Mode.MEANING)) == [1, 2]
+    finally:
+        await recall.close()
+
+
+async def test_vectors_of_another_length_stop_what_needs_them(log, tmp_path):
+    """A model that was replaced under its name: its numbers cannot be compared."""
+    embedder = Wavering(is_there=True)
+    chat(log, "red")
+    recall = Recall(log, Projection(log, tmp_path / "index", embedder, pace=AT_ONCE))
+    try:
+        recall.projection.start()
+        async with asyncio.timeout(PATIENCE_S):
+            await recall.projection.caught_up()
+            embedder.width = 5
+            with pytest.raises(RecallStopped, match="log reindex"):
+                await find(recall, "red", mode=Mode.MEANING)
+        assert positions(await find(recall, "red")) == [1]
+        assert recall.projection.progress.stopped
+    finally:
+        await recall.close()
+
+
+class Wavering:
+    """A model that is away until it is there, with vectors of a width that can change."""
+
+    name = "ollama:wavering"
+    dimension = 0
+
+    def __init__(self, *, is_there: bool = False) -> None:
+        self.is_there = is_there
+        self.width = 3
+        self.asked = asyncio.Event()
+
+    async def embed(self, texts: Sequence[str]) -> Any:
+        """One row per text."""
+        self.asked.set()
+        if not self.is_there:
+            raise EmbedderAway("not now")
+        return np.array([[len(text), text.count("e"), *range(1, self.width - 1)] for text in texts], dtype=np.float32)
+
+    async def close(self) -> None:
+        """Nothing to release."""
