@@ -279,6 +279,7 @@ _UNINDEXED = frozenset(
         "SummarizationReleased",
         "SummarizationFailed",
         "SummarizationSkipped",
+        "SummarizationCleared",
         "SummaryRated",
         "MessagesPinned",
         "MessagesUnpinned",

@@ -45,12 +45,13 @@ _log = structlog.get_logger()
 class Pace(NamedTuple):
     """How much of the machine the index takes.
 
-    After each batch it rests for `rest_share` times as long as the batch took, and for `rest_s` at least, so that
-    events which come one by one are indexed together. After a failure that passes by itself it waits for `retry_s`.
+    After each batch it rests for `rest_share` times as long as the batch took, and after one of words for `rest_s` at
+    least, so that events which come one by one are indexed together. After a failure that passes by itself it waits for
+    `retry_s`.
     """
 
     rest_share: float = 2.0
-    rest_s: float = 0.02
+    rest_s: float = 0.1
     retry_s: float = 5.0
 
 
@@ -175,7 +176,7 @@ class Projection:
                     self._position = item.cursor
                     self._has_vectors = self._embedder is None
                     self._indexed.set()
-                    await self._rest(time.monotonic() - began)
+                    await self._rest(time.monotonic() - began, at_least_s=self._pace.rest_s)
                 await self._tell()
 
     async def _embed_all(self, embedder: Embedder) -> None:
@@ -239,8 +240,8 @@ class Projection:
         async with self._moved:
             self._moved.notify_all()
 
-    async def _rest(self, took_s: float) -> None:
-        await self._sleep(max(self._pace.rest_s, self._pace.rest_share * took_s))
+    async def _rest(self, took_s: float, *, at_least_s: float = 0.0) -> None:
+        await self._sleep(max(at_least_s, self._pace.rest_share * took_s))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
