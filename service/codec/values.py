@@ -7,6 +7,7 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -232,19 +233,23 @@ def _quality_from_proto(proto: summary_pb2.RecordQuality) -> RecordQuality:
 
 def overrides_from_proto(proto: conversation_pb2.PolicyOverrides) -> Mapping[str, Any]:
     """The fields that are set; an enum's UNSPECIFIED counts as unset."""
-    return MappingProxyType(
-        {
-            field.name: _POLICY_ENUMS[field.name].to_domain(value) if field.name in _ENUM_FIELDS else value
-            for field, value in proto.ListFields()
-        }
-    )
+    return MappingProxyType({field.name: _policy_value(field, value) for field, value in proto.ListFields()})
+
+
+def _policy_value(field: FieldDescriptor, value: Any) -> Any:
+    if field.is_repeated:
+        return tuple(value)
+    return _POLICY_ENUMS[field.name].to_domain(value) if field.name in _ENUM_FIELDS else value
 
 
 def overrides_to_proto(overrides: Mapping[str, Any]) -> conversation_pb2.PolicyOverrides:
     """The same fields, set."""
     proto = conversation_pb2.PolicyOverrides()
     for name, value in overrides.items():
-        setattr(proto, name, _POLICY_ENUMS[name].to_proto(value) if name in _ENUM_FIELDS else value)
+        if isinstance(value, tuple):
+            getattr(proto, name).extend(value)
+        else:
+            setattr(proto, name, _POLICY_ENUMS[name].to_proto(value) if name in _ENUM_FIELDS else value)
     return proto
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from enum import Enum
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_origin, get_type_hints
 
 from pydantic import BeforeValidator, Field
 
@@ -52,7 +52,7 @@ _HELP: Mapping[str, str] = {
     "clearing": "Replace old tool results by one-line marks, without a model call, if that is enough.",
     "clear_keep_tool_units": "Newest answered tool calls whose results are never cleared.",
     "clear_min_tokens": "Smallest tool result that is worth clearing.",
-    "clear_exclude_tools": "Tools whose results are never cleared, separated by commas.",
+    "clear_exclude_tools": "Tools whose results are never cleared.",
 }
 
 
@@ -76,7 +76,7 @@ def policy_fields() -> dict[str, Any]:
 def _type(name: str, kind: type) -> Any:
     if name in RANGES:
         return Annotated[kind, _bounds(RANGES[name])]
-    return Annotated[kind, IN_LOWER_CASE] if issubclass(kind, Enum) else kind
+    return Annotated[kind, IN_LOWER_CASE] if get_origin(kind) is None and issubclass(kind, Enum) else kind
 
 
 def _bounds(allowed: Range) -> Any:

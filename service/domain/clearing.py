@@ -65,7 +65,6 @@ def clearable(state: Conversation, policy: Policy) -> tuple[ResultMark, ...]:
         return ()
     chat = [m for m in state.window if m.message.role is not Role.SYSTEM]
     pairs = tool_pairs(chat)
-    excluded = {name.strip() for name in policy.clear_exclude_tools.split(",")}
     factor = state.settings.calibration_factor
     return tuple(
         _mark(result)
@@ -73,7 +72,7 @@ def clearable(state: Conversation, policy: Policy) -> tuple[ResultMark, ...]:
         if _costs(result.appended, factor) >= policy.clear_min_tokens
         and not result.appended.cleared_tokens
         and result.appended.number not in state.pins
-        and result.tool not in excluded
+        and result.tool not in policy.clear_exclude_tools
         and not is_error(result.appended.message.content)
     )
 

@@ -153,7 +153,7 @@ class Policy:
     clearing: bool = True
     clear_keep_tool_units: int = _in(0, _MESSAGES_MAX, 3)
     clear_min_tokens: int = _in(64, _TOKENS_MAX, 200)
-    clear_exclude_tools: str = ""
+    clear_exclude_tools: tuple[str, ...] = ()
 
 
 RANGES: Mapping[str, Range] = MappingProxyType({f.name: f.metadata[_RANGE] for f in fields(Policy) if f.metadata})

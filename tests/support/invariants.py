@@ -12,6 +12,7 @@ from service.domain.events import (
     MessageAppended,
     SettingsChanged,
     SkipReason,
+    SummarizationCleared,
     SummarizationCompleted,
     SummarizationFailed,
     SummarizationRequested,
@@ -173,7 +174,8 @@ def tail_is_verbatim(state: Conversation, originals: Mapping[int, Message]) -> N
     for number in {*chat[-1:], *users[-1:]}:
         _require(number in inside, "a message of the tail has left the window")
     for number, message in inside.items():
-        _require(message is originals[number], "a message of the window is not as it came")
+        as_it_came = message is originals[number] or number in state.marks
+        _require(as_it_came, "a message of the window is not as it came")
 
 
 def exchange_is_verbatim(step: Step) -> None:
@@ -237,7 +239,8 @@ def prefix_is_stable(step: Step, before: Sequence[RenderedMessage], after: Seque
     Three things change it by their nature: a system message, which goes to the front, a user message, which settles
     that a call before it is not answered in time, and a result that comes all the same, which goes to its call.
     """
-    if any(isinstance(event, SummarizationCompleted) for event in step.events) or not step.before.is_open:
+    passes = SummarizationCompleted | SummarizationCleared
+    if any(isinstance(event, passes) for event in step.events) or not step.before.is_open:
         return
     new = [event.message for event in step.events if isinstance(event, MessageAppended)]
     if any(m.role is Role.SYSTEM for m in new) or _late_results(step.after) - _late_results(step.before):

@@ -66,13 +66,18 @@ MESSAGES = st.builds(
     agent_id=TEXT,
     labels=LABELS,
 )
-POLICIES = st.builds(Policy, trigger_token_ratio=RATIO, min_messages=COUNT, enabled=st.booleans())
+TOOLS = st.lists(TEXT, min_size=1, max_size=3).map(tuple)
+POLICIES = st.builds(
+    Policy, trigger_token_ratio=RATIO, min_messages=COUNT, enabled=st.booleans(), clear_exclude_tools=TOOLS
+)
 OVERRIDES = st.fixed_dictionaries(
     {},
     optional={
         f.name: st.sampled_from(type(f.default)) if isinstance(f.default, Enum) else st.just(f.default)
         for f in fields(Policy)
-    },
+        if f.default != ()
+    }
+    | {"clear_exclude_tools": TOOLS},
 ).map(MappingProxyType)
 SETTINGS = st.builds(
     domain.Settings,
@@ -300,7 +305,11 @@ def test_every_policy_field_is_in_the_contract():
     contract = {f.name for f in conversation_pb2.PolicyOverrides.DESCRIPTOR.fields}
 
     assert contract == {f.name for f in fields(Policy)}
-    assert all(f.has_presence or f.enum_type for f in conversation_pb2.PolicyOverrides.DESCRIPTOR.fields)
+    without_presence = {f.name for f in conversation_pb2.PolicyOverrides.DESCRIPTOR.fields if not f.has_presence}
+    lists = {f.name for f in conversation_pb2.PolicyOverrides.DESCRIPTOR.fields if f.is_repeated}
+    enums = {f.name for f in conversation_pb2.PolicyOverrides.DESCRIPTOR.fields if f.enum_type}
+    assert without_presence == lists | enums
+    assert lists == {f.name for f in fields(Policy) if f.default == ()}
 
 
 @given(POLICIES)

@@ -89,7 +89,7 @@ def test_below_the_trigger_nothing_is_cleared():
         {"clearing": False},
         {"clear_keep_tool_units": 7},
         {"clear_min_tokens": 111},
-        {"clear_exclude_tools": "lookup, search"},
+        {"clear_exclude_tools": ("lookup", "search")},
     ],
 )
 def test_the_policy_keeps_results(kept):
