@@ -7,7 +7,7 @@ else out.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -205,11 +205,38 @@ class Lane:
             request.refuse()
 
 
+class _Room:
+    """Bytes of requests that are served: at most `bytes_max`; others wait in the order of their coming."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._free = bytes_max
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    async def hold(self, size: int) -> None:
+        if self._free >= size and not self._waiting:
+            self._free -= size
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            self.let_go(0 if turn.cancelled() else size)
+            raise
+
+    def let_go(self, size: int) -> None:
+        self._free += size
+        while self._waiting and (self._waiting[0][1].done() or self._waiting[0][0] <= self._free):
+            wanted, turn = self._waiting.popleft()
+            if not turn.done():
+                self._free -= wanted
+                turn.set_result(None)
+
+
 class Intake:
-    """Reads requests, and knows how many bytes of them are being served: at most `bytes_max` of each namespace."""
+    """Reads requests, of which at most `bytes_max` of each namespace are served at a time."""
 
     def __init__(self, *, bytes_max: int, request_s: float = REQUEST_S) -> None:
-        self._bytes_max = bytes_max
         self._lanes: defaultdict[str, Lane] = defaultdict(
             lambda: Lane(READING_MAX, aside_max=ASIDE_MAX, moment_s=MOMENT_S, request_s=request_s)
         )
@@ -222,11 +249,22 @@ class Intake:
             rest_s_per_byte=REST_S_PER_BYTE,
             pace_s=STRANGERS_PACE_S,
         )
-        self._held: Counter[str] = Counter()
+        self._rooms: defaultdict[str, _Room] = defaultdict(lambda: _Room(bytes_max))
 
     async def read(self, namespace: str, receive: Callable[[], Awaitable[Received]]) -> Received:
         """What `receive` returns: the one request of a call. Raises TooManyRequests when it is late."""
         return await self._lanes[namespace].read(receive)
+
+    async def take(self, namespace: str, receive: Callable[[], Awaitable[Received]]) -> Received:
+        """As `read`, and the bytes of the request are held until `let_go`. It keeps its place until there is room for
+        them: what cannot be served stays with its sender."""
+
+        async def taken() -> Received:
+            request, size = await receive()
+            await self._rooms[namespace].hold(size)
+            return request, size
+
+        return await self.read(namespace, taken)
 
     async def skip(self, namespace: str, receive: Callable[[], Awaitable[Received]]) -> None:
         """Let a request come that nobody needs: a client that is still sending when the call ends sees its own failure
@@ -235,12 +273,6 @@ class Intake:
             async with asyncio.timeout(SKIPPED_S):
                 await self.read(namespace, receive)
 
-    def hold(self, namespace: str, size: int) -> None:
-        """Count the bytes of a request while it is served, until `let_go`. Raises TooManyRequests."""
-        if self._held[namespace] + size > self._bytes_max:
-            raise TooManyRequests("bytes of requests at a time", retry_after_s=RETRY_S)
-        self._held[namespace] += size
-
     def let_go(self, namespace: str, size: int) -> None:
-        """A request of so many bytes, which was held, has been served."""
-        self._held[namespace] -= size
+        """A request of so many bytes, which was taken, has been served."""
+        self._rooms[namespace].let_go(size)

@@ -76,8 +76,7 @@ class Pipeline:
         if method is UNKNOWN:
             await self._intake.skip(namespace, call.read)
             raise UnknownMethod("there is no such method")
-        request, size = await self._intake.read(namespace, call.read)
-        self._intake.hold(namespace, size)
+        request, size = await self._intake.take(namespace, call.read)
         try:
             if method.is_open:
                 return call.encoded(await self._handled(method, call, request, record))

@@ -30,7 +30,7 @@ from service.models.ollama.inventory import inventory_of, missing_remedy
 
 __all__ = ["Running", "logging_as_set", "run", "serve", "settle_memory"]
 
-GC_ALLOCATIONS = 10_000
+GC_ALLOCATIONS = 2_000
 WITHOUT_MODEL = (
     "appends go on, passes fail until it responds: start Ollama, or set summarizer.models=extractive:default; "
     "`abridged doctor` says how to fix it"

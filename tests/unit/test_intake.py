@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -206,15 +207,39 @@ async def test_so_many_wait_for_a_rest_and_more_are_refused():
     assert await refusals(reading) == [False, False, True]
 
 
-def test_so_many_bytes_of_a_namespace_are_served_at_a_time():
-    """A request that ends makes room."""
+async def of(size: int) -> tuple[object, int]:
+    """A request of so many bytes that is here already."""
+    return None, size
+
+
+async def test_so_many_bytes_of_a_namespace_are_served_at_a_time():
+    """What is over it waits with its sender, in the order of its coming; another namespace has room of its own."""
     intake = Intake(bytes_max=250)
-    intake.hold("a", 100)
-    intake.hold("b", 100)
-    intake.hold("a", 100)
-    with pytest.raises(TooManyRequests):
-        intake.hold("a", 100)
+    await intake.take("a", lambda: of(100))
+    await intake.take("b", lambda: of(100))
+    await intake.take("a", lambda: of(100))
+    large, small = (asyncio.create_task(intake.take("a", partial(of, size))) for size in (200, 50))
+    await asyncio.wait({large, small}, timeout=0.05)
+    assert (large.done(), small.done()) == (False, False)
+
+    intake.let_go("a", 100)
+    await asyncio.wait({large, small}, timeout=0.05)
+    assert (large.done(), small.done()) == (False, False), "nobody overtakes"
+    intake.let_go("a", 100)
+
+    await asyncio.wait({large, small})
+    assert (await large, await small) == ((None, 200), (None, 50))
+
+
+async def test_whoever_stops_waiting_for_room_takes_none():
+    """A caller that goes away leaves the room to the next."""
+    intake = Intake(bytes_max=100)
+    await intake.take("a", lambda: of(100))
+    gone, next_one = (asyncio.create_task(intake.take("a", lambda: of(100))) for _ in range(2))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.wait({gone})
 
     intake.let_go("a", 100)
 
-    intake.hold("a", 100)
+    assert await next_one == (None, 100)
