@@ -234,12 +234,14 @@ async def test_so_many_bytes_of_a_namespace_are_served_at_a_time():
 async def test_whoever_stops_waiting_for_room_takes_none():
     """A caller that goes away leaves the room to the next."""
     intake = Intake(bytes_max=100)
-    await intake.take("a", lambda: of(100))
-    gone, next_one = (asyncio.create_task(intake.take("a", lambda: of(100))) for _ in range(2))
-    await asyncio.sleep(0)
+    for _ in range(2):
+        await intake.take("a", lambda: of(50))
+    gone, next_one = (asyncio.create_task(intake.take("a", partial(of, size))) for size in (100, 50))
+    await asyncio.wait({next_one}, timeout=0.05)
     gone.cancel()
     await asyncio.wait({gone})
 
-    intake.let_go("a", 100)
+    intake.let_go("a", 50)
 
-    assert await next_one == (None, 100)
+    await asyncio.wait({next_one}, timeout=5)
+    assert next_one.result() == (None, 50)
