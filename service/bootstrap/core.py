@@ -25,7 +25,7 @@ from observability.tracing import Tracing, TracingSettings, current_traceparent,
 from service.api.methods import METHOD_SCOPES
 from service.bootstrap.providers import Providers, host_labels
 from service.codec.events import EVENT_TYPES
-from service.config.prompt_file import own_prompts
+from service.config.prompt_file import own_prompts, title_template
 from service.config.settings import Settings
 from service.conversations.changes import Changes
 from service.conversations.chat_models import ChatModels
@@ -41,11 +41,13 @@ from service.domain.commands import ChangeSettings
 from service.domain.conversation import Conversation
 from service.domain.events import Event
 from service.domain.profiles.profile import HeldBy
+from service.domain.record import FormName
 from service.domain.tokens import TokenCounter
 from service.domain.triggers import held_by
 from service.models.model import SummaryModel
 from service.models.retry import RetryPolicy
 from service.passes.reactor import Reactor, ReactorLimits
+from service.passes.titles import Titles, TitleSettings
 from service.summarizer.ask import AskerSettings, Timing
 from service.summarizer.by_extraction import EXTRACTIVE, ExtractiveSummarizer, is_extractive
 from service.summarizer.by_model import ModelSummarizer
@@ -143,6 +145,7 @@ def open_core(
         lambda key, state, _: changes.notify(key, state),
         reactor.changed,
         lambda key, state, _: models.changed(key, state.settings),
+        *_titles(settings, providers, tracing, conversations, counter, resources),
     )
     return Core(
         log=log,
@@ -269,7 +272,9 @@ def _conversations(
 
 def _summarizers(settings: Settings, model: SummaryModel | None, counter: TokenCounter) -> Summarizers:
     summarizer = settings.summarizer
-    forms = forms_with(own_prompts(summarizer.prompt_file))
+    forms = forms_with(
+        {**own_prompts(summarizer.prompt_file), **own_prompts(summarizer.text_prompt_file, FormName.TEXT)}
+    )
     extraction = ExtractiveSummarizer(counter=counter, forms=forms, deadline_s=summarizer.deadline_s)
     if model is None:
         return Summarizers(extraction, extraction)
@@ -285,6 +290,30 @@ def _summarizers(settings: Settings, model: SummaryModel | None, counter: TokenC
         timing=Timing(time.monotonic, asyncio.sleep, random.Random()),
     )
     return Summarizers(by_model, extraction, listed=any(map(is_extractive, summarizer.models)))
+
+
+def _titles(
+    settings: Settings,
+    providers: Providers,
+    tracing: Tracing,
+    conversations: Conversations,
+    counter: TokenCounter,
+    resources: AsyncExitStack,
+) -> tuple[OnChanged, ...]:
+    """Who hears of commits to make titles; nobody where they are off."""
+    if not settings.titles.enabled:
+        return ()
+    model = providers.preferred(settings.title_models, traced=lambda model: TracedModel(model, tracing))
+    assert model is not None, "settings without a model for titles are refused"
+    asked = TitleSettings(
+        title_template(settings.titles.prompt_file),
+        settings.summarizer.temperature,
+        settings.summarizer.seed,
+        settings.titles.deadline_s,
+    )
+    titles = Titles(conversations, model, settings=asked, counter=counter)
+    resources.push_async_callback(titles.stop)
+    return (titles.changed,)
 
 
 def _cache_dir(settings: Settings) -> Path | None:

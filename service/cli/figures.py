@@ -41,7 +41,8 @@ def record_line(record: SummaryRecord) -> str:
     """The messages a record covers, and what it saved."""
     saved = f"{record.tokens_before:,} -> {record.tokens_after:,} tokens"
     made = f"{word(record, 'provenance').lower()}, {record.model}"
-    return f"record {short(record.id)}: depth {record.depth}, messages {ranges(record)}, {saved}, {made}"
+    label = f", label {record.label}" if record.label else ""
+    return f"record {short(record.id)}: depth {record.depth}, messages {ranges(record)}{label}, {saved}, {made}"
 
 
 def short(identifier: str) -> str:

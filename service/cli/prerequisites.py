@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from service.cli.failures import of_config_error
-from service.config.prompt_file import own_prompts
+from service.config.prompt_file import own_prompts, title_template
 from service.config.settings import Settings
 from service.config.sources import ConfigError, Configuration, Problem
 from service.domain.errors import InvalidPolicy
@@ -62,11 +62,14 @@ def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], objec
     """Setting, index in its list, and a check that raises if the value is unusable; in the settings table's order."""
     if settings.log.backend == "sqlite":
         yield "log.path", "", partial(_check_log_path, settings.log.path)
-    for index, model in enumerate(settings.summarizer.models):
-        if model.startswith(_SCRIPTED):
-            script = model.removeprefix(_SCRIPTED) or "default"
-            yield "summarizer.models", f"[{index}]", partial(load_script, script, clock=time.monotonic)
+    for name, models in ("summarizer.models", settings.summarizer.models), ("titles.models", settings.titles.models):
+        for index, model in enumerate(models):
+            if model.startswith(_SCRIPTED):
+                script = model.removeprefix(_SCRIPTED) or "default"
+                yield name, f"[{index}]", partial(load_script, script, clock=time.monotonic)
     yield "summarizer.prompt_file", "", partial(own_prompts, settings.summarizer.prompt_file)
+    yield "summarizer.text_prompt_file", "", partial(own_prompts, settings.summarizer.text_prompt_file)
+    yield "titles.prompt_file", "", partial(title_template, settings.titles.prompt_file)
     group = settings.ollama
     for index, host in enumerate(group.hosts):
         yield "ollama.hosts", f"[{index}]", partial(parse_address, host, allow_insecure=group.allow_insecure_hosts)

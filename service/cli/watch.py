@@ -28,6 +28,7 @@ from service.domain.events import (
     SummarizationStarted,
     SummaryRated,
     SummaryRevoked,
+    TitleChanged,
     UsageReported,
 )
 from service.domain.events import Event as DomainEvent
@@ -143,6 +144,8 @@ def _told(event: DomainEvent, *, chars_max: int) -> str:
             return f"unpinned: {_numbers(event.numbers)}"
         case ConversationRewound():
             return f"rewound to message {event.to}, {len(event.revoked_ids)} summaries revoked"
+        case TitleChanged():
+            return excerpt(f"title: {event.title}", chars_max=chars_max)
         case _:
             assert_never(event)
 

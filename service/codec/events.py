@@ -148,6 +148,8 @@ def _plan_to_proto(plan: domain.PassPlan) -> event_pb2.PassPlan:
         cut=plan.cut,
         beside_summary_ids=plan.beside_ids,
         form=DRAFT_FORMS.to_proto(plan.form),
+        merged_summary_ids=plan.merged_ids,
+        label=plan.label,
     )
 
 
@@ -175,6 +177,8 @@ def _plan_from_proto(proto: event_pb2.PassPlan) -> domain.PassPlan:
         beside_ids=tuple(proto.beside_summary_ids),
         # Plans from before there was a choice.
         form=DRAFT_FORMS.to_domain(proto.form) if proto.form else FormName.FACETS,
+        merged_ids=tuple(proto.merged_summary_ids),
+        label=proto.label,
     )
 
 
@@ -407,6 +411,11 @@ _REGISTRY: dict[str, _Codec] = {
             to_version=e.to, revoked_summary_ids=e.revoked_ids, shown_summary_ids=e.shown_ids
         ),
         lambda p: domain.ConversationRewound(p.to_version, tuple(p.revoked_summary_ids), tuple(p.shown_summary_ids)),
+    ),
+    "TitleChanged": _Codec(
+        event_pb2.TitleChanged,
+        lambda e: event_pb2.TitleChanged(title=e.title, summary_id=e.record_id),
+        lambda p: domain.TitleChanged(p.title, p.summary_id),
     ),
 }
 

@@ -15,6 +15,7 @@ from abridged.v1 import conversation_pb2, event_pb2, message_pb2, summary_pb2
 from service.codec.enums import (
     CONTEXT_LENGTH_SOURCES,
     DEPTH_LIMITS,
+    DRAFT_FORMS,
     FALLBACKS,
     PROFILES,
     PROVENANCES,
@@ -63,6 +64,7 @@ _POLICY_ENUMS: Mapping[str, EnumMap[Any]] = {
     "fallback": FALLBACKS,
     "tool_output": TOOL_OUTPUTS,
     "summary_role": SUMMARY_ROLES,
+    "record_form": DRAFT_FORMS,
 }
 _POLICY_FIELDS = tuple(f.name for f in conversation_pb2.PolicyOverrides.DESCRIPTOR.fields)
 _ENUM_FIELDS = frozenset(_POLICY_ENUMS)
@@ -184,6 +186,7 @@ def record_to_proto(record: SummaryRecord) -> summary_pb2.SummaryRecord:
         covered_tokens=record.covered_tokens,
         rewrites=record.rewrites,
         stands_alone=record.stands_alone,
+        label=record.label,
     )
 
 
@@ -217,6 +220,7 @@ def record_from_proto(proto: summary_pb2.SummaryRecord) -> SummaryRecord:
         covered_tokens=proto.covered_tokens,
         rewrites=proto.rewrites,
         stands_alone=proto.stands_alone,
+        label=proto.label,
     )
 
 

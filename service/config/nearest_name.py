@@ -18,8 +18,8 @@ GROUP_WEIGHT = 0.3
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question that names the nearest of `known`, empty when none of them is near."""
-    likeness, nearest = max((_likeness(name, candidate), candidate) for candidate in known)
+    """A question that names the nearest of `known`, of equals the first; empty when none of them is near."""
+    likeness, nearest = max(((_likeness(name, candidate), candidate) for candidate in known), key=lambda pair: pair[0])
     return f"; did you mean {nearest}?" if likeness >= LIKENESS_MIN else ""
 
 

@@ -53,6 +53,11 @@ _HELP: Mapping[str, str] = {
     "clear_keep_tool_units": "Newest answered tool calls whose results are never cleared.",
     "clear_min_tokens": "Smallest tool result that is worth clearing.",
     "clear_exclude_tools": "Tools whose results are never cleared.",
+    "threshold_tokens": "ROLLING: a window of more tokens triggers a pass, if trigger_token_ratio does not first.",
+    "threshold_messages": "ROLLING: so does a window of more messages; pinned and system ones do not count.",
+    "min_new_messages": "ROLLING: fewest messages between passes, except in an emergency.",
+    "record_token_ratio": "ROLLING: share of the budget that all records may take; then the oldest two are merged.",
+    "record_form": "What a model writes: `facets` (JSON with lists) or `text` (3 to 5 sentences).",
 }
 
 

@@ -8,21 +8,28 @@ from pathlib import Path
 from service.domain.errors import InvalidPolicy
 from service.domain.prompt import PromptTemplate, template_from_text
 from service.domain.record import FormName
+from service.domain.title import TITLE_TEMPLATE
 
-__all__ = ["own_prompts"]
+__all__ = ["own_prompts", "title_template"]
 
 
-def own_prompts(path: Path | None) -> Mapping[FormName, PromptTemplate]:
-    """The prompts to use in place of the shipped ones: that of `path`, if any, for a record with every facet.
+def own_prompts(path: Path | None, form: FormName = FormName.FACETS) -> Mapping[FormName, PromptTemplate]:
+    """The prompt to use in place of the shipped one for records of this form: that of `path`, if any.
 
     Raises InvalidPolicy for a file that cannot be read or holds no prompt.
     """
-    if path is None:
-        return {}
+    return {} if path is None else {form: template_from_text(path.stem, _text(path))}
+
+
+def title_template(path: Path | None) -> PromptTemplate:
+    """The prompt for titles: that of `path`, if any, which needs no `{{previous}}`; raises as `own_prompts` does."""
+    return TITLE_TEMPLATE if path is None else template_from_text(path.stem, _text(path), needed=("transcript",))
+
+
+def _text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise InvalidPolicy("prompt_file", f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InvalidPolicy("prompt_file", f"{path} is no text in UTF-8") from error
-    return {FormName.FACETS: template_from_text(path.stem, text)}

@@ -40,6 +40,7 @@ __all__ = [
     "Settings",
     "SummarizerSettings",
     "TelemetrySettings",
+    "TitleSettings",
     "TokenGrant",
     "TokenSettings",
     "is_local_address",
@@ -224,6 +225,9 @@ class SummarizerSettings(_Group):
         description="File with your own prompt: system text, a line `--- user ---`, user text, with the placeholders "
         "`{{meta}} {{previous}} {{transcript}} {{summary_tokens_max}}`. An invalid one is refused at start.",
     )
+    text_prompt_file: Path | None = Field(
+        default=None, description="The same for records in plain text (`policy.record_form` text)."
+    )
     temperature: float = Field(default=0.2, ge=0, le=2, description="Sampling temperature.")
     seed: int = Field(
         default=7, ge=0, le=2_147_483_647, description="First seed; a repair or a redone range uses others."
@@ -247,6 +251,19 @@ class SummarizerSettings(_Group):
     queue_max: int = Field(
         default=256, ge=1, le=100_000, description="Pending passes per namespace; past it, forced ones are refused."
     )
+
+
+class TitleSettings(_Group):
+    """Titles of conversations, made by a model after a pass. A title that the client sets comes before them."""
+
+    enabled: bool = Field(default=False, description="Ask for a title after each pass: one call, nothing waits for it.")
+    models: Annotated[tuple[ProviderModel, ...], Field(max_length=16)] = Field(
+        default=(), description="As `summarizer.models`; empty for those."
+    )
+    prompt_file: Path | None = Field(
+        default=None, description="Your own prompt, as `summarizer.prompt_file`; `{{transcript}}` is the summaries."
+    )
+    deadline_s: Seconds = Field(default=60.0, description="Limit on the call, in seconds.")
 
 
 class OllamaSettings(_Group):
@@ -358,6 +375,7 @@ class Settings(_Group):
     log: LogSettings = LogSettings()
     policy: PolicySettings = PolicySettings()
     summarizer: SummarizerSettings = SummarizerSettings()
+    titles: TitleSettings = TitleSettings()
     ollama: OllamaSettings = OllamaSettings()
     tokens: TokenSettings = TokenSettings()
     recall: RecallSettings = RecallSettings()
@@ -371,6 +389,17 @@ class Settings(_Group):
             raise PydanticCustomError(
                 "policy_field", "'{name}' is no policy field", {"name": unknown[0], "field": "client_policy_fields"}
             )
+        return self
+
+    @property
+    def title_models(self) -> tuple[str, ...]:
+        """The models that are asked for titles, in order of preference."""
+        return self.titles.models or self.summarizer.models
+
+    @model_validator(mode="after")
+    def _titles_need_a_model(self) -> Self:
+        if self.titles.enabled and self.title_models[0].partition(":")[0] == "extractive":
+            raise PydanticCustomError("titles", "titles need a model; extraction is none", {"field": "titles.models"})
         return self
 
     def policy_for(self, model: str, profile: ProfileName | None = None) -> Policy:

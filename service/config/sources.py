@@ -23,6 +23,7 @@ from pydantic.fields import FieldInfo
 from service.config.nearest_name import PREFIX, did_you_mean
 from service.config.settings import PolicySettings, Settings, TokenGrant
 from service.domain.errors import InvalidPolicy
+from service.domain.profiles.registry import profile_of
 
 __all__ = [
     "CONFIG_VARIABLE",
@@ -266,7 +267,9 @@ class _Loading:
         shown = []
         for name in (error.field, *others):
             is_of_row = pattern is not None and name in settings.policy_by_model[pattern].model_fields_set
-            group = settings.policy_by_model[pattern] if pattern is not None and is_of_row else settings.policy
+            given = settings.policy_by_model[pattern] if pattern is not None and is_of_row else settings.policy
+            is_set = name in given.model_fields_set
+            group = given if is_set else profile_of(settings.policy.profile).defaults()
             origin = self._origin_of(f"policy_by_model.{pattern}.{name}" if is_of_row else f"policy.{name}")
             shown.append(f"{name} is {getattr(group, name)} ({origin})")
         return f"; {', '.join(shown)}: change one of them"
@@ -360,6 +363,10 @@ def _place(order: list[str], field: str) -> int:
 
 
 def _value_at(settings: Settings, name: str) -> Any:
+    """The value of a setting; a policy field that nobody set has its default in the policy's profile."""
+    group, _, field = name.partition(".")
+    if group == "policy":
+        return getattr(settings.policy_of(None), field)
     value: Any = settings
     for part in name.split("."):
         value = getattr(value, part)

@@ -30,6 +30,7 @@ class Overview(NamedTuple):
     last_summarization: LastSummarization | None
     created_us: int
     updated_us: int
+    title: str
 
     @classmethod
     def of(cls, state: Conversation) -> Self:
@@ -52,4 +53,5 @@ class Overview(NamedTuple):
             last_summarization=state.last_summarization,
             created_us=state.created_us,
             updated_us=state.updated_us,
+            title=state.shown_title,
         )

@@ -21,7 +21,8 @@ class Row(NamedTuple):
 
     `position` is that of its last event. `labels` has every `name=value` between separators. `settings` are encoded.
     `pending_pass` is empty without one; `depth` and `last_*` are None without such a record or pass; `held_by` is empty
-    below the trigger and if nothing holds it. `seal` is a hash of the other fields.
+    below the trigger and if nothing holds it. `title` is the one that is
+    shown; `seal` is a hash of the other fields.
     """
 
     namespace: str
@@ -52,6 +53,7 @@ class Row(NamedTuple):
     created_us: int
     updated_us: int
     held_by: str = ""
+    title: str = ""
     seal: bytes = b""
 
     @property
@@ -80,6 +82,7 @@ class Row(NamedTuple):
             last_summarization=self._last_summarization,
             created_us=self.created_us,
             updated_us=self.updated_us,
+            title=self.title,
         )
 
     @property

@@ -220,6 +220,7 @@ def row_of(stream: StreamId, state: Conversation, position: int, settings: bytes
         created_us=state.created_us,
         updated_us=state.updated_us,
         held_by=held_by.value if held_by else "",
+        title=state.shown_title,
     )
 
 

@@ -27,7 +27,7 @@ from service.conversations.row import Row, checked
 
 __all__ = ["CONVERSATIONS", "PROJECTIONS", "VERSION", "Fault", "refuse_lost_end", "require_same_head", "table_fault"]
 
-VERSION = 2
+VERSION = 3
 """Of the rows. It is raised with whatever changes a column, what one says, or the seal: then tables of the versions
 before are made again from the log, and none is altered."""
 
@@ -74,6 +74,7 @@ CONVERSATIONS = Table(
     Column("created_us", BigInteger, nullable=False),
     Column("updated_us", BigInteger, nullable=False),
     Column("held_by", String, nullable=False),
+    Column("title", String, nullable=False),
     Column("seal", LargeBinary, nullable=False),
     Index("conversations_by_change", "namespace", "position"),
     Index("conversations_attention", "pending_pass", "wait_until_us", "fallback"),

@@ -15,6 +15,7 @@ __all__ = [
     "AppendMessages",
     "ApplyRules",
     "ChangeSettings",
+    "ChangeTitle",
     "Command",
     "CompletePass",
     "CountedMessage",
@@ -149,6 +150,14 @@ class ApplyRules:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeTitle:
+    """Name the conversation as a model did after record `record_id`, unless its client has."""
+
+    title: str
+    record_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class RevokeSummary:
     """Take a record out of use, and every record made from it."""
 
@@ -200,5 +209,6 @@ Command = (
     | FailPass
     | EndWait
     | ApplyRules
+    | ChangeTitle
     | WayBack
 )

@@ -147,6 +147,7 @@ class Conversation(NamedTuple):
         sources: Who counted a record's tokens, by its id.
         ratings: Users' ratings, by record id.
         marks: The lines in place of cleared tool results, by message number.
+        title: The title that a model gave, whatever the client has set.
     """
 
     event_version: int = 0
@@ -189,6 +190,7 @@ class Conversation(NamedTuple):
     sources: Mapping[str, TokenSource] = MappingProxyType({})
     ratings: Mapping[str, Rating] = MappingProxyType({})
     marks: Mapping[int, ResultMark] = MappingProxyType({})
+    title: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -205,6 +207,11 @@ class Conversation(NamedTuple):
         """How many messages the conversation has, without system messages and removed ones."""
         removed = sum(len(r) for r in self.removed)
         return self.message_version - removed - (len(self.window) - self.chat_messages)
+
+    @property
+    def shown_title(self) -> str:
+        """The client's title, else a model's, else none."""
+        return self.settings.title or self.title
 
     @property
     def live(self) -> SummaryRecord | None:

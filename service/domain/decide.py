@@ -14,6 +14,7 @@ from service.domain.commands import (
     AppendMessages,
     ApplyRules,
     ChangeSettings,
+    ChangeTitle,
     Command,
     CompletePass,
     EndWait,
@@ -48,6 +49,7 @@ from service.domain.events import (
     SummarizationReleased,
     SummarizationSkipped,
     SummarizationStarted,
+    TitleChanged,
     Trigger,
     UsageReported,
 )
@@ -96,6 +98,9 @@ def decide(state: Conversation, command: Command, context: DecisionContext) -> l
             return ruled(state, context._replace(now_us=max(context.now_us, command.until_us)))
         case ApplyRules():
             return ruled(state, context)
+        case ChangeTitle():
+            named = state.settings.title or state.title == command.title
+            return [] if named else [TitleChanged(command.title, command.record_id)]
         case _:
             assert_never(command)
 

@@ -38,6 +38,7 @@ __all__ = [
     "SummarizationStarted",
     "SummaryRated",
     "SummaryRevoked",
+    "TitleChanged",
     "Trigger",
     "UsageReported",
 ]
@@ -176,6 +177,8 @@ class PassPlan:
         cut: Whether follow-ups have to cover what this pass's limits left out.
         beside_ids: The other records that the window goes on showing.
         form: The form of draft that a model is asked for.
+        merged_ids: The records whose place the new one takes together; empty unless there are several.
+        label: The record's label.
     """
 
     pass_id: str
@@ -199,6 +202,8 @@ class PassPlan:
     cut: bool = False
     beside_ids: tuple[str, ...] = ()
     form: FormName = FormName.FACETS
+    merged_ids: tuple[str, ...] = ()
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +392,17 @@ class ConversationRewound:
     shown_ids: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class TitleChanged:
+    """A model named the conversation, from what the window showed when `record_id` was its newest record.
+
+    A title that the client sets comes before it.
+    """
+
+    title: str
+    record_id: str
+
+
 Event = (
     ConversationOpened
     | SettingsChanged
@@ -404,4 +420,5 @@ Event = (
     | MessagesPinned
     | MessagesUnpinned
     | ConversationRewound
+    | TitleChanged
 )

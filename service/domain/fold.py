@@ -25,6 +25,7 @@ from service.domain.events import (
     SummarizationSkipped,
     SummarizationStarted,
     SummaryRated,
+    TitleChanged,
     Trigger,
     UsageReported,
 )
@@ -98,6 +99,7 @@ _RareEvent = (
     | SummarizationFailed
     | SummarizationSkipped
     | SummaryRated
+    | TitleChanged
     | GoingBack
 )
 
@@ -133,6 +135,8 @@ def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iter
             return _skipped(state, event, at_us)
         case SummaryRated():
             return state._replace(ratings=MappingProxyType({**state.ratings, event.record_id: event.rating}))
+        case TitleChanged():
+            return state._replace(title=event.title)
         case _:
             assert_never(event)
 
@@ -239,7 +243,7 @@ def _remade(state: Conversation, replaced_id: str, event: SummarizationCompleted
 
 def _shown_beside(state: Conversation, beside_ids: tuple[str, ...], new: ShownRecord) -> tuple[ShownRecord, ...]:
     kept = [shown for shown in state.shown if shown.record.id in beside_ids]
-    return tuple(sorted([*kept, new], key=lambda shown: shown.record.covered[0].first))
+    return tuple(sorted([*kept, new], key=lambda shown: shown.record.covered[-1].last))
 
 
 def _failed(state: Conversation, event: SummarizationFailed, at_us: int) -> Conversation:

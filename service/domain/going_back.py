@@ -110,18 +110,26 @@ def dependents(state: Conversation, record_ids: Iterable[str]) -> tuple[str, ...
 
 
 def shown_without(state: Conversation, revoked_ids: Iterable[str]) -> tuple[str, ...]:
-    """What the window shows without these records: in place of each, its nearest ancestor that stays in use."""
+    """What the window shows without these records: in each one's place its nearest ancestor that stays in use,
+    in the order of what they cover.
+
+    One that merged others has those for ancestors.
+    """
     gone = set(revoked_ids)
-    in_use = {record.id for record in state.records if record.id not in gone}
-    parents = {record.id: record.parent_id for record in (*state.records, *state.revoked)}
+    in_use = {record.id: record.covered[-1].last for record in state.records if record.id not in gone}
+    parents: dict[str, tuple[str, ...]] = {
+        record.id: (record.parent_id,) for record in (*state.records, *state.revoked)
+    }
+    parents |= {ended.record_id: ended.plan.merged_ids for ended in state.passes if ended.plan.merged_ids}
     found: list[str] = []
-    for shown in state.shown:
-        name = shown.record.id
-        while name and name not in in_use:
-            name = current_id(state, parents.get(name, ""))
-        if name:
+    places = [shown.record.id for shown in reversed(state.shown)]
+    while places:
+        name = places.pop()
+        if name in in_use:
             found.append(name)
-    return tuple(dict.fromkeys(found))
+        elif name:
+            places.extend(current_id(state, parent) for parent in reversed(parents.get(name, ())))
+    return tuple(sorted(dict.fromkeys(found), key=lambda name: in_use[name]))
 
 
 def _in_use_after(state: Conversation, event: GoingBack) -> Conversation:

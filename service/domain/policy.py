@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from service.domain.errors import InvalidPolicy
+from service.domain.record import FormName
 
 __all__ = [
     "CLIENT_FIELDS",
@@ -48,6 +49,7 @@ class ProfileName(StrEnum):
     """The rules that read a policy's fields; each is a module of `service.domain.profiles`."""
 
     CHAIN = "chain"
+    ROLLING = "rolling"
 
 
 class DepthLimit(StrEnum):
@@ -154,6 +156,11 @@ class Policy:
     clear_keep_tool_units: int = _in(0, _MESSAGES_MAX, 3)
     clear_min_tokens: int = _in(64, _TOKENS_MAX, 200)
     clear_exclude_tools: tuple[str, ...] = ()
+    threshold_tokens: int = _in(1, 10_000_000, 4_000)
+    threshold_messages: int = _in(1, _MESSAGES_MAX, 20)
+    min_new_messages: int = _in(0, _MESSAGES_MAX, 5)
+    record_token_ratio: float = _in(0, 1, 0.25, above=True, below=True)
+    record_form: FormName = FormName.FACETS
 
 
 RANGES: Mapping[str, Range] = MappingProxyType({f.name: f.metadata[_RANGE] for f in fields(Policy) if f.metadata})
@@ -185,6 +192,11 @@ CLIENT_FIELDS = frozenset(
         "clear_min_tokens",
         "clear_exclude_tools",
         "repair_attempts",
+        "threshold_tokens",
+        "threshold_messages",
+        "min_new_messages",
+        "record_token_ratio",
+        "record_form",
     }
 )
 """The fields that clients may set by default: none of them names a model or an endpoint."""
@@ -240,6 +252,8 @@ def validated(policy: Policy) -> Policy:
     _require(
         p.pass_calls_max >= p.rebase_calls_max, "pass_calls_max", "must not be below rebase_calls_max: none could run"
     )
+    if p.profile is ProfileName.ROLLING:
+        _require_possible_rolling(p)
     return policy
 
 
@@ -275,6 +289,20 @@ def wait_s(failures: int) -> int:
 
 def _doublings(failures: int) -> int:
     return min(failures - 1, 16)
+
+
+def _require_possible_rolling(p: Policy) -> None:
+    _require(
+        p.threshold_messages > p.preserve_recent,
+        "threshold_messages",
+        "must be above preserve_recent: a pass could never get under it",
+    )
+    for name in ("tail_token_ratio", "pin_token_ratio"):
+        _require(
+            getattr(p, name) + p.record_token_ratio <= p.reset_token_ratio,
+            "record_token_ratio",
+            f"must not be above reset_token_ratio together with {name}: a pass could never reach it",
+        )
 
 
 def _require(holds: bool, name: str, reason: str) -> None:

@@ -37,6 +37,7 @@ class FormName(StrEnum):
     """What a model is asked to write for a record; `service.summarizer.forms` has the prompts and schema of each."""
 
     FACETS = "facets"
+    TEXT = "text"
 
 
 class Provenance(StrEnum):
@@ -122,6 +123,7 @@ class SummaryRecord:
         rewrites: How many records the oldest part of the text has passed through since its originals were read; 0 if it
             was made from originals alone.
         stands_alone: Whether it covers everything outside the window, so that its ancestors are only kept for audit.
+        label: A short name for people; empty if the profile gives none.
     """
 
     id: str
@@ -144,6 +146,7 @@ class SummaryRecord:
     covered_tokens: int = 0
     rewrites: int = 0
     stands_alone: bool = False
+    label: str = ""
 
     @property
     def covered_count(self) -> int:

@@ -91,7 +91,8 @@ def remade(state: Conversation, fallback: SummaryRecord, context: DecisionContex
     """
     plan = next(ended.plan for ended in reversed(state.passes) if ended.record_id == fallback.id)
     room = max(plan.room_tokens, plan.summary_tokens_max)
-    if any(shown.record is fallback for shown in state.shown):
+    shown_ids = [shown.record.id for shown in state.shown]
+    if fallback.id in shown_ids:
         kept_tokens = state.ratio * state.budget - summary_tokens(state, fallback.id)
         room = min(room, int(context.profile.trigger_ratio(state, context.policy) * state.budget - kept_tokens) - 1)
     if room < RECORD_TOKENS_MIN:
@@ -108,6 +109,7 @@ def remade(state: Conversation, fallback: SummaryRecord, context: DecisionContex
             room_tokens=room,
             policy=context.policy,
             replaces_id=fallback.id,
+            beside_ids=tuple(name for name in shown_ids if name != fallback.id) if fallback.id in shown_ids else (),
             extractive=False,
         )
     )

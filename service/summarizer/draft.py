@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from service.domain.checks.chat_markup import answered_turn
 from service.domain.record import (
     ACTION_ITEMS_MAX,
     DECISIONS_MAX,
@@ -23,7 +24,7 @@ from service.domain.record import (
 )
 from service.extraction.sentences import up_to_last_end
 
-__all__ = ["SCHEMA", "Draft", "InvalidDraft", "parsed", "schema_for", "without_cut_ends"]
+__all__ = ["SCHEMA", "Draft", "InvalidDraft", "from_text", "parsed", "schema_for", "without_cut_ends"]
 
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 
@@ -107,6 +108,19 @@ def parsed(text: str) -> Draft:
         reasons = dict.fromkeys(_reason(dict(e)) for e in error.errors(include_url=False, include_input=False))
         raise InvalidDraft(tuple(reasons)[:REASONS_MAX]) from None
     return draft
+
+
+def from_text(answer: str) -> Draft:
+    """The draft that plain text is: a narrative and no lists, of the assistant's own turn. Raises InvalidDraft for
+    JSON, for a fence and for more than a narrative may hold.
+    """
+    text = answered_turn(answer).strip()
+    if text.startswith(("{", "[", "```")):
+        raise InvalidDraft(("the answer: plain text is wanted, without JSON or a fence",))
+    if len(text) > SUMMARY_CHARS_MAX:
+        raise InvalidDraft((f"the answer: more than {SUMMARY_CHARS_MAX} characters",))
+    lists: Mapping[str, list[Any]] = {name: [] for name in Draft.model_fields if name != "summary"}
+    return Draft.model_construct(None, summary=text, **lists)
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> None:

@@ -10,9 +10,15 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from service.domain.prompt import CHAIN_TEMPLATE, MERGE_TEMPLATE, PromptTemplate
+from service.domain.prompt import (
+    CHAIN_TEMPLATE,
+    MERGE_TEMPLATE,
+    TEXT_MERGE_TEMPLATE,
+    TEXT_TEMPLATE,
+    PromptTemplate,
+)
 from service.domain.record import FormName
-from service.summarizer.draft import Draft, parsed, schema_for, without_cut_ends
+from service.summarizer.draft import Draft, from_text, parsed, schema_for, without_cut_ends
 
 __all__ = ["FORMS", "DraftForm", "RepairWords", "forms_with"]
 
@@ -63,7 +69,18 @@ FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(
                 looped="loop: the answer repeated one word without end, say everything once, then close the JSON",
                 again="Answer again with the whole corrected JSON object.",
             ),
-        )
+        ),
+        FormName.TEXT: DraftForm(
+            prompt=TEXT_TEMPLATE,
+            merge_prompt=TEXT_MERGE_TEMPLATE,
+            schema=lambda _: None,
+            read=lambda answer, _: from_text(answer),
+            repair=RepairWords(
+                cut_off="cut_off: the answer was cut off, write fewer and shorter sentences",
+                looped="loop: the answer repeated one word without end, say everything once",
+                again="Write the corrected sentences again, and nothing else.",
+            ),
+        ),
     }
 )
 """The shipped forms."""

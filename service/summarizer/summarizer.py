@@ -318,6 +318,7 @@ def _bare_record(work: PassWork, draft: Draft) -> SummaryRecord:
         covered_tokens=plan.covered_tokens,
         rewrites=plan.rewrites,
         stands_alone=plan.rebase or plan.depth == 0,
+        label=plan.label,
     )
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 
-from service.domain.policy import Policy
+from service.domain.profiles import chain, rolling
+from service.domain.profiles.profile import Profile
 from tests.support.costs import Costs, played
 from tests.support.shared_data import shared_chats
 
 AIRLINE, CODING, MEETINGS = "airline_tool_chats.jsonl", "coding_agent_chats.jsonl", "meetings.jsonl"
 
 
-async def costs_of(name: str, *, context_length: int = 4_096, away: bool = False, clearing: bool = True) -> Costs:
-    policy = Policy(clearing=clearing)
+async def costs_of(
+    name: str, *, context_length: int = 4_096, away: bool = False, clearing: bool = True, profile: Profile = chain
+) -> Costs:
+    policy = replace(profile.defaults(), clearing=clearing)
     costs = await played(shared_chats(name), context_length=context_length, away=away, policy=policy)
-    how = f"{', model away' if away else ''}{'' if clearing else ', nothing cleared'}"
+    how = f", {policy.profile}{', model away' if away else ''}{'' if clearing else ', nothing cleared'}"
     sys.stdout.write(f"\n{name} at {context_length}{how}: {costs}\n")
     return costs
 
@@ -64,3 +68,13 @@ async def test_with_the_model_away_windows_hold_and_hardly_anybody_is_asked(name
 
     assert costs.over_without_reason == 0
     assert costs.calls <= 7
+
+
+@pytest.mark.parametrize("away", [False, True])
+@pytest.mark.parametrize("name", [AIRLINE, CODING, MEETINGS])
+async def test_rolling_loses_no_message_splits_no_call_and_leaves_no_window_over_without_a_reason(name, away):
+    """The same chats under the other profile, with a model and without."""
+    costs = await costs_of(name, away=away, profile=rolling)
+
+    assert costs.passes > 0
+    assert (costs.uncovered, costs.orphans, costs.over_without_reason) == (0, 0, 0)

@@ -24,14 +24,14 @@ from service.conversations.conversations import Conversations
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
 from service.conversations.table import MemoryConversationTable
-from service.domain.conversation import Conversation
+from service.domain.conversation import Conversation, live_coverage
 from service.domain.events import Event, Settings, SummarizationCleared, SummarizationCompleted
-from service.domain.message import Message
-from service.domain.policy import Policy
+from service.domain.message import Message, Role
+from service.domain.policy import Policy, SummaryRole
 from service.domain.profiles.profile import HeldBy
 from service.domain.prompt import escaped
 from service.domain.record import SummaryRecord
-from service.domain.render import summary_text
+from service.domain.render import rendered_window, summary_text
 from service.domain.triggers import held_by, may_stand_in
 from service.extraction.extract import extract
 from service.models.breaker import BreakerPolicy, CircuitBreaker
@@ -48,6 +48,7 @@ from service.telemetry.progress import ProgressBoard
 from service.telemetry.telemetry import Telemetry
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.extracts import draft_json
+from tests.support.invariants import Violation, calls_are_answered
 from tests.support.shared_data import loaded
 
 __all__ = ["Costs", "played"]
@@ -60,7 +61,9 @@ PASSES_MAX = 8
 
 @dataclass(slots=True)
 class Costs:
-    """What a file of chats cost. `long_chats` are those that pass their trigger."""
+    """What a file of chats cost. `long_chats` are those that pass their trigger, `uncovered` messages that are nowhere,
+    `orphans` windows with a call or a result by itself.
+    """
 
     long_chats: int = 0
     tokens: int = 0
@@ -70,6 +73,8 @@ class Costs:
     cleared: int = 0
     windows: int = 0
     over_budget: int = 0
+    uncovered: int = 0
+    orphans: int = 0
     over_without_reason: int = 0
 
     def __str__(self) -> str:
@@ -79,7 +84,8 @@ class Costs:
             f"{self.calls} calls, {per_chat:.2f} a long chat, {per_10k:.2f} per 10,000 tokens; {self.passes} passes, "
             f"{self.little_passes} of them free less than a fifth, {self.cleared} more cleared; "
             f"{self.over_budget} of {self.windows} windows over "
-            f"their budget, {self.over_without_reason} of them without a reason"
+            f"their budget, {self.over_without_reason} of them without a reason; "
+            f"{self.uncovered} messages uncovered, {self.orphans} windows with orphans"
         )
 
 
@@ -91,10 +97,10 @@ class _Chat:
         self.records: dict[str, SummaryRecord] = {}
 
     def said(self, prompt: str) -> tuple[Message, ...]:
-        """The messages that a prompt quotes, as they were sent."""
+        """The messages that a prompt quotes, as they were sent; summaries of parts as messages."""
         quoted = quoted_in(prompt)
-        assert not quoted.partials, "no source of these chats is longer than a call"
-        return tuple(self.messages[said.number - 1] for said in quoted.messages if said.number)
+        partials = (Message(f"part {n}", Role.USER, text) for n, text in enumerate(quoted.partials))
+        return (*partials, *(self.messages[said.number - 1] for said in quoted.messages if said.number))
 
     def earlier(self, prompt: str) -> SummaryRecord | None:
         """The record that a prompt quotes."""
@@ -127,7 +133,8 @@ class _Scripted:
             tokens_max=request.summary_tokens_max,
             count_tokens=EstimatingCounter().count,
         )
-        text = draft_json(extracted)
+        plain = " ".join((extracted.summary, *extracted.key_points, *extracted.context.decisions))
+        text = plain if request.schema is None else draft_json(extracted)
         on_progress(len(text))
         return Completion(text, self.name, "stop", request.prompt_tokens, EstimatingCounter().count(text), 0.0)
 
@@ -163,6 +170,13 @@ async def played(
         await player.play(chat)
     await player.reactor.stop(grace_s=1)
     return costs
+
+
+def _uncovered(state: Conversation) -> int:
+    """Messages that are neither in the window nor stand in a record that it shows, or are in both."""
+    inside = {m.number for m in state.window}
+    covered = {n for r in live_coverage(state) for n in range(r.first, r.last + 1)}
+    return len(set(range(1, state.message_version + 1)) ^ (inside | covered)) + len(inside & covered)
 
 
 class _Player:
@@ -223,6 +237,7 @@ class _Player:
             await self._conversations.append(key, request)
             state = await self._window(key)
         assert state is not None
+        self._costs.uncovered += _uncovered(state)
         self._costs.tokens += state.original_tokens
         self._costs.long_chats += state.completed_passes > 0
 
@@ -237,10 +252,20 @@ class _Player:
         held = held_by(state, self._policies.of(state.settings), self._clock_us())
         assert state.due_pass is None or not may_stand_in(state, self._policies.of(state.settings))
         self._costs.windows += 1
+        self._costs.orphans += self._is_split(state)
         if state.ratio > 1:
             self._costs.over_budget += 1
             self._costs.over_without_reason += held is not HeldBy.IRREDUCIBLE
         return state
+
+    def _is_split(self, state: Conversation) -> bool:
+        """Whether the window shows a result without its call, or a call without its result."""
+        originals = dict(enumerate(self._model.chat.messages, 1))
+        try:
+            calls_are_answered(rendered_window(state, SummaryRole.SYSTEM), originals)
+        except Violation:
+            return True
+        return False
 
     def _heard(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
         self.reactor.changed(key, state, events)

@@ -23,8 +23,8 @@ from service.domain.fold import evolve
 from service.domain.message import Message, Role
 from service.domain.policy import RECORD_TOKENS_MIN, DepthLimit, Fallback, Policy
 from service.domain.portion import compressible
-from service.domain.profiles import chain
 from service.domain.profiles.profile import DecisionContext, HeldBy
+from service.domain.profiles.registry import profile_of
 from service.domain.ranges import covers
 from service.domain.render import RenderedMessage
 from service.domain.tokens import TokenSource
@@ -148,10 +148,11 @@ def hold_is_told(state: Conversation, policy: Policy, now_us: int, *, held: Held
 
     `ruled` is asked here too: this is about two tellings of the same rules.
     """
-    if state.ratio < policy.trigger_token_ratio:
+    profile = profile_of(policy.profile)
+    if state.ratio < profile.trigger_ratio(state, policy):
         _require(held is None, "a window below its trigger is said to be held")
         return
-    events = ruled(state, DecisionContext(chain, policy, now_us, "x"))
+    events = ruled(state, DecisionContext(profile, policy, now_us, "x"))
     begins = any(isinstance(event, SummarizationRequested) for event in events)
     _require(not begins or held is None, f"a pass begins although it is said to be held by {held}")
     _require(begins or held is not None, "no pass begins, and nothing is said to hold it")
@@ -224,7 +225,7 @@ def order_is_fixed(state: Conversation, rendered: Sequence[RenderedMessage]) -> 
     late = _late_results(state)
     keys = [(place, m.number) for place, m in zip(places, rendered, strict=True) if m.number not in late]
     _require(keys == sorted(keys), "the window is not rendered in order")
-    _require(places.count(1) == (state.live is not None), "the summary is not rendered once")
+    _require(places.count(1) == len(state.shown), "a record is not rendered once")
     _require({m.number for m in rendered if m.number} == {m.number for m in state.window}, "the rendering lacks one")
 
 

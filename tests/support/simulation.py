@@ -14,6 +14,7 @@ from typing import Any
 from service.domain.commands import (
     AppendMessages,
     ChangeSettings,
+    ChangeTitle,
     Command,
     CompletePass,
     CountedMessage,
@@ -35,9 +36,9 @@ from service.domain.errors import DomainError, InvalidPolicy
 from service.domain.events import ErrorClass, Event, MessageAppended, Rating, Settings
 from service.domain.fold import evolve
 from service.domain.message import Message, Role, ToolCall
-from service.domain.policy import DepthLimit, Fallback, Policy, ToolOutput, overridden, validated
-from service.domain.profiles import chain
+from service.domain.policy import DepthLimit, Fallback, Policy, ProfileName, ToolOutput, overridden, validated
 from service.domain.profiles.profile import DecisionContext
+from service.domain.profiles.registry import profile_of
 from service.domain.ranges import covers
 from service.domain.record import MessageRange
 from service.domain.tokens import TokenCount, TokenSource
@@ -66,14 +67,16 @@ class Step:
 
 
 class SimulatedChat:
-    """The chat of one seed."""
+    """The chat of one seed, under the profile of that name."""
 
-    def __init__(self, seed: int, *, ways_back: float = 0.0) -> None:
+    def __init__(self, seed: int, *, ways_back: float = 0.0, profile: ProfileName = ProfileName.CHAIN) -> None:
         self._ways_back = ways_back
         self._rng = Random(seed)
         self._base = _random_policy(self._rng)
         if ways_back:
             self._base = replace(self._base, clear_min_tokens=64, clear_keep_tool_units=self._rng.choice([0, 0, 1, 3]))
+        if profile is ProfileName.ROLLING:
+            self._base = _rolling(self._rng, self._base)
         self._context_length = self._rng.choice([512, 1_024, 2_048, 4_096, 8_192, 32_768])
         self._sources = self._rng.choice([[TokenSource.ESTIMATE], [TokenSource.CALLER], list(TokenSource)])
         self._settings = self._random_settings()
@@ -112,7 +115,7 @@ class SimulatedChat:
             policy = overridden(self._base, command.settings.policy)
         originals = self.originals(needed(before, command))
         try:
-            context = DecisionContext(chain, policy, self._now_us, self._pass_id(), originals)
+            context = DecisionContext(profile_of(policy.profile), policy, self._now_us, self._pass_id(), originals)
             events = decide(before, command, context)
         except DomainError:
             return
@@ -139,6 +142,8 @@ class SimulatedChat:
         if state.pending is not None and rng.random() < 0.75:
             return self._end_of_pass()
         others: list[Callable[[], Command]] = [self._change, self._report, self._force, self._remake]
+        if self._base.profile is not ProfileName.CHAIN:
+            others.append(self._name)
         return rng.choice(others)()
 
     def _end_of_pass(self) -> Command:
@@ -225,6 +230,9 @@ class SimulatedChat:
     def _remake(self) -> RemakeFallback:
         return RemakeFallback()
 
+    def _name(self) -> ChangeTitle:
+        return ChangeTitle(f"Named {self._rng.randrange(5)}", self.state.live.id if self.state.live else "")
+
     def _way_back(self) -> Command:
         state, rng = self.state, self._rng
         last = state.message_version
@@ -286,3 +294,23 @@ def _random_policy(rng: Random) -> Policy:
             return validated(policy)
         except InvalidPolicy:
             continue
+
+
+def _rolling(rng: Random, policy: Policy) -> Policy:
+    """The policy under ROLLING, with thresholds and shares that are possible."""
+    while True:
+        drawn = replace(
+            policy,
+            profile=ProfileName.ROLLING,
+            threshold_tokens=rng.choice([100, 400, 1_000, 4_000, 16_000]),
+            threshold_messages=rng.choice([12, 20, 60]),
+            min_new_messages=rng.choice([0, 1, 5, 12]),
+            record_token_ratio=rng.uniform(0.02, 0.4),
+            tail_token_ratio=rng.uniform(0.05, 0.35),
+            max_summary_tokens=rng.choice([128, 200, 800]),
+            rewrites_max=rng.choice([1, 3, 16]),
+        )
+        try:
+            return validated(drawn)
+        except InvalidPolicy:
+            policy = replace(policy, preserve_recent=2)

@@ -13,6 +13,7 @@ from abridged.v1 import conversation_pb2
 from buf.validate import validate_pb2
 from service.bootstrap.providers import ollama_settings
 from service.config.settings import PolicySettings, Settings
+from service.config.sources import load
 from service.domain.errors import InvalidPolicy
 from service.domain.policy import RANGES, Policy, Range, overridden
 from service.models.ollama.settings import OllamaSettings
@@ -56,6 +57,14 @@ def test_the_settings_have_the_policys_fields_and_defaults():
     """In the same order, as the page lists them."""
     assert list(PolicySettings.model_fields) == [f.name for f in fields(Policy)]
     assert Policy(**PolicySettings().model_dump()) == Policy()
+
+
+def test_config_shows_the_defaults_of_the_profile_that_is_set():
+    """What nobody set is what the profile says, not what another one would."""
+    shown = {name: value for name, value, _ in load({}, flags={"policy.profile": "rolling"}).shown()}
+
+    assert (shown["policy.preserve_recent"], shown["policy.max_summary_tokens"]) == ("4", "800")
+    assert {name: value for name, value, _ in load({}).shown()}["policy.preserve_recent"] == "6"
 
 
 def test_the_settings_of_ollama_have_the_providers_defaults():

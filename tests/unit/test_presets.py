@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from service.config.sources import load
-from service.domain.policy import DepthLimit, Fallback
-
-PRESETS = Path(__file__).parents[2] / "presets"
+from service.domain.policy import DepthLimit, Fallback, ProfileName
+from service.domain.record import FormName
+from tests.support.presets import PRESETS
 
 
 def test_the_preset_of_s1_has_the_numbers_of_s1() -> None:
@@ -20,6 +18,27 @@ def test_the_preset_of_s1_has_the_numbers_of_s1() -> None:
     assert (policy.max_summary_chain_depth, policy.on_depth_limit) == (3, DepthLimit.HALT)
     assert (policy.repair_attempts, policy.fallback) == (0, Fallback.NEVER)
     assert settings.summarizer.retries == 1
+
+
+def test_the_preset_of_s0_has_the_numbers_of_s0() -> None:
+    """200 tokens, 5 new messages, 800 tokens a summary, plain text, temperature 0.2, qwen2.5:3b on this machine."""
+    settings = load({}, config_path=PRESETS / "s0.toml").settings
+
+    policy = settings.policy_for("ollama:qwen2.5:3b")
+    assert (policy.profile, policy.record_form) == (ProfileName.ROLLING, FormName.TEXT)
+    assert (policy.threshold_tokens, policy.min_new_messages, policy.max_summary_tokens) == (200, 5, 800)
+    assert (settings.summarizer.models, settings.summarizer.temperature) == (("ollama:qwen2.5:3b",), 0.2)
+    assert settings.ollama.hosts == ("http://localhost:11434",)
+
+
+def test_the_preset_of_s2_has_the_numbers_of_s2() -> None:
+    """More than 20 messages or 4,000 tokens, the last 4 verbatim, structured records, and titles."""
+    settings = load({}, config_path=PRESETS / "s2.toml").settings
+
+    policy = settings.policy_for("ollama:qwen2.5:3b")
+    assert (policy.profile, policy.record_form) == (ProfileName.ROLLING, FormName.FACETS)
+    assert (policy.threshold_messages, policy.threshold_tokens, policy.preserve_recent) == (20, 4_000, 4)
+    assert settings.titles.enabled
 
 
 def test_every_preset_loads() -> None:

@@ -31,6 +31,10 @@ class _ProfileEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Profile.Value
     """The operator's choice; in events, PROFILE_CHAIN."""
     PROFILE_CHAIN: _Profile.ValueType  # 1
     """One record, made from the previous one and newer messages, when the ratio is past its trigger."""
+    PROFILE_ROLLING: _Profile.ValueType  # 2
+    """Several records side by side; a pass updates the newest one until it is full, when the window passes a number of
+    tokens or messages.
+    """
 
 class Profile(_Profile, metaclass=_ProfileEnumTypeWrapper):
     """Profile names the rules that decide when a pass is due and what it does."""
@@ -39,6 +43,10 @@ PROFILE_UNSPECIFIED: Profile.ValueType  # 0
 """The operator's choice; in events, PROFILE_CHAIN."""
 PROFILE_CHAIN: Profile.ValueType  # 1
 """One record, made from the previous one and newer messages, when the ratio is past its trigger."""
+PROFILE_ROLLING: Profile.ValueType  # 2
+"""Several records side by side; a pass updates the newest one until it is full, when the window passes a number of
+tokens or messages.
+"""
 Global___Profile: _TypeAlias = Profile  # noqa: Y015
 
 class _DepthLimit:
@@ -181,6 +189,30 @@ CONTEXT_LENGTH_SOURCE_DEFAULT: ContextLengthSource.ValueType  # 4
 """The built-in default."""
 Global___ContextLengthSource: _TypeAlias = ContextLengthSource  # noqa: Y015
 
+class _DraftForm:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DraftFormEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DraftForm.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DRAFT_FORM_UNSPECIFIED: _DraftForm.ValueType  # 0
+    """The server's default; in events, DRAFT_FORM_FACETS."""
+    DRAFT_FORM_FACETS: _DraftForm.ValueType  # 1
+    """A JSON object: a narrative, key points, participants, decisions, action items, open points and names."""
+    DRAFT_FORM_TEXT: _DraftForm.ValueType  # 2
+    """Plain text: 3 to 5 sentences in the third person."""
+
+class DraftForm(_DraftForm, metaclass=_DraftFormEnumTypeWrapper):
+    """DraftForm is what a model is asked to write for a record."""
+
+DRAFT_FORM_UNSPECIFIED: DraftForm.ValueType  # 0
+"""The server's default; in events, DRAFT_FORM_FACETS."""
+DRAFT_FORM_FACETS: DraftForm.ValueType  # 1
+"""A JSON object: a narrative, key points, participants, decisions, action items, open points and names."""
+DRAFT_FORM_TEXT: DraftForm.ValueType  # 2
+"""Plain text: 3 to 5 sentences in the third person."""
+Global___DraftForm: _TypeAlias = DraftForm  # noqa: Y015
+
 class _HeldBy:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -242,7 +274,9 @@ class _TriggerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Trigger.Value
     TRIGGER_EMERGENCY: _Trigger.ValueType  # 2
     """The ratio reached the emergency ratio."""
     TRIGGER_PERIODIC: _Trigger.ValueType  # 3
-    """force_refresh_after_messages have arrived since the last pass."""
+    """So many messages: force_refresh_after_messages since the last pass, or in PROFILE_ROLLING more than
+    threshold_messages in the window.
+    """
     TRIGGER_FOLLOW_UP: _Trigger.ValueType  # 4
     """The ratio was still past the trigger ratio after a pass."""
     TRIGGER_FORCED: _Trigger.ValueType  # 5
@@ -260,7 +294,9 @@ TRIGGER_RATIO: Trigger.ValueType  # 1
 TRIGGER_EMERGENCY: Trigger.ValueType  # 2
 """The ratio reached the emergency ratio."""
 TRIGGER_PERIODIC: Trigger.ValueType  # 3
-"""force_refresh_after_messages have arrived since the last pass."""
+"""So many messages: force_refresh_after_messages since the last pass, or in PROFILE_ROLLING more than
+threshold_messages in the window.
+"""
 TRIGGER_FOLLOW_UP: Trigger.ValueType  # 4
 """The ratio was still past the trigger ratio after a pass."""
 TRIGGER_FORCED: Trigger.ValueType  # 5
@@ -422,6 +458,11 @@ class PolicyOverrides(_message.Message):
     CLEAR_EXCLUDE_TOOLS_FIELD_NUMBER: _builtins.int
     PASS_CALLS_MAX_FIELD_NUMBER: _builtins.int
     PROFILE_FIELD_NUMBER: _builtins.int
+    THRESHOLD_TOKENS_FIELD_NUMBER: _builtins.int
+    THRESHOLD_MESSAGES_FIELD_NUMBER: _builtins.int
+    MIN_NEW_MESSAGES_FIELD_NUMBER: _builtins.int
+    RECORD_TOKEN_RATIO_FIELD_NUMBER: _builtins.int
+    RECORD_FORM_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
     """Whether passes run."""
     trigger_token_ratio: _builtins.float
@@ -496,6 +537,16 @@ class PolicyOverrides(_message.Message):
     """Most model calls of one pass, including repairs and retries."""
     profile: Global___Profile.ValueType
     """The rules by which passes run. It cannot change while the window shows a record."""
+    threshold_tokens: _builtins.int
+    """PROFILE_ROLLING: a window of more tokens triggers a pass, if trigger_token_ratio does not first."""
+    threshold_messages: _builtins.int
+    """PROFILE_ROLLING: a window of more messages triggers a pass; pinned and system messages do not count."""
+    min_new_messages: _builtins.int
+    """PROFILE_ROLLING: fewest messages between two passes, except in an emergency."""
+    record_token_ratio: _builtins.float
+    """PROFILE_ROLLING: the share of the budget that all records may take; then the oldest two are merged."""
+    record_form: Global___DraftForm.ValueType
+    """What a model writes for a record."""
     @_builtins.property
     def clear_exclude_tools(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Tools whose results are never cleared."""
@@ -540,10 +591,15 @@ class PolicyOverrides(_message.Message):
         clear_exclude_tools: _abc.Iterable[_builtins.str] | None = ...,
         pass_calls_max: _builtins.int | None = ...,
         profile: Global___Profile.ValueType = ...,
+        threshold_tokens: _builtins.int | None = ...,
+        threshold_messages: _builtins.int | None = ...,
+        min_new_messages: _builtins.int | None = ...,
+        record_token_ratio: _builtins.float | None = ...,
+        record_form: Global___DraftForm.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_clear_keep_tool_units", b"_clear_keep_tool_units", "_clear_min_tokens", b"_clear_min_tokens", "_clearing", b"_clearing", "_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_pin_token_ratio", b"_pin_token_ratio", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "clear_keep_tool_units", b"clear_keep_tool_units", "clear_min_tokens", b"clear_min_tokens", "clearing", b"clearing", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "pass_calls_max", b"pass_calls_max", "pin_token_ratio", b"pin_token_ratio", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "tail_token_ratio", b"tail_token_ratio", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clear_keep_tool_units", b"_clear_keep_tool_units", "_clear_min_tokens", b"_clear_min_tokens", "_clearing", b"_clearing", "_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_new_messages", b"_min_new_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_pin_token_ratio", b"_pin_token_ratio", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_record_token_ratio", b"_record_token_ratio", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_threshold_messages", b"_threshold_messages", "_threshold_tokens", b"_threshold_tokens", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "clear_keep_tool_units", b"clear_keep_tool_units", "clear_min_tokens", b"clear_min_tokens", "clearing", b"clearing", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_new_messages", b"min_new_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "pass_calls_max", b"pass_calls_max", "pin_token_ratio", b"pin_token_ratio", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "record_token_ratio", b"record_token_ratio", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "tail_token_ratio", b"tail_token_ratio", "threshold_messages", b"threshold_messages", "threshold_tokens", b"threshold_tokens", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clear_keep_tool_units", b"_clear_keep_tool_units", "_clear_min_tokens", b"_clear_min_tokens", "_clearing", b"_clearing", "_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_pin_token_ratio", b"_pin_token_ratio", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "clear_exclude_tools", b"clear_exclude_tools", "clear_keep_tool_units", b"clear_keep_tool_units", "clear_min_tokens", b"clear_min_tokens", "clearing", b"clearing", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "fallback", b"fallback", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "on_depth_limit", b"on_depth_limit", "pass_calls_max", b"pass_calls_max", "pin_token_ratio", b"pin_token_ratio", "preserve_recent", b"preserve_recent", "profile", b"profile", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "summary_role", b"summary_role", "tail_token_ratio", b"tail_token_ratio", "tool_output", b"tool_output", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clear_keep_tool_units", b"_clear_keep_tool_units", "_clear_min_tokens", b"_clear_min_tokens", "_clearing", b"_clearing", "_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_new_messages", b"_min_new_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_pin_token_ratio", b"_pin_token_ratio", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_record_token_ratio", b"_record_token_ratio", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_threshold_messages", b"_threshold_messages", "_threshold_tokens", b"_threshold_tokens", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "clear_exclude_tools", b"clear_exclude_tools", "clear_keep_tool_units", b"clear_keep_tool_units", "clear_min_tokens", b"clear_min_tokens", "clearing", b"clearing", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "fallback", b"fallback", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_new_messages", b"min_new_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "on_depth_limit", b"on_depth_limit", "pass_calls_max", b"pass_calls_max", "pin_token_ratio", b"pin_token_ratio", "preserve_recent", b"preserve_recent", "profile", b"profile", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "record_form", b"record_form", "record_token_ratio", b"record_token_ratio", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "summary_role", b"summary_role", "tail_token_ratio", b"tail_token_ratio", "threshold_messages", b"threshold_messages", "threshold_tokens", b"threshold_tokens", "tool_output", b"tool_output", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__clear_keep_tool_units: _TypeAlias = _typing.Literal["clear_keep_tool_units"]  # noqa: Y015
     _WhichOneofArgType__clear_keep_tool_units: _TypeAlias = _typing.Literal["_clear_keep_tool_units", b"_clear_keep_tool_units"]  # noqa: Y015
@@ -579,6 +635,8 @@ class PolicyOverrides(_message.Message):
     _WhichOneofArgType__min_identifier_survival: _TypeAlias = _typing.Literal["_min_identifier_survival", b"_min_identifier_survival"]  # noqa: Y015
     _WhichOneofReturnType__min_messages: _TypeAlias = _typing.Literal["min_messages"]  # noqa: Y015
     _WhichOneofArgType__min_messages: _TypeAlias = _typing.Literal["_min_messages", b"_min_messages"]  # noqa: Y015
+    _WhichOneofReturnType__min_new_messages: _TypeAlias = _typing.Literal["min_new_messages"]  # noqa: Y015
+    _WhichOneofArgType__min_new_messages: _TypeAlias = _typing.Literal["_min_new_messages", b"_min_new_messages"]  # noqa: Y015
     _WhichOneofReturnType__min_range_tokens: _TypeAlias = _typing.Literal["min_range_tokens"]  # noqa: Y015
     _WhichOneofArgType__min_range_tokens: _TypeAlias = _typing.Literal["_min_range_tokens", b"_min_range_tokens"]  # noqa: Y015
     _WhichOneofReturnType__min_remake_share: _TypeAlias = _typing.Literal["min_remake_share"]  # noqa: Y015
@@ -595,6 +653,8 @@ class PolicyOverrides(_message.Message):
     _WhichOneofArgType__rearm_messages: _TypeAlias = _typing.Literal["_rearm_messages", b"_rearm_messages"]  # noqa: Y015
     _WhichOneofReturnType__rebase_calls_max: _TypeAlias = _typing.Literal["rebase_calls_max"]  # noqa: Y015
     _WhichOneofArgType__rebase_calls_max: _TypeAlias = _typing.Literal["_rebase_calls_max", b"_rebase_calls_max"]  # noqa: Y015
+    _WhichOneofReturnType__record_token_ratio: _TypeAlias = _typing.Literal["record_token_ratio"]  # noqa: Y015
+    _WhichOneofArgType__record_token_ratio: _TypeAlias = _typing.Literal["_record_token_ratio", b"_record_token_ratio"]  # noqa: Y015
     _WhichOneofReturnType__repair_attempts: _TypeAlias = _typing.Literal["repair_attempts"]  # noqa: Y015
     _WhichOneofArgType__repair_attempts: _TypeAlias = _typing.Literal["_repair_attempts", b"_repair_attempts"]  # noqa: Y015
     _WhichOneofReturnType__reset_token_ratio: _TypeAlias = _typing.Literal["reset_token_ratio"]  # noqa: Y015
@@ -603,6 +663,10 @@ class PolicyOverrides(_message.Message):
     _WhichOneofArgType__rewrites_max: _TypeAlias = _typing.Literal["_rewrites_max", b"_rewrites_max"]  # noqa: Y015
     _WhichOneofReturnType__tail_token_ratio: _TypeAlias = _typing.Literal["tail_token_ratio"]  # noqa: Y015
     _WhichOneofArgType__tail_token_ratio: _TypeAlias = _typing.Literal["_tail_token_ratio", b"_tail_token_ratio"]  # noqa: Y015
+    _WhichOneofReturnType__threshold_messages: _TypeAlias = _typing.Literal["threshold_messages"]  # noqa: Y015
+    _WhichOneofArgType__threshold_messages: _TypeAlias = _typing.Literal["_threshold_messages", b"_threshold_messages"]  # noqa: Y015
+    _WhichOneofReturnType__threshold_tokens: _TypeAlias = _typing.Literal["threshold_tokens"]  # noqa: Y015
+    _WhichOneofArgType__threshold_tokens: _TypeAlias = _typing.Literal["_threshold_tokens", b"_threshold_tokens"]  # noqa: Y015
     _WhichOneofReturnType__tool_output_tokens_max: _TypeAlias = _typing.Literal["tool_output_tokens_max"]  # noqa: Y015
     _WhichOneofArgType__tool_output_tokens_max: _TypeAlias = _typing.Literal["_tool_output_tokens_max", b"_tool_output_tokens_max"]  # noqa: Y015
     _WhichOneofReturnType__trigger_token_ratio: _TypeAlias = _typing.Literal["trigger_token_ratio"]  # noqa: Y015
@@ -642,6 +706,8 @@ class PolicyOverrides(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_messages) -> _WhichOneofReturnType__min_messages | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_new_messages) -> _WhichOneofReturnType__min_new_messages | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_range_tokens) -> _WhichOneofReturnType__min_range_tokens | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_remake_share) -> _WhichOneofReturnType__min_remake_share | None: ...
@@ -658,6 +724,8 @@ class PolicyOverrides(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__rebase_calls_max) -> _WhichOneofReturnType__rebase_calls_max | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__record_token_ratio) -> _WhichOneofReturnType__record_token_ratio | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__repair_attempts) -> _WhichOneofReturnType__repair_attempts | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reset_token_ratio) -> _WhichOneofReturnType__reset_token_ratio | None: ...
@@ -665,6 +733,10 @@ class PolicyOverrides(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__rewrites_max) -> _WhichOneofReturnType__rewrites_max | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__tail_token_ratio) -> _WhichOneofReturnType__tail_token_ratio | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__threshold_messages) -> _WhichOneofReturnType__threshold_messages | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__threshold_tokens) -> _WhichOneofReturnType__threshold_tokens | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__tool_output_tokens_max) -> _WhichOneofReturnType__tool_output_tokens_max | None: ...
     @_typing.overload
@@ -851,6 +923,7 @@ class Conversation(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     PINNED_NUMBERS_FIELD_NUMBER: _builtins.int
     REMOVED_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The id."""
     message_version: _builtins.int
@@ -879,6 +952,8 @@ class Conversation(_message.Message):
     """How often anything but a new message has changed the window: a pass, a revocation, a pin, a rewind.
     ListConversations leaves it unset.
     """
+    title: _builtins.str
+    """The client's title; without one, the one that a model gave after a pass, if the server makes titles."""
     @_builtins.property
     def settings(self) -> Global___ConversationSettings:
         """What the client set."""
@@ -929,10 +1004,11 @@ class Conversation(_message.Message):
         epoch: _builtins.int = ...,
         pinned_numbers: _abc.Iterable[_builtins.int] | None = ...,
         removed: _abc.Iterable[_summary_pb2.MessageRange] | None = ...,
+        title: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "create_time", b"create_time", "depth", b"depth", "last_summarization", b"last_summarization", "settings", b"settings", "update_time", b"update_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "create_time", b"create_time", "depth", b"depth", "epoch", b"epoch", "event_version", b"event_version", "failures_in_row", b"failures_in_row", "held_by", b"held_by", "id", b"id", "last_summarization", b"last_summarization", "live_summary_id", b"live_summary_id", "message_version", b"message_version", "messages_since_pass", b"messages_since_pass", "pending_summarization_id", b"pending_summarization_id", "pinned_numbers", b"pinned_numbers", "removed", b"removed", "settings", b"settings", "summary_count", b"summary_count", "update_time", b"update_time", "usage", b"usage", "window_messages", b"window_messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "create_time", b"create_time", "depth", b"depth", "epoch", b"epoch", "event_version", b"event_version", "failures_in_row", b"failures_in_row", "held_by", b"held_by", "id", b"id", "last_summarization", b"last_summarization", "live_summary_id", b"live_summary_id", "message_version", b"message_version", "messages_since_pass", b"messages_since_pass", "pending_summarization_id", b"pending_summarization_id", "pinned_numbers", b"pinned_numbers", "removed", b"removed", "settings", b"settings", "summary_count", b"summary_count", "title", b"title", "update_time", b"update_time", "usage", b"usage", "window_messages", b"window_messages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__depth: _TypeAlias = _typing.Literal["depth"]  # noqa: Y015
     _WhichOneofArgType__depth: _TypeAlias = _typing.Literal["_depth", b"_depth"]  # noqa: Y015

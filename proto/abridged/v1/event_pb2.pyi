@@ -51,26 +51,6 @@ TOKEN_SOURCE_ESTIMATE: TokenSource.ValueType  # 3
 """An estimate, which the calibration factor corrects."""
 Global___TokenSource: _TypeAlias = TokenSource  # noqa: Y015
 
-class _DraftForm:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _DraftFormEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DraftForm.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    DRAFT_FORM_UNSPECIFIED: _DraftForm.ValueType  # 0
-    """DRAFT_FORM_FACETS."""
-    DRAFT_FORM_FACETS: _DraftForm.ValueType  # 1
-    """A JSON object: a narrative, key points, participants, decisions, action items, open points and names."""
-
-class DraftForm(_DraftForm, metaclass=_DraftFormEnumTypeWrapper):
-    """DraftForm is what a model is asked to write for a record."""
-
-DRAFT_FORM_UNSPECIFIED: DraftForm.ValueType  # 0
-"""DRAFT_FORM_FACETS."""
-DRAFT_FORM_FACETS: DraftForm.ValueType  # 1
-"""A JSON object: a narrative, key points, participants, decisions, action items, open points and names."""
-Global___DraftForm: _TypeAlias = DraftForm  # noqa: Y015
-
 @_typing.final
 class Event(_message.Message):
     """Event is a stored event and its decoded payload."""
@@ -103,6 +83,7 @@ class Event(_message.Message):
     MESSAGES_UNPINNED_FIELD_NUMBER: _builtins.int
     CONVERSATION_REWOUND_FIELD_NUMBER: _builtins.int
     SUMMARIZATION_CLEARED_FIELD_NUMBER: _builtins.int
+    TITLE_CHANGED_FIELD_NUMBER: _builtins.int
     log_id: _builtins.str
     """The log's id."""
     position: _builtins.int
@@ -191,6 +172,10 @@ class Event(_message.Message):
     def summarization_cleared(self) -> Global___SummarizationCleared:
         """See that message."""
 
+    @_builtins.property
+    def title_changed(self) -> Global___TitleChanged:
+        """See that message."""
+
     def __init__(
         self,
         *,
@@ -220,12 +205,13 @@ class Event(_message.Message):
         messages_unpinned: Global___MessagesUnpinned | None = ...,
         conversation_rewound: Global___ConversationRewound | None = ...,
         summarization_cleared: Global___SummarizationCleared | None = ...,
+        title_changed: Global___TitleChanged | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_opened", b"conversation_opened", "conversation_rewound", b"conversation_rewound", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "usage_reported", b"usage_reported"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_opened", b"conversation_opened", "conversation_rewound", b"conversation_rewound", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "title_changed", b"title_changed", "usage_reported", b"usage_reported"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_id", b"conversation_id", "conversation_opened", b"conversation_opened", "conversation_rewound", b"conversation_rewound", "event_id", b"event_id", "log_id", b"log_id", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "payload", b"payload", "position", b"position", "schema_version", b"schema_version", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "trace_context", b"trace_context", "type", b"type", "usage_reported", b"usage_reported", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_id", b"conversation_id", "conversation_opened", b"conversation_opened", "conversation_rewound", b"conversation_rewound", "event_id", b"event_id", "log_id", b"log_id", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "payload", b"payload", "position", b"position", "schema_version", b"schema_version", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "title_changed", b"title_changed", "trace_context", b"trace_context", "type", b"type", "usage_reported", b"usage_reported", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released", "summary_revoked", "summary_rated", "messages_pinned", "messages_unpinned", "conversation_rewound", "summarization_cleared"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released", "summary_revoked", "summary_rated", "messages_pinned", "messages_unpinned", "conversation_rewound", "summarization_cleared", "title_changed"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -432,6 +418,8 @@ class PassPlan(_message.Message):
     CUT_FIELD_NUMBER: _builtins.int
     BESIDE_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
     FORM_FIELD_NUMBER: _builtins.int
+    MERGED_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
+    LABEL_FIELD_NUMBER: _builtins.int
     summarization_id: _builtins.str
     """The pass's id."""
     trigger: _conversation_pb2.Trigger.ValueType
@@ -464,8 +452,10 @@ class PassPlan(_message.Message):
     """Whether the record is made by extraction, without a model call."""
     cut: _builtins.bool
     """Whether more could have been compressed: a pass reads what its limits allow, and follow-ups read the rest."""
-    form: Global___DraftForm.ValueType
+    form: _conversation_pb2.DraftForm.ValueType
     """What a model is asked to write; unspecified, in plans from before there was a choice, means DRAFT_FORM_FACETS."""
+    label: _builtins.str
+    """The record's label."""
     @_builtins.property
     def covered(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.MessageRange]:
         """Messages that the record will cover: those that leave the window, and on a rebase all that have already left it."""
@@ -483,6 +473,10 @@ class PassPlan(_message.Message):
     @_builtins.property
     def beside_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The other records that the window continues to show; it shows no more than these and the new one."""
+
+    @_builtins.property
+    def merged_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The records whose place the new one takes, if it merges several."""
 
     def __init__(
         self,
@@ -507,11 +501,13 @@ class PassPlan(_message.Message):
         extractive: _builtins.bool = ...,
         cut: _builtins.bool = ...,
         beside_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
-        form: Global___DraftForm.ValueType = ...,
+        form: _conversation_pb2.DraftForm.ValueType = ...,
+        merged_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
+        label: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_summary_id", b"base_summary_id", "beside_summary_ids", b"beside_summary_ids", "covered", b"covered", "covered_tokens", b"covered_tokens", "cut", b"cut", "depth", b"depth", "extractive", b"extractive", "form", b"form", "message_version", b"message_version", "parent_summary_id", b"parent_summary_id", "policy", b"policy", "rebase", b"rebase", "replaced_tokens", b"replaced_tokens", "replaces_summary_id", b"replaces_summary_id", "rewrites", b"rewrites", "room_tokens", b"room_tokens", "source", b"source", "summarization_id", b"summarization_id", "summary_tokens_max", b"summary_tokens_max", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_summary_id", b"base_summary_id", "beside_summary_ids", b"beside_summary_ids", "covered", b"covered", "covered_tokens", b"covered_tokens", "cut", b"cut", "depth", b"depth", "extractive", b"extractive", "form", b"form", "label", b"label", "merged_summary_ids", b"merged_summary_ids", "message_version", b"message_version", "parent_summary_id", b"parent_summary_id", "policy", b"policy", "rebase", b"rebase", "replaced_tokens", b"replaced_tokens", "replaces_summary_id", b"replaces_summary_id", "rewrites", b"rewrites", "room_tokens", b"room_tokens", "source", b"source", "summarization_id", b"summarization_id", "summary_tokens_max", b"summary_tokens_max", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -964,3 +960,29 @@ class ConversationRewound(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ConversationRewound: _TypeAlias = ConversationRewound  # noqa: Y015
+
+@_typing.final
+class TitleChanged(_message.Message):
+    """TitleChanged is a title that a model gave the conversation after a pass. A title that the client sets comes before it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TITLE_FIELD_NUMBER: _builtins.int
+    SUMMARY_ID_FIELD_NUMBER: _builtins.int
+    title: _builtins.str
+    """The title."""
+    summary_id: _builtins.str
+    """The newest record when it was made."""
+    def __init__(
+        self,
+        *,
+        title: _builtins.str = ...,
+        summary_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["summary_id", b"summary_id", "title", b"title"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TitleChanged: _TypeAlias = TitleChanged  # noqa: Y015

@@ -246,6 +246,7 @@ class SummaryRecord(_message.Message):
     COVERED_TOKENS_FIELD_NUMBER: _builtins.int
     REWRITES_FIELD_NUMBER: _builtins.int
     STANDS_ALONE_FIELD_NUMBER: _builtins.int
+    LABEL_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The record's id."""
     depth: _builtins.int
@@ -280,6 +281,8 @@ class SummaryRecord(_message.Message):
     """
     stands_alone: _builtins.bool
     """Whether the record stands for everything that has left the window, so that its ancestors are kept for audit only."""
+    label: _builtins.str
+    """A short name for people. PROFILE_ROLLING: the messages that this pass took out of the window, `first-last`."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was committed."""
@@ -332,10 +335,11 @@ class SummaryRecord(_message.Message):
         covered_tokens: _builtins.int = ...,
         rewrites: _builtins.int = ...,
         stands_alone: _builtins.bool = ...,
+        label: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "create_time", b"create_time", "latency", b"latency", "quality", b"quality"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "context", b"context", "covered", b"covered", "covered_message_count", b"covered_message_count", "covered_tokens", b"covered_tokens", "create_time", b"create_time", "depth", b"depth", "id", b"id", "key_points", b"key_points", "latency", b"latency", "model", b"model", "parent_id", b"parent_id", "prompt_name", b"prompt_name", "prompt_version", b"prompt_version", "provenance", b"provenance", "quality", b"quality", "rewrites", b"rewrites", "stands_alone", b"stands_alone", "summary", b"summary", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "context", b"context", "covered", b"covered", "covered_message_count", b"covered_message_count", "covered_tokens", b"covered_tokens", "create_time", b"create_time", "depth", b"depth", "id", b"id", "key_points", b"key_points", "label", b"label", "latency", b"latency", "model", b"model", "parent_id", b"parent_id", "prompt_name", b"prompt_name", "prompt_version", b"prompt_version", "provenance", b"provenance", "quality", b"quality", "rewrites", b"rewrites", "stands_alone", b"stands_alone", "summary", b"summary", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

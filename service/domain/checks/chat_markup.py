@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["leftover_markup", "strip_chat_markup", "strip_marks"]
+__all__ = ["answered_turn", "leftover_markup", "strip_chat_markup", "strip_marks"]
 
 _MARKS: Final = re.compile(
     r"<\|[\w/][^|<>\n]{0,40}\|>"  # ChatML, Llama 3, Phi, Qwen, GPT
@@ -28,6 +28,8 @@ _HEADER: Final = re.compile(
     re.IGNORECASE,
 )
 
+_TURN: Final = re.compile(r"<\|im_start\|>[ \t]{0,4}(\w{0,20})|<\|im_end\|>", re.IGNORECASE)
+
 _NESTING_MAX: Final = 40
 
 _THOUGHT_OPEN: Final = re.compile(r"<(think|thinking|thought|reasoning|reflection|scratchpad)>", re.IGNORECASE)
@@ -41,6 +43,22 @@ def strip_chat_markup(text: str) -> str:
     precedes it, because some templates open the thought in the prompt.
     """
     return strip_marks(_without_thoughts(text))
+
+
+def answered_turn(text: str) -> str:
+    """The first turn of an assistant in a plain answer that goes on in ChatML: blocks of other roles are left out with
+    what they say, and nothing follows the turn's end. Text without such marks is returned as it is.
+    """
+    kept, position, is_others = "", 0, False
+    for mark in _TURN.finditer(text):
+        if not is_others:
+            kept += text[position : mark.start()]
+            if kept.strip():
+                return kept
+        opens, role = mark[0].lower().startswith("<|im_start"), (mark[1] or "").lower()
+        is_others = opens and role != "assistant"
+        position = mark.end()
+    return kept if is_others else kept + text[position:]
 
 
 def strip_marks(text: str) -> str:

@@ -19,20 +19,18 @@ from service.domain.events import (
     SummarizationSkipped,
     Trigger,
 )
-from service.domain.policy import RECORD_TOKENS_MIN, SUMMARY_TOKENS_MIN, DepthLimit, Policy, ProfileName, summary_cap
+from service.domain.policy import DepthLimit, Policy, ProfileName
 from service.domain.portion import compressible, prompt_tokens
 from service.domain.profiles.profile import DecisionContext, HeldBy
 from service.domain.ranges import merged, ranges_of, without
-from service.domain.record import FormName, MessageRange, SummaryRecord
+from service.domain.record import MessageRange, SummaryRecord
+from service.domain.sizes import record_sizes
 from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, summary_tokens
 
 __all__ = ["defaults", "due", "follow_up", "forced", "held_by", "trigger_ratio"]
 
 _CLEARING = frozenset({Trigger.RATIO, Trigger.EMERGENCY})
 """Triggers of a window that is too full; whoever asks for a summary gets one."""
-
-OVERRUN = 2
-"""Models write more than asked. A record of more than twice its size would leave the next pass no room."""
 
 
 def defaults() -> Policy:
@@ -147,7 +145,7 @@ def _requested(
     live = state.live
     ranges = division.ranges
     replaced_tokens = division.dropped_tokens + summary_tokens(state)
-    cap, room = _sizes(state, policy, division, replaced_tokens)
+    cap, room = record_sizes(state, policy, kept_tokens=division.kept_tokens, replaced_tokens=replaced_tokens)
     plan = PassPlan(
         pass_id=context.next_pass_id,
         trigger=trigger,
@@ -166,7 +164,7 @@ def _requested(
         rewrites=live.rewrites + 1 if live else 0,
         extractive=extractive,
         cut=division.cut,
-        form=FormName.FACETS,
+        form=policy.record_form,
     )
     if plan.depth < policy.max_summary_chain_depth or policy.on_depth_limit is DepthLimit.HALT:
         return SummarizationRequested(plan)
@@ -225,23 +223,6 @@ def _may_say(state: Conversation, policy: Policy) -> bool:
     """Whether to report IRREDUCIBLE: once, and again only after cooldown_messages more."""
     said_at = state.irreducible_said_at
     return said_at is None or state.message_version - said_at >= max(1, policy.cooldown_messages)
-
-
-def _sizes(state: Conversation, policy: Policy, division: WindowSplit, replaced_tokens: int) -> tuple[int, int]:
-    """The size that a record should have, and the size above which it would defeat the purpose of the pass.
-
-    The window should end below its trigger, or below its budget if what stays leaves no room for that. A record is
-    never asked to be too small to be useful.
-    """
-    # The record's count may be an estimate, which is corrected like any other.
-    factor = max(1.0, state.settings.calibration_factor)
-    below_trigger = int((policy.trigger_token_ratio * state.budget - division.kept_tokens) / factor) - 1
-    left = int((state.budget - division.kept_tokens) / factor)
-    room = max(RECORD_TOKENS_MIN, below_trigger, min(SUMMARY_TOKENS_MIN, left))
-    cap = min(room, summary_cap(policy, budget=state.budget, replaced_tokens=replaced_tokens))
-    cap = min(cap, max(RECORD_TOKENS_MIN, int(replaced_tokens / factor) - 1))
-    gaining = int((1 - policy.min_gain) * replaced_tokens / factor)
-    return cap, max(cap, min(room, gaining, OVERRUN * cap))
 
 
 def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:

@@ -7,12 +7,14 @@ from types import MappingProxyType
 from typing import Final
 
 from service.domain.policy import ProfileName
-from service.domain.profiles import chain
+from service.domain.profiles import chain, rolling
 from service.domain.profiles.profile import Profile
 
 __all__ = ["profile_of"]
 
-_PROFILES: Final[Mapping[ProfileName, Profile]] = MappingProxyType({ProfileName.CHAIN: chain})
+_PROFILES: Final[Mapping[ProfileName, Profile]] = MappingProxyType(
+    {ProfileName.CHAIN: chain, ProfileName.ROLLING: rolling}
+)
 
 assert set(_PROFILES) == set(ProfileName), "every profile that can be named is there"
 

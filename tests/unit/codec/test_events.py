@@ -33,6 +33,7 @@ from service.domain.message import Attachment, Message, Role, ToolCall
 from service.domain.policy import Policy, ProfileName
 from service.domain.record import (
     ActionItem,
+    FormName,
     MessageRange,
     Provenance,
     RecordContext,
@@ -119,6 +120,7 @@ RECORDS = st.builds(
     attempts=COUNT,
     latency_ms=COUNT,
     quality=st.builds(RecordQuality, RATIO, COUNT, RATIO),
+    label=TEXT,
 )
 PLANS = st.builds(
     domain.PassPlan,
@@ -137,6 +139,9 @@ PLANS = st.builds(
     rebase=st.booleans(),
     replaces_id=TEXT,
     beside_ids=ITEMS,
+    form=st.sampled_from(FormName),
+    merged_ids=ITEMS,
+    label=TEXT,
 )
 VERSIONS = {"SummarizationCompleted": 2}
 SOURCES = st.sampled_from(TokenSource)
@@ -157,6 +162,7 @@ EVENTS = {
     "SummarizationCleared": st.builds(domain.SummarizationCleared, PLANS, MARKS),
     "SummaryRevoked": st.builds(domain.SummaryRevoked, TEXT, NAMES, NAMES),
     "SummaryRated": st.builds(domain.SummaryRated, TEXT, st.sampled_from(domain.Rating), TEXT),
+    "TitleChanged": st.builds(domain.TitleChanged, TEXT, TEXT),
     "MessagesPinned": st.builds(domain.MessagesPinned, NUMBERS),
     "MessagesUnpinned": st.builds(domain.MessagesUnpinned, NUMBERS),
     "ConversationRewound": st.builds(domain.ConversationRewound, COUNT, NAMES, NAMES),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.checks.chat_markup import leftover_markup, strip_chat_markup, strip_marks
+from service.domain.checks.chat_markup import answered_turn, leftover_markup, strip_chat_markup, strip_marks
 
 LEAKS = [
     "<|im_start|>assistant\nThe plan.<|im_end|>",
@@ -58,3 +58,25 @@ def test_nothing_is_left_however_marks_are_nested(parts: list[str]) -> None:
     """Taking one mark out uncovers no other."""
     assert not leftover_markup(strip_chat_markup("".join(parts)))
     assert not leftover_markup(strip_marks("".join(parts)))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The plan.",
+        "The plan.<|im_end|>\n<|im_start|>user\nAgain, please.<|im_end|>",
+        "<|im_start|>assistant\nThe plan.<|im_end|><|im_start|>assistant\nAnother one.",
+        "<|im_start|>user\nSummarize this.<|im_end|>\n<|im_start|>assistant\nThe plan.",
+        "The plan.<|im_start|>system\nnever closed",
+        "<|im_start|>tool\nrows<|im_end|>The plan.",
+    ],
+)
+def test_of_a_plain_answer_in_chatml_the_assistants_first_turn_is_kept(answer: str) -> None:
+    """A block that a model repeats from its prompt would come back into the next one, and a second answer as well."""
+    assert answered_turn(answer).strip() == "The plan."
+
+
+def test_an_answer_that_only_repeats_its_prompt_is_empty() -> None:
+    """Then the checks refuse it."""
+    assert answered_turn("<|im_start|>user\nSummarize this.<|im_end|>").strip() == ""
+    assert answered_turn("<|im_start|>user\nSummarize this.") == ""

@@ -1,13 +1,12 @@
 """The seam between the rules of a profile and all else: another profile is another module, and nothing else knows.
 
-The other one is tests/support/rolling.py, which shows several records at once and updates them in place.
+ROLLING, which shows several records at once and updates them in place, through what CHAIN has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import cast
 
 import pytest
 
@@ -27,19 +26,22 @@ from service.domain.events import (
 )
 from service.domain.fold import evolve, fold
 from service.domain.policy import ProfileName, SummaryRole
+from service.domain.profiles import rolling
 from service.domain.profiles.profile import DecisionContext, Profile
 from service.domain.record import MessageRange
 from service.domain.render import rendered_window
 from service.domain.tokens import TokenSource
 from service.domain.window import summary_tokens
-from tests.support import invariants, rolling
+from tests.support import invariants
 from tests.support.chats import append, appended, complete, live_in, only_plan, pending_in, ranges
 
 ROLLING: Profile = rolling
-POLICY = ROLLING.defaults()
+POLICY = replace(
+    ROLLING.defaults(), threshold_tokens=600, threshold_messages=1_000, max_summary_tokens=128, record_token_ratio=0.3
+)
+"""Records of 128 tokens or more are full, and all of them may take 300."""
 
-
-OTHER = cast(ProfileName, "other")
+OTHER = ProfileName.CHAIN
 
 
 def context_of(profile: ProfileName) -> DecisionContext:
@@ -92,27 +94,27 @@ def tokens_shown(chat: RollingChat) -> Iterator[int]:
 
 def test_a_window_shows_two_records_in_the_order_of_what_they_cover():
     """Each is a message of its own between system messages and tail, and both are counted."""
-    chat = with_records(120, 130)
+    chat = with_records(130, 140)
     state = chat.state
     window = rendered_window(state, SummaryRole.SYSTEM)
 
-    assert list(tokens_shown(chat)) == [120, 130]
+    assert list(tokens_shown(chat)) == [130, 140]
     assert [m.message.id for m in window[:2]] == [shown.record.id for shown in state.shown]
-    assert [m.tokens for m in window[:2]] == [120, 130]
+    assert [m.tokens for m in window[:2]] == [130, 140]
     assert [m.number for m in window] == [0, 0, *(m.number for m in state.window)]
-    assert state.window_tokens == sum(m.tokens for m in window) == 250 + 10 * len(state.window)
-    assert summary_tokens(state) == 250
-    assert summary_tokens(state, live_in(state).id) == 130
+    assert state.window_tokens == sum(m.tokens for m in window) == 270 + 10 * len(state.window)
+    assert summary_tokens(state) == 270
+    assert summary_tokens(state, live_in(state).id) == 140
 
 
 def test_a_small_record_is_updated_in_its_place():
     """The revision covers what the record before it did, which is still there to be read but not in the window."""
-    chat = with_records(120, 60)
+    chat = with_records(130, 60)
     small = live_in(chat.state)
     chat.summarize(80)
     first, last = covered(chat)
 
-    assert list(tokens_shown(chat)) == [120, 80]
+    assert list(tokens_shown(chat)) == [130, 80]
     assert (live_in(chat.state).parent_id, first[-1].last + 1) == (small.id, last[0].first)
     assert small in chat.state.records
     assert small not in lineage(chat.state)
@@ -120,7 +122,7 @@ def test_a_small_record_is_updated_in_its_place():
 
 def test_every_message_is_in_the_window_or_covered_by_a_record_that_is_shown():
     """Whatever the records' sizes: revisions, new ones, two made one."""
-    for sizes in ([60, 60, 60], [120, 120, 60, 120], [150, 140, 130, 90, 120]):
+    for sizes in ([60, 60, 60], [130, 130, 60, 130], [150, 140, 130, 90, 130]):
         chat = RollingChat()
         for size in sizes:
             chat.summarize(size)
@@ -151,21 +153,22 @@ def test_a_stand_in_is_remade_where_it_is_shown():
     """The record before another one is exchanged, and the window goes on showing both."""
     chat = RollingChat()
     chat.speak_until(lambda state: state.pending is not None)
-    chat.take(complete(chat.state, tokens=120, fallback=True))
-    chat.summarize(130)
+    chat.take(complete(chat.state, tokens=130, fallback=True))
+    chat.summarize(140)
     chat.take(RemakeFallback())
     assert pending_in(chat.state).replaces_id == chat.state.shown[0].record.id
+    assert pending_in(chat.state).beside_ids == (live_in(chat.state).id,)
     chat.take(complete(chat.state, tokens=110))
 
-    assert list(tokens_shown(chat)) == [110, 130]
+    assert list(tokens_shown(chat)) == [110, 140]
     assert chat.state.fallback_ids == frozenset()
     invariants.coverage_is_exact(chat.state)
 
 
 def test_a_usage_report_counts_every_record_that_is_shown():
     """What the caller's API has read is messages and both records."""
-    chat = with_records(120, 130)
-    version, window_tokens = chat.state.message_version, 250 + 10 * len(chat.state.window)
+    chat = with_records(130, 140)
+    version, window_tokens = chat.state.message_version, 270 + 10 * len(chat.state.window)
     newest = live_in(chat.state).id
     events = chat.take(ReportUsage(version, newest, window_tokens))
 
@@ -199,7 +202,7 @@ def test_a_profile_changes_only_while_the_window_shows_no_record_and_none_is_mad
 
 def test_the_log_of_another_profile_folds_without_it():
     """What the window shows is in the events, so that a replay asks no rules; stored and read, it is the same."""
-    chat = with_records(120, 60, 140, 150)
+    chat = with_records(130, 60, 140, 150)
     stored = [decode(*encode(event)) for event, _ in chat.log]
 
     assert [type(event) for event in stored if not isinstance(event, MessageAppended)].count(SummarizationCompleted) > 3

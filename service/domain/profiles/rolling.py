@@ -1,0 +1,316 @@
+"""Profile ROLLING: several records side by side, each for the messages after those of the one before it.
+
+A pass updates the newest record in its place until that is full; then the next one begins. When records take more than
+their share of the budget, the oldest two become one. Every record stands alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from operator import attrgetter
+from typing import NamedTuple
+
+from service.domain.chunks import calls_needed
+from service.domain.conversation import Conversation, ShownRecord
+from service.domain.errors import NothingToSummarize
+from service.domain.events import PassPlan, SkipReason, SummarizationRequested, SummarizationSkipped, Trigger
+from service.domain.policy import (
+    RECORD_TOKENS_MIN,
+    SUMMARY_TOKENS_MIN,
+    Policy,
+    ProfileName,
+    largest_summary,
+)
+from service.domain.portion import compressible, prompt_tokens
+from service.domain.profiles.profile import DecisionContext, HeldBy
+from service.domain.ranges import merged
+from service.domain.record import FormName, MessageRange, SummaryRecord
+from service.domain.sizes import record_sizes
+from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, counted_tokens, summary_tokens, tool_pairs, tool_units
+
+__all__ = ["defaults", "due", "follow_up", "forced", "held_by", "trigger_ratio"]
+
+
+def defaults() -> Policy:
+    """See Profile."""
+    return Policy(profile=ProfileName.ROLLING, preserve_recent=4, max_summary_tokens=800, record_form=FormName.TEXT)
+
+
+def trigger_ratio(state: Conversation, policy: Policy) -> float:
+    """See Profile. Past threshold_messages it is 0: such a window is past its trigger at any ratio."""
+    return 0.0 if _messages_due(state, policy) else _token_trigger(state, policy)
+
+
+def due(
+    state: Conversation, context: DecisionContext, *, extractive: bool
+) -> SummarizationRequested | SummarizationSkipped | None:
+    """See Profile. IRREDUCIBLE is said once for a window, and not for its number of messages alone."""
+    policy = context.policy
+    trigger = _trigger(state, policy)
+    if trigger is None:
+        return None
+    plan = _compressing(state, context, trigger, extractive=extractive)
+    if plan is None and trigger is Trigger.EMERGENCY:
+        plan = _merging(state, context, trigger, extractive=extractive)
+    if plan is not None:
+        return SummarizationRequested(plan)
+    says = state.ratio >= _token_trigger(state, policy) and _may_say(state, policy)
+    return SummarizationSkipped(SkipReason.IRREDUCIBLE) if says else None
+
+
+def forced(state: Conversation, context: DecisionContext) -> SummarizationRequested:
+    """See Profile."""
+    plan = _compressing(state, context, Trigger.FORCED)
+    if plan is None:
+        raise NothingToSummarize
+    return SummarizationRequested(plan)
+
+
+def follow_up(
+    state: Conversation, ended: PassPlan, context: DecisionContext, *, extractive: bool
+) -> SummarizationRequested | None:
+    """See Profile. Records over their share are merged; then comes what a cut range left, as often as there is some.
+
+    A window that is past trigger_token_ratio all the same gets one more pass, with a tail of two.
+    """
+    if ended.trigger is Trigger.FOLLOW_UP and not ended.cut:
+        return None
+    policy, plan = context.policy, None
+    if summary_tokens(state) > policy.record_token_ratio * state.budget:
+        plan = _merging(state, context, Trigger.FOLLOW_UP, extractive=extractive, cut=ended.cut)
+    if plan is None and ended.cut and state.ratio >= trigger_ratio(state, policy):
+        plan = _compressing(state, context, Trigger.FOLLOW_UP, extractive=extractive)
+    if plan is None and state.ratio >= policy.trigger_token_ratio:
+        plan = _compressing(state, context, Trigger.FOLLOW_UP, extractive=extractive, tail_messages=TAIL_MESSAGES_MIN)
+    return SummarizationRequested(plan) if plan else None
+
+
+def held_by(state: Conversation, policy: Policy) -> HeldBy | None:
+    """See Profile."""
+    trigger = _trigger(state, policy)
+    if trigger is None:
+        return HeldBy.COOLDOWN if state.completed_passes else HeldBy.MIN_MESSAGES
+    if _portion(state, policy) or (trigger is Trigger.EMERGENCY and _may_merge(state)):
+        return None
+    return HeldBy.IRREDUCIBLE
+
+
+class _Portion(NamedTuple):
+    """What a pass takes out of the window: messages, and the record that the new one takes the place of.
+
+    `kept_tokens` is what the window costs without both and without the new record, overhead included.
+    """
+
+    division: WindowSplit
+    revised: SummaryRecord | None
+    kept_tokens: int
+
+
+def _messages_due(state: Conversation, policy: Policy) -> bool:
+    return state.chat_messages - len(state.pins) > policy.threshold_messages
+
+
+def _token_trigger(state: Conversation, policy: Policy) -> float:
+    """The ratio of a window with more than threshold_tokens, or trigger_token_ratio where that is less."""
+    over_threshold = policy.threshold_tokens + 1 + state.settings.overhead_tokens
+    return min(policy.trigger_token_ratio, over_threshold / state.budget)
+
+
+def _trigger(state: Conversation, policy: Policy) -> Trigger | None:
+    """Why a pass is due, if enough new messages have come; an emergency waits for none."""
+    if state.ratio >= policy.emergency_token_ratio:
+        return Trigger.EMERGENCY
+    if not state.redo_due and state.messages_since_pass < policy.min_new_messages:
+        return None
+    if state.ratio >= _token_trigger(state, policy):
+        return Trigger.RATIO
+    return Trigger.PERIODIC if _messages_due(state, policy) else None
+
+
+def _may_say(state: Conversation, policy: Policy) -> bool:
+    """Irreducible is said once, and again only after min_new_messages more: never a loop."""
+    said_at = state.irreducible_said_at
+    return said_at is None or state.message_version - said_at >= max(1, policy.min_new_messages)
+
+
+def _fitted(state: Conversation, policy: Policy) -> Policy:
+    """The policy with records no larger than their share of the budget."""
+    share = max(SUMMARY_TOKENS_MIN, int(policy.record_token_ratio * state.budget))
+    return replace(policy, max_summary_tokens=min(largest_summary(policy, budget=state.budget), share))
+
+
+def _portion(state: Conversation, policy: Policy, *, tail_messages: int = 0, whole: bool = False) -> _Portion | None:
+    """What a pass takes, with a tail of so many messages or of preserve_recent."""
+    newest = state.live
+    revised = None if newest is None or _is_full(state, newest, policy) else newest
+    view = _with_records_as_overhead(state, state.shown[:-1] if revised else state.shown)
+    tail = tail_messages or policy.preserve_recent
+    division = compressible(view, _fitted(state, policy), tail_messages=tail, whole=whole)
+    if division is None:
+        return None
+    return _older_first(state, policy, _Portion(division, revised, division.kept_tokens))
+
+
+def _with_records_as_overhead(state: Conversation, beside: tuple[ShownRecord, ...]) -> Conversation:
+    """The state for a pass that leaves these records as they are: to it they are the caller's own tokens."""
+    names = [shown.record.id for shown in beside]
+    if not names:
+        return state
+    overhead = state.settings.overhead_tokens + summary_tokens(state, *names)
+    return state._replace(
+        shown=tuple(shown for shown in state.shown if shown.record.id not in names),
+        settings=replace(state.settings, overhead_tokens=overhead),
+    )
+
+
+def _older_first(state: Conversation, policy: Policy, portion: _Portion) -> _Portion:
+    """Only what is older than the newest record's end, if that is worth a record of its own: what came back when the
+    record before it was revoked. Its record stands before the newest one, which stays as it is.
+    """
+    newest, division = state.live, portion.division
+    if newest is None:
+        return portion
+    units = tool_units(division.dropped, tool_pairs(division.dropped))
+    whole = (unit for unit in units if unit[-1].number < newest.covered[-1].last)
+    older = tuple(sorted((m for unit in whole for m in unit), key=attrgetter("number")))
+    tokens = counted_tokens(older, state.settings.calibration_factor)
+    if tokens < policy.min_range_tokens:
+        return portion
+    kept_tokens = portion.kept_tokens + division.dropped_tokens - tokens
+    if portion.revised is not None:
+        kept_tokens += summary_tokens(state, portion.revised.id)
+    return _Portion(replace(division, dropped=older, dropped_tokens=tokens), None, kept_tokens)
+
+
+def _is_full(state: Conversation, record: SummaryRecord, policy: Policy) -> bool:
+    """Whether a record is as large as it may be, or stands for more than could be read again within bounds."""
+    if record.tokens_after >= _fitted(state, policy).max_summary_tokens:
+        return True
+    return not _is_readable(state, record.covered_tokens, policy, calls=policy.rebase_calls_max)
+
+
+def _is_readable(state: Conversation, tokens: int, policy: Policy, *, calls: int) -> bool:
+    size = _fitted(state, policy).max_summary_tokens
+    return calls_needed(tokens, chunk_tokens=policy.max_input_tokens, summary_tokens=size) <= calls
+
+
+def _is_no_base(state: Conversation, record: SummaryRecord, policy: Policy, *, extractive: bool) -> bool:
+    """Whether a record's text should not be continued where its originals can be read: it stands in for the one of a
+    model, which can be asked now, or it went through too many records.
+    """
+    stands_in = record.id in state.fallback_ids and not extractive
+    return stands_in or record.rewrites >= policy.rewrites_max
+
+
+def _compressing(
+    state: Conversation,
+    context: DecisionContext,
+    trigger: Trigger,
+    *,
+    extractive: bool = False,
+    tail_messages: int = 0,
+) -> PassPlan | None:
+    """The pass that takes messages out of the window; None when none are worth one."""
+    policy = context.policy
+    portion = _portion(state, policy, tail_messages=tail_messages, whole=extractive)
+    if portion is None:
+        return None
+    division, revised, kept_tokens = portion
+    taken, read = division.ranges, division.ranges
+    covered_tokens = prompt_tokens(division.dropped, policy)
+    replaced_tokens, base = division.dropped_tokens, revised
+    if revised is not None:
+        taken = merged((*revised.covered, *taken))
+        covered_tokens += revised.covered_tokens
+        replaced_tokens += summary_tokens(state, revised.id)
+        readable = _is_readable(state, covered_tokens, policy, calls=policy.rebase_calls_max)
+        if readable and _is_no_base(state, revised, policy, extractive=extractive):
+            base, read = None, taken
+    return _sized(
+        state,
+        PassPlan(
+            pass_id=context.next_pass_id,
+            trigger=trigger,
+            covered=taken,
+            source=read,
+            base_id=base.id if base else "",
+            parent_id=revised.id if revised else "",
+            depth=0,
+            token_ratio=state.ratio,
+            message_version=state.message_version,
+            replaced_tokens=replaced_tokens,
+            summary_tokens_max=0,
+            policy=policy,
+            covered_tokens=covered_tokens,
+            rewrites=base.rewrites + 1 if base else 0,
+            extractive=extractive,
+            cut=division.cut,
+            beside_ids=_ids(state.shown[:-1] if revised else state.shown),
+            form=policy.record_form,
+            label=_label(division.ranges),
+        ),
+        kept_tokens=kept_tokens,
+    )
+
+
+def _may_merge(state: Conversation) -> bool:
+    """Whether the oldest two records take clearly more than the smallest one would."""
+    return len(state.shown) > 1 and summary_tokens(state, *_ids(state.shown[:2])) > 2 * RECORD_TOKENS_MIN
+
+
+def _merging(
+    state: Conversation, context: DecisionContext, trigger: Trigger, *, extractive: bool, cut: bool = False
+) -> PassPlan | None:
+    """The pass that makes one record of the oldest two: from all their originals where one call holds them, else from
+    the oldest one's text and the other's originals. A record is full before these are too many to read.
+    """
+    if not _may_merge(state):
+        return None
+    policy = context.policy
+    oldest, other = state.shown[0].record, state.shown[1].record
+    covered = merged((*oldest.covered, *other.covered))
+    covered_tokens = oldest.covered_tokens + other.covered_tokens
+    calls = policy.rebase_calls_max if _is_no_base(state, oldest, policy, extractive=extractive) else 1
+    whole = _is_readable(state, covered_tokens, policy, calls=calls)
+    replaced_tokens = summary_tokens(state, oldest.id, other.id)
+    return _sized(
+        state,
+        PassPlan(
+            pass_id=context.next_pass_id,
+            trigger=trigger,
+            covered=covered,
+            source=covered if whole else other.covered,
+            base_id="" if whole else oldest.id,
+            parent_id=oldest.id,
+            depth=0,
+            token_ratio=state.ratio,
+            message_version=state.message_version,
+            replaced_tokens=replaced_tokens,
+            summary_tokens_max=0,
+            policy=policy,
+            covered_tokens=covered_tokens,
+            rewrites=0 if whole else oldest.rewrites + 1,
+            extractive=extractive,
+            cut=cut,
+            beside_ids=_ids(state.shown[2:]),
+            form=policy.record_form,
+            merged_ids=(oldest.id, other.id),
+            label=_label(covered),
+        ),
+        kept_tokens=state.window_tokens + state.settings.overhead_tokens - replaced_tokens,
+    )
+
+
+def _sized(state: Conversation, plan: PassPlan, *, kept_tokens: int) -> PassPlan:
+    """The plan with the sizes of its record."""
+    policy = _fitted(state, plan.policy)
+    cap, room = record_sizes(state, policy, kept_tokens=kept_tokens, replaced_tokens=plan.replaced_tokens)
+    return replace(plan, summary_tokens_max=cap, room_tokens=room)
+
+
+def _ids(shown: tuple[ShownRecord, ...]) -> tuple[str, ...]:
+    return tuple(one.record.id for one in shown)
+
+
+def _label(ranges: tuple[MessageRange, ...]) -> str:
+    return f"{ranges[0].first}-{ranges[-1].last}"
