@@ -177,6 +177,7 @@ class SidecarClient:
         clip: bool = False,
         original: bool = False,
         rendering: str = "",
+        cache_marks: bool = False,
         min_version: int = 0,
         wait_s: float = 0.0,
     ) -> GetContextResponse:
@@ -188,6 +189,7 @@ class SidecarClient:
             clip=clip,
             view=view,
             rendering=Rendering.Value(f"RENDERING_{(rendering or 'unspecified').upper()}"),
+            cache_marks=cache_marks,
             min_version=min_version,
             wait=_duration(wait_s),
         )

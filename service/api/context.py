@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from abridged.v1 import conversation_pb2, conversation_service_pb2
 from eventlog.event import StreamId
 from service.api.sent_window import sent_window
-from service.api.wire import context_message, usage_of
+from service.api.wire import context_message, message_digest, usage_of
 from service.codec.enums import HELD_BY, OMISSIONS, SUMMARY_ROLES
 from service.conversations.cache import Sent
 from service.conversations.conversations import Conversations
+from service.conversations.prefixes import NO_PREFIXES, Form, Prefixes, piece_digest
 from service.domain.conversation import Conversation
 from service.domain.errors import TooLarge, WindowTooLarge
 from service.domain.events import MessageAppended
@@ -38,7 +39,6 @@ _RENDERINGS = {
     _pb.RENDERING_ANTHROPIC: Rendering.ANTHROPIC,
     _pb.RENDERING_OLLAMA: Rendering.OLLAMA,
 }
-_NOT_RENDERED = RenderedJson("", ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,12 @@ class ContextQuery:
     max_tokens: int
     clip: bool
     rendering: Rendering | None
+    cache_marks: bool
+
+    @property
+    def form(self) -> Form:
+        """What of it the bytes of a window depend on."""
+        return Form(self.role, self.rendering, self.cache_marks)
 
     @classmethod
     def of(cls, request: _pb.GetContextRequest, *, default_role: SummaryRole) -> ContextQuery:
@@ -61,6 +67,7 @@ class ContextQuery:
             max_tokens=request.max_tokens,
             clip=request.clip,
             rendering=_RENDERINGS.get(request.rendering),
+            cache_marks=request.cache_marks and request.rendering == _pb.RENDERING_ANTHROPIC,
         )
 
 
@@ -95,9 +102,11 @@ async def context_of(
     count_bytes(conversations.window_bytes(key))
     if query.clip:
         # Large texts are counted for their excerpts: too much for the event loop.
-        return await asyncio.to_thread(answering.clipped, conversations.counting.counter.count)
-    before = conversations.sent(key)
-    answer, sent = await aside(conversations.window_weight(key), lambda: answering.window(before))
+        count, before = conversations.counting.counter.count, conversations.sent(key)
+        answer, sent = await asyncio.to_thread(answering.clipped, before, count)
+    else:
+        before = conversations.sent(key)
+        answer, sent = await aside(conversations.window_weight(key), lambda: answering.window(before))
     conversations.keep_sent(key, state, sent)
     return answer
 
@@ -117,38 +126,52 @@ class _Answering:
         tokens = sum([m.tokens for m in window.messages])
         if 0 < self.query.max_tokens < tokens:
             raise WindowTooLarge(tokens=tokens, limit=self.query.max_tokens)
-        return window.data + self._around(window.messages, tokens), window.kept
+        around, prefixes = self._around(window.messages, tokens, window.digests, before.prefixes)
+        return window.data + around, window.kept.after(prefixes)
+
+    def clipped(self, before: Sent, count: Callable[[str], int]) -> tuple[bytes, Sent]:
+        """The window with excerpts where they are needed; and what was sent before, with what this response is."""
+        whole = rendered_window(self.state, self.query.role)
+        rendered = self._limited(whole, count)
+        digests = b"".join([message_digest(m.message) for m in rendered])
+        around, prefixes = self._around(rendered, sum(m.tokens for m in rendered), digests, before.prefixes)
+        return b"".join(map(context_message, rendered)) + around, before.after(prefixes)
 
     def originals(self, events: Sequence[MessageAppended], count: Callable[[str], int]) -> bytes:
         """Every message as it came."""
-        return self._limited(rendered_originals(events, self.state.settings.calibration_factor), count)
+        rendered = self._limited(rendered_originals(events, self.state.settings.calibration_factor), count)
+        around, _ = self._around(rendered, sum(m.tokens for m in rendered), b"", NO_PREFIXES)
+        return b"".join(map(context_message, rendered)) + around
 
-    def clipped(self, count: Callable[[str], int]) -> bytes:
-        """The window with excerpts where they are needed."""
-        return self._limited(rendered_window(self.state, self.query.role), count)
-
-    def _limited(self, rendered: tuple[RenderedMessage, ...], count: Callable[[str], int]) -> bytes:
+    def _limited(
+        self, rendered: tuple[RenderedMessage, ...], count: Callable[[str], int]
+    ) -> tuple[RenderedMessage, ...]:
         limit = self.query.max_tokens
         tokens = sum(m.tokens for m in rendered)
-        if 0 < limit < tokens:
-            if not self.query.clip:
-                raise WindowTooLarge(tokens=tokens, limit=limit)
-            rendered = clipped(rendered, limit=limit, count=count)
-            tokens = sum(m.tokens for m in rendered)
-        return b"".join(map(context_message, rendered)) + self._around(rendered, tokens)
+        if not 0 < limit < tokens:
+            return rendered
+        if not self.query.clip:
+            raise WindowTooLarge(tokens=tokens, limit=limit)
+        return clipped(rendered, limit=limit, count=count)
 
-    def _around(self, rendered: tuple[RenderedMessage, ...], tokens: int) -> bytes:
-        """All but the messages themselves, which cost so many tokens."""
+    def _around(
+        self, rendered: tuple[RenderedMessage, ...], tokens: int, digests: bytes, before: Prefixes
+    ) -> tuple[bytes, Prefixes]:
+        """All but the messages themselves, which cost so many tokens and have these digests; and what `before`
+        becomes."""
         state, query = self.state, self.query
         usage = usage_of(state)
         if query.original or query.max_tokens:
             usage.window_tokens = tokens
             usage.ratio = (tokens + usage.overhead_tokens) / usage.budget_tokens
-        made = render_json([m.message for m in rendered], query.rendering) if query.rendering else _NOT_RENDERED
-        numbers = {m.message.id: m.number for m in rendered} if made.omitted else {}
+        made = _made(rendered, query)
+        if made is not None and not query.original:
+            digests = b"".join([piece_digest(entry.text.encode()) for entry in made.entries])
+        stable = before.stable(query.form, digests)
+        numbers = {m.message.id: m.number for m in rendered} if made and made.omitted else {}
         live = state.live if not query.original else None
         held = held_by(state, self.policy, self.now_us)
-        return _pb.GetContextResponse(
+        response = _pb.GetContextResponse(
             usage=usage,
             over_limit=usage.ratio > 1,
             held_by=HELD_BY.to_proto(held) if held else conversation_pb2.HELD_BY_UNSPECIFIED,
@@ -158,7 +181,9 @@ class _Answering:
             pending_summarization_id=state.pending.pass_id if state.pending else "",
             message_version=state.message_version,
             epoch=state.epoch,
-            rendered_json=made.text,
+            stable_messages=stable if made is None else max(0, stable - len(made.system)),
+            stable_tokens=_tokens(rendered, made, stable),
+            rendered_json="" if made is None else made.text(marked=stable if query.cache_marks else 0),
             omitted_attachments=[
                 _pb.OmittedAttachment(
                     message_id=o.message_id,
@@ -166,6 +191,21 @@ class _Answering:
                     index=o.place,
                     reason=OMISSIONS.to_proto(o.reason),
                 )
-                for o in made.omitted
+                for o in (made.omitted if made else ())
             ],
-        ).SerializeToString()
+        )
+        return response.SerializeToString(), before.after(query.form, digests)
+
+
+def _made(rendered: Sequence[RenderedMessage], query: ContextQuery) -> RenderedJson | None:
+    if query.rendering is None:
+        return None
+    return render_json([m.message for m in rendered], query.rendering, blocks=query.cache_marks)
+
+
+def _tokens(rendered: Sequence[RenderedMessage], made: RenderedJson | None, stable: int) -> int:
+    """The tokens of the first `stable` entries of a rendering, or of the messages themselves."""
+    if made is None:
+        return sum(m.tokens for m in rendered[:stable])
+    tokens = {m.message.id: m.tokens for m in rendered}
+    return sum(tokens[message_id] for entry in made.entries[:stable] for message_id in entry.message_ids)

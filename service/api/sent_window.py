@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from service.api.wire import context_message
+from service.api.wire import context_message, message_digest
 from service.conversations.cache import Sent, SentMessage
 from service.domain.conversation import Conversation
 from service.domain.events import MessageAppended
@@ -19,10 +19,11 @@ __all__ = ["SentWindow", "sent_window"]
 
 
 class SentWindow(NamedTuple):
-    """The bytes of a window's messages, those messages, and what is to be kept of them."""
+    """The bytes of a window's messages, those messages, their digests in a row, and what is to be kept of them."""
 
     data: bytes
     messages: tuple[RenderedMessage, ...]
+    digests: bytes
     kept: Sent
 
 
@@ -36,7 +37,11 @@ def sent_window(state: Conversation, role: SummaryRole, before: Sent) -> SentWin
     pieces += map(context_message, summaries)
     pieces += [sent.data for sent in chat]
     messages = (*[sent.rendered for sent in system], *summaries, *[sent.rendered for sent in chat])
-    return SentWindow(b"".join(pieces), messages, Sent.of(factor, (*system, *chat)))
+    digests = [sent.digest for sent in system]
+    digests += [message_digest(m.message) for m in summaries]
+    digests += [sent.digest for sent in chat]
+    kept = Sent.of(factor, (*system, *chat)).after(before.prefixes)
+    return SentWindow(b"".join(pieces), messages, b"".join(digests), kept)
 
 
 def _sent(
@@ -46,4 +51,4 @@ def _sent(
     if sent is not None and sent.appended is m and sent.quoted == quoted:
         return sent
     made = rendered(m, quoted, factor)
-    return SentMessage.of(m, quoted, made, context_message(made))
+    return SentMessage.of(m, quoted, made, context_message(made), message_digest(made.message))

@@ -31,6 +31,7 @@ from service.codec.values import (
     timestamp,
 )
 from service.conversations.overview import Overview
+from service.conversations.prefixes import piece_digest
 from service.domain.attachments import is_data
 from service.domain.conversation import Conversation, EndedPass
 from service.domain.errors import InvalidPageToken, TooLarge
@@ -49,6 +50,7 @@ __all__ = [
     "conversation_view",
     "ended_pass",
     "masked",
+    "message_digest",
     "messages_of",
     "page_size",
     "parts",
@@ -254,6 +256,11 @@ def context_message(m: RenderedMessage) -> bytes:
             )
         ]
     ).SerializeToString(deterministic=True)
+
+
+def message_digest(message: Message) -> bytes:
+    """The digest of the bytes in which a response has this message."""
+    return piece_digest(message_to_proto(message).SerializeToString(deterministic=True))
 
 
 def seconds(duration: Duration) -> float:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from eventlog.event import StreamId
+from service.conversations.prefixes import NO_PREFIXES, Prefixes
 from service.domain.conversation import Conversation
 from service.domain.events import MessageAppended
 from service.domain.ranges import partitioned, ranges_of, without
@@ -34,7 +35,7 @@ MESSAGES_MAX = 100_000
 BYTES_MAX = 128 << 20
 """Memory of those messages' texts and of the bytes in which they were sent."""
 
-SENT_BYTES_MIN = 384
+SENT_BYTES_MIN = 448
 """What a message that was sent takes beside its own bytes: the entry and its place among the others."""
 
 _TEXT_BYTES = 1 << 10
@@ -42,38 +43,56 @@ _TEXT_BYTES = 1 << 10
 
 
 class SentMessage(NamedTuple):
-    """A message as it was sent, and its bytes; `quoted` is as in SendingOrder, `size` the memory beside the state."""
+    """A message as it was sent, and its bytes; `quoted` is as in SendingOrder, `size` the memory beside the state.
+
+    `digest` is that of the message alone: a model does not read what it costs.
+    """
 
     appended: MessageAppended
     quoted: tuple[int, ...] | None
     rendered: RenderedMessage
     data: bytes
+    digest: bytes
     size: int
 
     @classmethod
     def of(
-        cls, appended: MessageAppended, quoted: tuple[int, ...] | None, rendered: RenderedMessage, data: bytes
+        cls,
+        appended: MessageAppended,
+        quoted: tuple[int, ...] | None,
+        rendered: RenderedMessage,
+        data: bytes,
+        digest: bytes,
     ) -> Self:
         """This message. Where it is not sent as it came, the texts that it is sent with take memory, too."""
         copies = 1 if rendered.message is appended.message else 2
-        return cls(appended, quoted, rendered, data, SENT_BYTES_MIN + copies * len(data))
+        return cls(appended, quoted, rendered, data, digest, SENT_BYTES_MIN + copies * len(data))
 
 
 class Sent(NamedTuple):
-    """A window's messages as last sent, by number, and their memory besides the state.
+    """A window's messages as last sent, by number, what the last responses began with, and the memory of both.
 
-    Their tokens were corrected by `factor`.
+    The messages' tokens were corrected by `factor`.
     """
 
     factor: float
     messages: Mapping[int, SentMessage]
     size: int
+    prefixes: Prefixes = NO_PREFIXES
 
     @classmethod
     def of(cls, factor: float, messages: Iterable[SentMessage]) -> Self:
         """These messages."""
         by_number = {sent.appended.number: sent for sent in messages}
         return cls(factor, by_number, sum([sent.size for sent in by_number.values()]))
+
+    def after(self, prefixes: Prefixes) -> Self:
+        """The same messages after responses that began with these."""
+        return self._replace(size=self.size - self.prefixes.size + prefixes.size, prefixes=prefixes)
+
+    def after_a_pass(self) -> Self:
+        """What is still of use when the window has changed: what a response began with, not its messages."""
+        return self._replace(factor=1.0, messages=MappingProxyType({}), size=self.prefixes.size)
 
 
 NOTHING_SENT = Sent(1.0, MappingProxyType({}), 0)
@@ -125,22 +144,23 @@ class ConversationCache:
         before = self._kept.get(key)
         if before is not None and before.state.event_version > state.event_version:
             return before.state
-        stays = before is not None and before.state.epoch == state.epoch
-        self._replace(
-            key, _Kept(state, size or _size(state, before), before.sent if before and stays else NOTHING_SENT)
-        )
+        sent = NOTHING_SENT if before is None else before.sent
+        if before is not None and before.state.epoch != state.epoch:
+            sent = sent.after_a_pass()
+        self._replace(key, _Kept(state, size or _size(state, before), sent))
         return state
 
     def sent(self, key: StreamId) -> Sent:
-        """What `keep_sent` cached since the last pass; nothing if the state is not cached."""
+        """What `keep_sent` cached, without messages if a pass has ended since; nothing if it is not cached."""
         kept = self._kept.get(key)
         return NOTHING_SENT if kept is None else kept.sent
 
     def keep_sent(self, key: StreamId, state: Conversation, sent: Sent) -> None:
-        """Cache what was sent of this state, unless it is not cached or a pass has ended since."""
+        """Cache what was sent of this state if it is cached, without messages if a pass has ended since."""
         kept = self._kept.get(key)
-        if kept is not None and kept.state.epoch == state.epoch:
-            self._replace(key, kept._replace(sent=sent))
+        if kept is not None:
+            stays = kept.state.epoch == state.epoch
+            self._replace(key, kept._replace(sent=sent if stays else kept.sent.after(sent.prefixes)))
 
     def bytes_of(self, key: StreamId) -> int:
         """Memory of its window's texts; 0 if it is not cached."""

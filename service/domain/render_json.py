@@ -13,17 +13,20 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Self
 
 from service.domain import nested_json
 from service.domain.attachments import OmittedAttachment, Part, anthropic_part, ollama_part, openai_part, parts_of
 from service.domain.message import Message, Role
 from service.domain.render import quoted_calls, quoted_result
 
-__all__ = ["RenderedJson", "Rendering", "render_json"]
+__all__ = ["CACHE_CONTROL", "Entry", "RenderedJson", "Rendering", "render_json"]
 
 OPENING = "[The conversation begins with the assistant.]"
 """Anthropic's API requires a user message first."""
+
+CACHE_CONTROL: Mapping[str, Any] = {"cache_control": {"type": "ephemeral"}}
+"""A block's field by which Anthropic's API caches the prompt up to its end."""
 
 _OPENAI_NAME_REFUSED = re.compile(r"[\s<|\\/>]+")
 _ANTHROPIC_ID_REFUSED = re.compile(r"[^a-zA-Z0-9_-]")
@@ -47,15 +50,59 @@ _Attached = Mapping[str, list[Any]]
 """By message id, its attachments in the API's form."""
 
 
-class RenderedJson(NamedTuple):
-    """Compact JSON text, and the attachments left out of it."""
+class Entry(NamedTuple):
+    """An entry of `messages`, or what stands in `system`: as JSON values, as compact JSON, and the messages in it."""
 
+    body: Any
     text: str
+    message_ids: tuple[str, ...]
+
+    @classmethod
+    def of(cls, body: Any, message_ids: Iterable[str]) -> Self:
+        """This value, of these messages."""
+        return cls(body, _dumped(body), tuple(message_ids))
+
+    def marked(self) -> Self:
+        """The entry with a mark at its end: the API caches the prompt up to there."""
+        if "content" not in self.body:
+            return self.of({**self.body, **CACHE_CONTROL}, self.message_ids)
+        *blocks, last = self.body["content"]
+        return self.of({**self.body, "content": [*blocks, {**last, **CACHE_CONTROL}]}, self.message_ids)
+
+
+class RenderedJson(NamedTuple):
+    """What a request's body is made of, and the attachments left out of it.
+
+    `system` has no entry, or the text of all system messages, or with `has_blocks` one block for each.
+    """
+
+    system: tuple[Entry, ...]
+    messages: tuple[Entry, ...]
     omitted: tuple[OmittedAttachment, ...]
+    has_blocks: bool = False
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All that is sent, in the order in which the model reads it."""
+        return (*self.system, *self.messages)
+
+    def text(self, *, marked: int = 0) -> str:
+        """Compact JSON, ready to be merged into a request's body, with a mark at the end of its first `marked` entries.
+
+        Only the form with blocks takes a mark.
+        """
+        entries = list(self.entries)
+        if marked:
+            entries[marked - 1] = entries[marked - 1].marked()
+        texts = [entry.text for entry in entries]
+        system, messages = ",".join(texts[: len(self.system)]), ",".join(texts[len(self.system) :])
+        if not system:
+            return f'{{"messages":[{messages}]}}'
+        return f'{{"system":{f"[{system}]" if self.has_blocks else system},"messages":[{messages}]}}'
 
 
-def render_json(messages: Sequence[Message], rendering: Rendering) -> RenderedJson:
-    """The messages as JSON, ready to be merged into a request's body."""
+def render_json(messages: Sequence[Message], rendering: Rendering, *, blocks: bool = False) -> RenderedJson:
+    """The messages in the form of an API; with `blocks`, Anthropic's `system` is a list of blocks."""
     ordered = _answered_in_place(messages)
     attached: dict[str, list[Any]] = {}
     omitted: list[OmittedAttachment] = []
@@ -65,12 +112,14 @@ def render_json(messages: Sequence[Message], rendering: Rendering) -> RenderedJs
             omitted += left_out
     match rendering:
         case Rendering.OPENAI:
-            body: dict[str, Any] = {"messages": [_openai(m, attached) for m in ordered]}
+            entries = tuple(Entry.of(_openai(m, attached), (m.id,)) for m in ordered)
         case Rendering.OLLAMA:
-            body = {"messages": list(_ollama(ordered, attached))}
+            bodies = _ollama(ordered, attached)
+            entries = tuple(Entry.of(body, (m.id,)) for m, body in zip(ordered, bodies, strict=True))
         case Rendering.ANTHROPIC:
-            body = _anthropic(_with_own_ids(ordered), attached)
-    return RenderedJson(_dumped(body), tuple(omitted))
+            turns = _anthropic_turns(_with_own_ids(ordered), attached)
+            return RenderedJson(_anthropic_system(ordered, blocks=blocks), turns, tuple(omitted), blocks)
+    return RenderedJson((), entries, tuple(omitted))
 
 
 def _answered_in_place(messages: Sequence[Message]) -> list[Message]:
@@ -128,8 +177,8 @@ def _unused(name: str, uses: dict[str, int]) -> str:
     return candidate
 
 
-def _dumped(body: dict[str, Any]) -> str:
-    """Compact JSON. Half a surrogate pair, which arguments may escape, stays escaped."""
+def _dumped(body: Any) -> str:
+    """Compact JSON. Half a surrogate pair, which arguments may escape, stays escaped, and with it what is beside it."""
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     try:
         text.encode()
@@ -171,10 +220,16 @@ def _ollama(messages: Iterable[Message], attached: _Attached) -> Iterable[dict[s
         yield body
 
 
-def _anthropic(messages: Sequence[Message], attached: _Attached) -> dict[str, Any]:
-    """System text apart, consecutive messages of one role joined, tool results as blocks of a user message."""
-    system = "\n\n".join(m.content for m in messages if m.role is Role.SYSTEM and m.content)
-    turns: list[dict[str, Any]] = []
+def _anthropic_system(messages: Iterable[Message], *, blocks: bool) -> tuple[Entry, ...]:
+    system = [m for m in messages if m.role is Role.SYSTEM and m.content]
+    if blocks:
+        return tuple(Entry.of({"type": "text", "text": m.content}, (m.id,)) for m in system if m.content.strip())
+    return (Entry.of("\n\n".join(m.content for m in system), (m.id for m in system)),) if system else ()
+
+
+def _anthropic_turns(messages: Iterable[Message], attached: _Attached) -> tuple[Entry, ...]:
+    """Consecutive messages of one role joined, tool results as blocks of a user message."""
+    turns: list[tuple[str, list[Any], list[str]]] = []
     for m in messages:
         if m.role is Role.SYSTEM:
             continue
@@ -182,13 +237,14 @@ def _anthropic(messages: Sequence[Message], attached: _Attached) -> dict[str, An
         blocks = _anthropic_blocks(m, attached.get(m.id, []))
         if not blocks:
             continue
-        if turns and turns[-1]["role"] == role:
-            turns[-1]["content"].extend(blocks)
+        if turns and turns[-1][0] == role:
+            turns[-1][1].extend(blocks)
+            turns[-1][2].append(m.id)
         else:
-            turns.append({"role": role, "content": blocks})
-    if turns and turns[0]["role"] == "assistant":
-        turns.insert(0, {"role": "user", "content": [{"type": "text", "text": OPENING}]})
-    return {"system": system, "messages": turns} if system else {"messages": turns}
+            turns.append((role, blocks, [m.id]))
+    if turns and turns[0][0] == "assistant":
+        turns.insert(0, ("user", [{"type": "text", "text": OPENING}], []))
+    return tuple(Entry.of({"role": role, "content": blocks}, ids) for role, blocks, ids in turns)
 
 
 def _anthropic_blocks(m: Message, attached: list[Any]) -> list[dict[str, Any]]:

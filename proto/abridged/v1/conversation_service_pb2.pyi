@@ -356,6 +356,7 @@ class GetContextRequest(_message.Message):
     VIEW_FIELD_NUMBER: _builtins.int
     RENDERING_FIELD_NUMBER: _builtins.int
     ABORT_ON_FAILURE_FIELD_NUMBER: _builtins.int
+    CACHE_MARKS_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation."""
     min_version: _builtins.int
@@ -374,6 +375,10 @@ class GetContextRequest(_message.Message):
     """A JSON form to add."""
     abort_on_failure: _builtins.bool
     """Fail if the pass that this call waited for fails, instead of returning the original messages."""
+    cache_marks: _builtins.bool
+    """Set `cache_control` at the end of what is stable, so that Anthropic's API caches that much of the prompt. Then
+    `system` is a list of blocks. No mark is set if nothing is stable; other renderings have none.
+    """
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
         """How long to wait for a pending pass, bounded by the call's deadline. If too many calls are already waiting, the
@@ -392,10 +397,11 @@ class GetContextRequest(_message.Message):
         view: Global___ContextView.ValueType = ...,
         rendering: Global___Rendering.ValueType = ...,
         abort_on_failure: _builtins.bool = ...,
+        cache_marks: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "clip", b"clip", "conversation_id", b"conversation_id", "max_tokens", b"max_tokens", "min_version", b"min_version", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "cache_marks", b"cache_marks", "clip", b"clip", "conversation_id", b"conversation_id", "max_tokens", b"max_tokens", "min_version", b"min_version", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -459,6 +465,8 @@ class GetContextResponse(_message.Message):
     RENDERED_JSON_FIELD_NUMBER: _builtins.int
     OMITTED_ATTACHMENTS_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
+    STABLE_MESSAGES_FIELD_NUMBER: _builtins.int
+    STABLE_TOKENS_FIELD_NUMBER: _builtins.int
     over_limit: _builtins.bool
     """Whether window and overhead are over the budget."""
     held_by: _conversation_pb2.HeldBy.ValueType
@@ -476,7 +484,18 @@ class GetContextResponse(_message.Message):
     rendered_json: _builtins.str
     """The requested JSON form."""
     epoch: _builtins.int
-    """How often anything but a new message has changed the window; within one epoch it only grows at its end."""
+    """How often anything but a new message has changed the window. Within one epoch it only grows at its end, except that
+    a late tool result joins its call, a call that stays unanswered is quoted as text, and a system message joins those
+    at the start; stable_messages says so.
+    """
+    stable_messages: _builtins.int
+    """How many entries at the start are byte for byte those of the last response for this conversation with the same
+    summary_role, rendering and cache_marks: entries of the rendering's `messages`, whose `system` is the same, too, or
+    without a rendering the `message` of each of `messages`. 0 in the ORIGINAL view, after a restart, and when the
+    server has forgotten that response.
+    """
+    stable_tokens: _builtins.int
+    """The tokens of those entries, with `system` or such of its blocks as are the same."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContextMessage]:
         """The messages to send, in order."""
@@ -504,10 +523,12 @@ class GetContextResponse(_message.Message):
         rendered_json: _builtins.str = ...,
         omitted_attachments: _abc.Iterable[Global___OmittedAttachment] | None = ...,
         epoch: _builtins.int = ...,
+        stable_messages: _builtins.int = ...,
+        stable_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "depth", b"depth", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "compacted", b"compacted", "depth", b"depth", "epoch", b"epoch", "held_by", b"held_by", "message_version", b"message_version", "messages", b"messages", "omitted_attachments", b"omitted_attachments", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "summary_id", b"summary_id", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "compacted", b"compacted", "depth", b"depth", "epoch", b"epoch", "held_by", b"held_by", "message_version", b"message_version", "messages", b"messages", "omitted_attachments", b"omitted_attachments", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "stable_messages", b"stable_messages", "stable_tokens", b"stable_tokens", "summary_id", b"summary_id", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__depth: _TypeAlias = _typing.Literal["depth"]  # noqa: Y015
     _WhichOneofArgType__depth: _TypeAlias = _typing.Literal["_depth", b"_depth"]  # noqa: Y015

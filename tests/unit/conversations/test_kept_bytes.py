@@ -12,6 +12,7 @@ from eventlog.event import StreamId
 from service.api.sent_window import sent_window
 from service.codec.values import message_to_proto
 from service.conversations.cache import NOTHING_SENT, SENT_BYTES_MIN, ConversationCache
+from service.conversations.prefixes import NO_PREFIXES, Form, piece_digest
 from service.domain.commands import RequestPass
 from service.domain.conversation import Conversation
 from service.domain.fold import evolve
@@ -93,7 +94,7 @@ def test_a_new_calibration_makes_all_messages_anew():
 
 
 def test_a_pass_drops_what_was_kept():
-    """Most of it has left the window; and what is made during a pass is not kept behind it."""
+    """Most of it has left the window; and what is made during a pass is not kept after it."""
     cache, policy = ConversationCache(), Policy(min_range_tokens=1)
     state = given(OPEN, *spoken(said(n, content="word " * 60) for n in range(1, 40))).state
     asked(cache, state)
@@ -104,7 +105,23 @@ def test_a_pass_drops_what_was_kept():
     cache.put(KEY, Given(planned).when(complete(planned), policy).after)
     cache.keep_sent(KEY, planned, kept)
 
-    assert cache.sent(KEY) is NOTHING_SENT
+    assert cache.sent(KEY) == NOTHING_SENT
+
+
+def test_a_pass_keeps_what_the_last_response_began_with():
+    """Its system messages may still be the same; and a response that is made during a pass counts as the last."""
+    cache, form = ConversationCache(), Form(SummaryRole.USER)
+    before = given(OPEN, *spoken([said(1), said(2)])).state
+    cache.put(KEY, before)
+    cache.keep_sent(KEY, before, cache.sent(KEY).after(NO_PREFIXES.after(form, piece_digest(b"one"))))
+    cache.put(KEY, before._replace(epoch=1, event_version=before.event_version + 1))
+    kept = cache.sent(KEY)
+    assert kept.prefixes.stable(form, piece_digest(b"one") + piece_digest(b"two")) == 1
+
+    cache.keep_sent(KEY, before, kept.after(NO_PREFIXES.after(form, piece_digest(b"other"))))
+
+    assert cache.sent(KEY).prefixes.stable(form, piece_digest(b"other")) == 1
+    assert cache.sent(KEY).size == cache.sent(KEY).prefixes.size > 0
 
 
 def test_a_message_that_is_sent_in_another_form_counts_with_its_text():

@@ -45,7 +45,7 @@ def messages_of(kinds: Sequence[tuple[Any, ...]]) -> list[Message]:
 
 
 def rendered(messages: Sequence[Message], rendering: Rendering) -> Any:
-    text = render_json(messages, rendering).text
+    text = render_json(messages, rendering).text()
     text.encode()
     return json.loads(text, parse_constant=lambda constant: pytest.fail(f"{constant} is no JSON"))
 
@@ -198,4 +198,4 @@ def test_half_a_surrogate_pair_is_still_text():
     """Arguments may name one by an escape; the answer is valid UTF-8 all the same."""
     message = Message("m", Role.ASSISTANT, tool_calls=(ToolCall("a", "search", '{"s": "\\ud800"}'),))
 
-    assert "\\ud800" in render_json([message], Rendering.ANTHROPIC).text
+    assert "\\ud800" in render_json([message], Rendering.ANTHROPIC).text()

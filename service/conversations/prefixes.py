@@ -1,0 +1,69 @@
+"""What the last responses of a conversation were made of: how much of the next one a prompt cache still holds."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import NamedTuple
+
+from service.domain.policy import SummaryRole
+from service.domain.render_json import Rendering
+
+__all__ = ["FORMS_MAX", "NO_PREFIXES", "Form", "Prefixes", "piece_digest"]
+
+FORMS_MAX = 4
+"""Forms of a conversation that are remembered: one for each chat model that its caller may ask in turn."""
+
+DIGEST_BYTES = 16
+"""Of one piece. Two texts with one digest are not found by chance, nor in 2**64 tries on purpose."""
+
+ANSWER_BYTES = 256
+"""What a remembered response takes in memory beside its digests."""
+
+
+class Form(NamedTuple):
+    """What a caller may choose about the bytes of the same window."""
+
+    role: SummaryRole
+    rendering: Rendering | None = None
+    cache_marks: bool = False
+
+
+class _Answer(NamedTuple):
+    form: Form
+    digests: bytes
+
+
+class Prefixes(NamedTuple):
+    """The digests of each form's last response, the most recent form last."""
+
+    answers: tuple[_Answer, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Its memory in bytes."""
+        return sum(ANSWER_BYTES + len(answer.digests) for answer in self.answers)
+
+    def stable(self, form: Form, digests: bytes) -> int:
+        """How many pieces at the start of a response are those of the last one in this form."""
+        before = next((answer.digests for answer in self.answers if answer.form == form), b"")
+        most = min(len(before), len(digests))
+        if before[:most] == digests[:most]:
+            return most // DIGEST_BYTES
+        return next(
+            at // DIGEST_BYTES
+            for at in range(0, most, DIGEST_BYTES)
+            if before[at : at + DIGEST_BYTES] != digests[at : at + DIGEST_BYTES]
+        )
+
+    def after(self, form: Form, digests: bytes) -> Prefixes:
+        """What is remembered after a response of these pieces. The form asked for longest ago goes first."""
+        others = [answer for answer in self.answers if answer.form != form]
+        return Prefixes((*others[-(FORMS_MAX - 1) :], _Answer(form, digests)))
+
+
+NO_PREFIXES = Prefixes()
+
+
+def piece_digest(data: bytes) -> bytes:
+    """The digest of a piece that is sent."""
+    return blake2b(data, digest_size=DIGEST_BYTES).digest()
