@@ -30,6 +30,7 @@ __all__ = [
     "PassTrigger",
     "RecallMeasured",
     "RecordCommitted",
+    "RewriteCause",
     "RpcEnded",
     "RpcStarted",
     "SearchMode",
@@ -47,6 +48,17 @@ class PassOutcome(StrEnum):
     ERROR = "error"
     SKIPPED = "skipped"
     CANCELLED = "cancelled"
+
+
+class RewriteCause(StrEnum):
+    """Why a window changed elsewhere than at its end: a prompt cache loses what follows the change."""
+
+    SUMMARIZED = "summarized"
+    CLEARED = "cleared"
+    REVOKED = "revoked"
+    PINNED = "pinned"
+    UNPINNED = "unpinned"
+    REWOUND = "rewound"
 
 
 class PassTrigger(StrEnum):

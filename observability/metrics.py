@@ -36,6 +36,7 @@ from observability.facts import (
     PassTrigger,
     RecallMeasured,
     RecordCommitted,
+    RewriteCause,
     SearchMode,
     SkipReason,
 )
@@ -47,6 +48,7 @@ from observability.labels import (
     OTHER,
     MetricLabels,
 )
+from observability.prompts import PromptInstruments
 from observability.searching import RecallInstruments
 from observability.standing import StandingInstruments
 
@@ -74,6 +76,7 @@ class Metrics:
         self._passes = _PassInstruments(self._registry, tuple(labels.models[:MODELS_NAMED_MAX]))
         self._log = _LogInstruments(self._registry, labels.event_types)
         self._rpcs = _RpcInstruments(self._registry, labels)
+        self._prompts = PromptInstruments(self._registry)
         self._standing = StandingInstruments(self._registry)
         self._recall = RecallInstruments(self._registry)
         self._breakers = _breakers(self._registry, labels.hosts[:HOSTS_NAMED_MAX])
@@ -96,6 +99,14 @@ class Metrics:
         """Set a model host's breaker state. Ignores hosts without a series."""
         if host in self._breakers:
             self._breakers[host].set(BREAKER_VALUES[state])
+
+    def window_rewritten(self, cause: RewriteCause) -> None:
+        """Count a window that changed elsewhere than at its end."""
+        self._prompts.rewritten(cause)
+
+    def prompt_reported(self, prompt_tokens: int, *, cached_tokens: int) -> None:
+        """Count a prompt that a chat model has read; `cached_tokens` of it came from the provider's cache."""
+        self._prompts.reported(prompt_tokens, cached_tokens)
 
     def commit(self, event_types: Sequence[str], *, seconds: float, trace_id: str = "") -> None:
         """Count one transaction of the log: the types of its events, and how long it took."""

@@ -229,14 +229,17 @@ class SidecarClient:
         request = _pb.SummarizeConversationRequest(conversation_id=conversation_id, wait=_duration(wait_s))
         return (await self._unary(self._conversations.SummarizeConversation, request, wait_s=wait_s)).summarization
 
-    async def report_usage(self, conversation_id: str, sent: GetContextResponse, *, prompt_tokens: int) -> TokenUsage:
-        """Tell what the chat model's API counted for the context `sent`."""
+    async def report_usage(
+        self, conversation_id: str, sent: GetContextResponse, *, prompt_tokens: int, cached_tokens: int | None = None
+    ) -> TokenUsage:
+        """Report what the chat model's API counted for the context `sent`, and how much of it came from its cache."""
         request = _pb.ReportUsageRequest(
             conversation_id=conversation_id,
             message_version=sent.message_version,
             summary_id=sent.summary_id,
             epoch=sent.epoch,
             prompt_tokens=prompt_tokens,
+            cached_tokens=cached_tokens,
         )
         return (await self._unary(self._conversations.ReportUsage, request)).usage
 

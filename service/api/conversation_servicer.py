@@ -15,7 +15,7 @@ from eventlog.event import StreamId
 from service.api import wire
 from service.api.auth import current_caller
 from service.api.context import ContextQuery, context_of
-from service.api.errors import WaitTooShort
+from service.api.errors import InvalidRequest, WaitTooShort
 from service.api.fitting import fitting
 from service.api.quotas import Quotas
 from service.api.search import HistorySearch
@@ -34,10 +34,11 @@ from service.conversations.table import ConversationTable, ListQuery
 from service.domain.commands import ApplyRules, ChangeSettings, ReportUsage, RequestPass
 from service.domain.conversation import Conversation, lineage
 from service.domain.errors import PassNotFound, WaitedPassFailed
-from service.domain.events import SummarizationRequested
+from service.domain.events import SummarizationRequested, UsageReported
 from service.domain.policy import Policy
 from service.domain.triggers import may_stand_in
 from service.passes.reactor import Reactor
+from service.telemetry.telemetry import Telemetry
 from service.turn import aside
 
 __all__ = ["ConversationServicer", "RequestLimits"]
@@ -74,6 +75,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         quotas: Quotas,
         watching: Watching,
         search: HistorySearch,
+        telemetry: Telemetry,
         new_id: Callable[[], str],
         token_key: bytes,
     ) -> None:
@@ -87,6 +89,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         self._quotas = quotas
         self._watching = watching
         self._search = search
+        self._telemetry = telemetry
         self._new_id = new_id
         self._token_key = token_key
         self._ways_back = WaysBack(conversations, policies, token_key=token_key)
@@ -207,7 +210,9 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         )
 
     async def ReportUsage(self, request: _pb.ReportUsageRequest, context: Any) -> _pb.ReportUsageResponse:
-        state, _ = await self._conversations.execute(
+        if request.cached_tokens > request.prompt_tokens:
+            raise InvalidRequest((("cached_tokens", "must be at most prompt_tokens"),))
+        state, events = await self._conversations.execute(
             key_of(request.conversation_id),
             lambda _: ReportUsage(
                 message_version=request.message_version,
@@ -216,6 +221,8 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
                 epoch=request.epoch,
             ),
         )
+        if request.HasField("cached_tokens") and any(isinstance(event, UsageReported) for event in events):
+            self._telemetry.prompt_reported(request.prompt_tokens, cached_tokens=request.cached_tokens)
         return _pb.ReportUsageResponse(usage=wire.usage_of(state))
 
     async def SummarizeConversation(

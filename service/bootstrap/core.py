@@ -93,6 +93,7 @@ class Core:
     model: SummaryModel | None
     tracing: Tracing
     metrics: Metrics
+    telemetry: Telemetry
     now_us: Callable[[], int]
 
 
@@ -146,6 +147,7 @@ def open_core(
         reactor.changed,
         lambda key, state, _: models.changed(key, state.settings),
         *_titles(settings, providers, tracing, conversations, counter, resources),
+        lambda _key, _state, events: telemetry.changed(events),
     )
     return Core(
         log=log,
@@ -162,6 +164,7 @@ def open_core(
         model=model,
         tracing=tracing,
         metrics=metrics,
+        telemetry=telemetry,
         now_us=now_us,
     )
 

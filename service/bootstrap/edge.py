@@ -174,6 +174,7 @@ def servicers(
             quotas=quotas,
             watching=watching,
             search=HistorySearch(recall, core.table, core.metrics),
+            telemetry=core.telemetry,
             new_id=new_id,
             token_key=hashlib.blake2b(core.log.log_id.encode(), digest_size=32).digest(),
         ),

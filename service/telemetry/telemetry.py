@@ -5,21 +5,48 @@ Metrics and spans read facts, watchers read progress, logs have a line for what 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
 import structlog
 
 from eventlog.event import StreamId
-from observability.facts import BatchCommitted, PassEnded, PassOutcome, PassStarted, PassTrigger, SkipReason
+from observability.facts import (
+    BatchCommitted,
+    PassEnded,
+    PassOutcome,
+    PassStarted,
+    PassTrigger,
+    RewriteCause,
+    SkipReason,
+)
 from observability.metrics import Metrics
 from observability.tracing import Span, Tracing, sampled_trace_id
-from service.domain.events import PassPlan
+from service.domain.events import (
+    ConversationRewound,
+    Event,
+    MessagesPinned,
+    MessagesUnpinned,
+    PassPlan,
+    SummarizationCleared,
+    SummarizationCompleted,
+    SummaryRevoked,
+)
 from service.telemetry.progress import Progress, ProgressBoard, Stage
 
 __all__ = ["Telemetry"]
 
 _log = structlog.get_logger()
+
+_REWRITES: Mapping[type[Event], RewriteCause] = {
+    SummarizationCompleted: RewriteCause.SUMMARIZED,
+    SummarizationCleared: RewriteCause.CLEARED,
+    SummaryRevoked: RewriteCause.REVOKED,
+    MessagesPinned: RewriteCause.PINNED,
+    MessagesUnpinned: RewriteCause.UNPINNED,
+    ConversationRewound: RewriteCause.REWOUND,
+}
+"""The events that begin an epoch."""
 
 
 class Telemetry:
@@ -36,6 +63,16 @@ class Telemetry:
         sampled = next(filter(None, map(sampled_trace_id, fact.traceparents)), "")
         self._metrics.commit(types, seconds=(fact.ended_ns - fact.started_ns) / 1e9, trace_id=sampled)
         self._tracing.record_commit(fact)
+
+    def changed(self, events: Sequence[Event]) -> None:
+        """A commit has changed a conversation by these events."""
+        for event in events:
+            if type(event) in _REWRITES:
+                self._metrics.window_rewritten(_REWRITES[type(event)])
+
+    def prompt_reported(self, prompt_tokens: int, *, cached_tokens: int) -> None:
+        """A chat model has read a prompt, of which its provider had so many tokens in its cache."""
+        self._metrics.prompt_reported(prompt_tokens, cached_tokens=cached_tokens)
 
     def pass_requested(self, key: StreamId, pass_id: str, at_us: int) -> None:
         """A pass is pending."""

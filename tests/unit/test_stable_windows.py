@@ -95,7 +95,8 @@ def test_what_is_called_stable_in_a_rendering_is_what_is_the_same_in_the_request
     """Entry by entry as a client parses them, across passes and exceptions too."""
     form = Form(SummaryRole.USER, rendering)
     for seed in SEEDS[:40]:
-        sent, body = NOTHING_SENT.prefixes, {}
+        sent = NOTHING_SENT.prefixes
+        body: dict[str, Any] = {}
         for step in SimulatedChat(seed).steps():
             made = render_json(messages_of(step.after), rendering)
             digests = b"".join(piece_digest(entry.text.encode()) for entry in made.entries)

@@ -783,6 +783,7 @@ class ReportUsageRequest(_message.Message):
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     SUMMARY_ID_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
+    CACHED_TOKENS_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation."""
     message_version: _builtins.int
@@ -793,6 +794,8 @@ class ReportUsageRequest(_message.Message):
     """GetContextResponse.summary_id of the context that was sent."""
     epoch: _builtins.int
     """GetContextResponse.epoch of the context that was sent; 0 if unknown."""
+    cached_tokens: _builtins.int
+    """How many of prompt_tokens the provider read from its cache, for metrics alone; unset if unknown."""
     def __init__(
         self,
         *,
@@ -801,12 +804,15 @@ class ReportUsageRequest(_message.Message):
         prompt_tokens: _builtins.int = ...,
         summary_id: _builtins.str = ...,
         epoch: _builtins.int = ...,
+        cached_tokens: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cached_tokens", b"_cached_tokens", "cached_tokens", b"cached_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "epoch", b"epoch", "message_version", b"message_version", "prompt_tokens", b"prompt_tokens", "summary_id", b"summary_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cached_tokens", b"_cached_tokens", "cached_tokens", b"cached_tokens", "conversation_id", b"conversation_id", "epoch", b"epoch", "message_version", b"message_version", "prompt_tokens", b"prompt_tokens", "summary_id", b"summary_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__cached_tokens: _TypeAlias = _typing.Literal["cached_tokens"]  # noqa: Y015
+    _WhichOneofArgType__cached_tokens: _TypeAlias = _typing.Literal["_cached_tokens", b"_cached_tokens"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cached_tokens) -> _WhichOneofReturnType__cached_tokens | None: ...
 
 Global___ReportUsageRequest: _TypeAlias = ReportUsageRequest  # noqa: Y015
 
