@@ -78,6 +78,10 @@ class LogVerification:
         """The log's own id."""
         return self._identity.log_id
 
+    def secret(self, purpose: str) -> bytes:
+        """The log's secret for a purpose, as EventLog has it."""
+        return self._identity.secret(purpose)
+
     def event_count(self) -> int:
         """The number of events, whatever they contain."""
         return int(self._asked(_POSITIONS)[0][0])

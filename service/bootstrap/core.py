@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
+from sqlalchemy import Connection
 
 from eventlog.errors import LogGone
 from eventlog.event import StreamId
@@ -35,6 +36,9 @@ from service.conversations.conversations import Conversations, OnLoaded
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
 from service.conversations.rebuild import Rebuild
+from service.conversations.snapshot_writer import SnapshotWriter
+from service.conversations.snapshots import PURPOSE, SqlSnapshots
+from service.conversations.snapshots import prepare as prepare_snapshots
 from service.conversations.sql_table import SqlConversationTable
 from service.conversations.table import ConversationTable, MemoryConversationTable
 from service.domain.commands import ChangeSettings
@@ -122,13 +126,13 @@ def open_core(
     board = ProgressBoard()
     telemetry = Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content)
     report = CommitReport(telemetry, clock_ns=time.time_ns)
-    log, table, rebuild = _open_log(settings, report, policies, resources, on_fatal, now_us)
+    log, table, rebuild, snapshots = _open_log(settings, report, policies, resources, on_fatal, now_us)
 
     # Closed before the log, in which running model calls may still end.
     resources.push_async_callback(providers.close)
     changes = Changes()
     listeners = _Listeners()
-    conversations = _conversations(log, table, policies, counter, listeners, now_us)
+    conversations = _conversations(log, table, snapshots, policies, counter, listeners, now_us)
     reactor = Reactor(
         conversations,
         summarizers=summarizers,
@@ -217,7 +221,7 @@ def _open_log(
     resources: AsyncExitStack,
     on_fatal: Callable[[Exception], None],
     now_us: Callable[[], int],
-) -> tuple[EventLog, ConversationTable, Rebuild | None]:
+) -> tuple[EventLog, ConversationTable, Rebuild | None, SnapshotWriter | None]:
     loop = asyncio.get_running_loop()
 
     def held(state: Conversation) -> HeldBy | None:
@@ -228,7 +232,7 @@ def _open_log(
         memory = MemoryEventLog(clock_us=now_us, hook=report.hook(memory_table.project))
         resources.callback(memory.close)
         memory.on_commit(report.committed)
-        return memory, memory_table, None
+        return memory, memory_table, None, None
 
     def fatal(error: Exception) -> None:
         if isinstance(error, LogGone):
@@ -239,11 +243,16 @@ def _open_log(
         loop.call_soon_threadsafe(on_fatal, error)
 
     table = SqlConversationTable(held=held)
+
+    def prepare(connection: Connection) -> None:
+        table.prepare(connection)
+        prepare_snapshots(connection, anew=not table.is_complete)
+
     log = SqliteEventLog.open(
         settings.log.path,
         clock_us=now_us,
         hook=report.hook(table.project),
-        prepare=table.prepare,
+        prepare=prepare,
         on_fatal=fatal,
     )
     resources.callback(log.close)
@@ -251,19 +260,22 @@ def _open_log(
     table.read_through(log.read)
     for warning in log.warnings:
         _log.info("log.notice", code=warning.code, hint=warning.message)
-    return log, table, Rebuild(log, table, log.write)
+    snapshots = SnapshotWriter(log, SqlSnapshots(log.secret(PURPOSE), log.read), log.write)
+    resources.push_async_callback(snapshots.close)
+    return log, table, Rebuild(log, table, log.write), snapshots
 
 
 def _conversations(
     log: EventLog,
     table: ConversationTable,
+    snapshots: SnapshotWriter | None,
     policies: Policies,
     counter: TokenCounter,
     listeners: _Listeners,
     now_us: Callable[[], int],
 ) -> Conversations:
     return Conversations(
-        ConversationLog(log, table=table, new_id=new_id, traceparent=current_traceparent),
+        ConversationLog(log, table=table, new_id=new_id, traceparent=current_traceparent, snapshots=snapshots),
         policies=policies,
         counting=Counting(counter),
         clock_us=now_us,

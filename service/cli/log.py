@@ -40,14 +40,15 @@ def verify(invocation: Invocation, file: Path | None) -> None:
     """Report everything that is damaged in FILE, or in the configured log.
 
     Checks the file's structure and indexes, that positions and versions have no gaps, every event against its
-    commitment, every stream's hash chain, and the read table against the events, unless another version of the program
-    made it. The file is not changed.
+    commitment, every stream's hash chain, and the read table and the snapshots against the events, unless another
+    version of the program made them. The file is not changed.
 
     Exits with 1 if something is damaged, or if the file is not a log or cannot be checked; with 2 if it does not exist.
     """
     path = file or configuration(invocation).settings.log.path
     # What reads a log is loaded by this command alone.
     from eventlog.sqlite.verification import LogVerification
+    from service.conversations.snapshots import PURPOSE, SqlSnapshots, has_snapshots
     from service.conversations.sql_table import SqlConversationTable
     from service.conversations.table_schema import Fault, table_fault
     from service.conversations.verification import damages
@@ -61,6 +62,7 @@ def verify(invocation: Invocation, file: Path | None) -> None:
                 fault = verification.reader.read(table_fault)
             except LogCorrupt:  # also of a page that was found damaged: SQLite repeats it when the snapshot ends
                 fault = Fault.DAMAGED
+            has_them = fault is None and verification.reader.read(has_snapshots)
             if fault in (Fault.OLDER, Fault.NEWER, Fault.INTERRUPTED):
                 say(f"not checked: the read table, because it {fault}", is_error=True)
             elif fault is not None:
@@ -69,7 +71,10 @@ def verify(invocation: Invocation, file: Path | None) -> None:
             events = verification.event_count()
             progress = _Progress()
             for damage in damages(
-                verification, table if fault is None else None, walked=lambda done: progress(done, events)
+                verification,
+                table if fault is None else None,
+                SqlSnapshots(verification.secret(PURPOSE), verification.reader.read) if has_them else None,
+                walked=lambda done: progress(done, events),
             ):
                 found += 1
                 in_events += not damage.of_table
@@ -104,7 +109,7 @@ def verify(invocation: Invocation, file: Path | None) -> None:
 @settings_options
 @click.pass_obj
 def rebuild(invocation: Invocation, file: Path | None) -> None:
-    """Rebuild the read table of FILE, or of the configured log, from its events.
+    """Rebuild the read table of FILE, or of the configured log, from its events, and drop its snapshots.
 
     The sidecar does this at start if an older version made the table. Run it for a table that a newer version made, and
     for a damaged one. The log is copied into a new file, which replaces the old one when it is complete, so the volume

@@ -15,9 +15,11 @@ from eventlog.async_append import AsyncAppender
 from eventlog.errors import LogCorrupt, LogUnavailable
 from eventlog.event import NewEvent, StreamId
 from eventlog.log import ANY, Append, AppendResult, EventLog, Outcome, RequestKey, exactly
-from service.codec.events import decode, encode, sent_content
-from service.conversations.replay import PAGE_EVENTS, recorded_originals, replayed, require_known
-from service.conversations.table import ConversationTable, Projected
+from service.codec.events import UnknownEvent, decode, encode, sent_content
+from service.conversations.replay import PAGE_EVENTS, Replayed, recorded_originals, replayed, require_known
+from service.conversations.row import Row
+from service.conversations.snapshot_writer import SNAPSHOT_EVENTS, SnapshotWriter, crosses
+from service.conversations.table import ConversationTable, Projected, is_row_of
 from service.domain.conversation import Conversation
 from service.domain.errors import TooLarge
 from service.domain.events import (
@@ -56,20 +58,26 @@ class ConversationLog:
         table: ConversationTable,
         new_id: Callable[[], str],
         traceparent: Callable[[], str],
+        snapshots: SnapshotWriter | None = None,
     ) -> None:
-        """`table` says where streams end."""
+        """`table` says where streams end; without `snapshots` every stream is read from its beginning."""
         self._log = log
         self._table = table
+        self._snapshots = snapshots
         self._appender = AsyncAppender(log)
         self._new_id = new_id
         self._traceparent = traceparent
 
     async def fold(self, key: StreamId) -> Conversation:
-        """The conversation as its stream tells it; not open when there is no stream.
+        """The conversation as its stream and a snapshot of it tell it; not open when there is no stream.
 
-        Raises LogCorrupt when the stream is not the one that was written: its events, its end, or the index of its ids.
+        Raises LogCorrupt when what was read of the stream is not what was written: its events, its end, or the index of
+        their ids.
         """
-        return await asyncio.to_thread(self._fold, key)
+        found = await asyncio.to_thread(self._fold, key)
+        if self._snapshots is not None and len(found.positions) >= SNAPSHOT_EVENTS:
+            self._snapshots.offer(key, found.state)
+        return found.state
 
     def post(
         self,
@@ -92,6 +100,7 @@ class ConversationLog:
             written = isinstance(outcome, AppendResult) and not outcome.already_appended
             try:
                 if written and projected.after is not None:
+                    self._snapshot_if_due(key, projected.after, len(events))
                     on_disk(key, projected.after, events)
             finally:
                 on_outcome(written)
@@ -234,19 +243,41 @@ class ConversationLog:
             found.append(event)
         return tuple(found), False
 
-    def _fold(self, key: StreamId) -> Conversation:
+    def _snapshot_if_due(self, key: StreamId, after: Conversation, events: int) -> None:
+        if self._snapshots is not None and crosses(after.event_version - events, after.event_version):
+            self._snapshots.offer(key, after)
+
+    def _fold(self, key: StreamId) -> Replayed:
         for _ in range(FOLDS_MAX):
             row = self._table.row(key)
+            if row is not None and (resumed := self._resumed(key, row)) is not None:
+                return resumed
             found = replayed(self._log, key, head=row.event_version if row else 0)
             # A commit whose caller has gone may come between: then the row is another one now.
             if row == self._table.row(key):
                 if row is not None and (found.state.event_version, found.position) == (row.event_version, row.position):
                     require_known(self._log, key, found.positions)
-                    return found.state
+                    return found
                 if row is None and not found.positions:
-                    return found.state
+                    return found
                 raise LogCorrupt("a stream and its row in the read table do not end alike")
         raise LogUnavailable("the conversation changes faster than it is read")
+
+    def _resumed(self, key: StreamId, row: Row) -> Replayed | None:
+        """The conversation from its snapshot on; None if there is none that fits the log, and leads to its row."""
+        snapshot = self._snapshots.snapshots.fitting(key, self._log) if self._snapshots is not None else None
+        if snapshot is None:
+            return None
+        try:
+            found = replayed(self._log, key, head=row.event_version, snapshot=snapshot)
+            if not is_row_of(row, found.state, found.position):
+                return None
+            require_known(self._log, key, found.positions)
+            window = {self.message_event_id(key, m.message.id) for m in found.state.window}
+            return found if self._log.known_ids(key, window).keys() == window else None
+        except (LogCorrupt, UnknownEvent):
+            # What is damaged is in the stream as well, or it is the snapshot: the whole stream tells.
+            return None
 
     def _new_event(self, key: StreamId, event: Event, sent: SentMessages, trace_context: str) -> NewEvent:
         content = sent.contents[event.message.id] if isinstance(event, MessageAppended) else None

@@ -9,6 +9,7 @@ from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import EventLog
 from service.codec.events import decode
+from service.conversations.snapshots import Snapshot
 from service.domain.conversation import Conversation
 from service.domain.events import Event, MessageAppended
 from service.domain.fold import Originals, fold
@@ -38,19 +39,23 @@ class StreamReader(Protocol):
 
 
 class Replayed(NamedTuple):
-    """The fold of a stream, and the positions of its events by id; both empty without a stream."""
+    """The fold of a stream, and the positions of its events by id; both empty without a stream.
+
+    Of a fold from a snapshot, `positions` are those of the events after it, and `before` is the snapshot's.
+    """
 
     state: Conversation
     positions: Mapping[bytes, int]
+    before: int = 0
 
     @property
     def position(self) -> int:
         """The last event's position; 0 without one."""
-        return max(self.positions.values(), default=0)
+        return max(self.positions.values(), default=self.before)
 
 
-def replayed(log: EventLog, key: StreamId, *, head: int = 0) -> Replayed:
-    """The conversation in a stream that has at least `head` events.
+def replayed(log: EventLog, key: StreamId, *, head: int = 0, snapshot: Snapshot | None = None) -> Replayed:
+    """The conversation in a stream that has at least `head` events, folded from a snapshot of it or from the beginning.
 
     Raises LogCorrupt if the stream is not as written or ends earlier, UnknownEvent if a newer version of the program
     wrote one of its events. Memory grows with the conversation's window and its number of events.
@@ -58,11 +63,12 @@ def replayed(log: EventLog, key: StreamId, *, head: int = 0) -> Replayed:
     positions: dict[bytes, int] = {}
 
     def events() -> Iterator[tuple[Event, int]]:
-        for recorded in recorded_events(log, key, head=head):
+        for recorded in recorded_events(log, key, head=head, after=snapshot.event_version if snapshot else 0):
             positions[recorded.event_id] = recorded.position
             yield decode(recorded.type, recorded.schema_version, recorded.payload), recorded.time_us
 
-    return Replayed(fold(events(), originals=originals_of(log, key)), positions)
+    state = fold(events(), snapshot.state if snapshot else None, originals=originals_of(log, key))
+    return Replayed(state, positions, snapshot.position if snapshot else 0)
 
 
 def recorded_events(log: StreamReader, key: StreamId, *, head: int = 0, after: int = 0) -> Iterator[RecordedEvent]:

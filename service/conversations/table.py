@@ -31,6 +31,7 @@ __all__ = [
     "MemoryConversationTable",
     "Projected",
     "Standing",
+    "is_row_of",
     "nothing_held",
     "projected_rows",
     "row_of",
@@ -222,6 +223,12 @@ def row_of(stream: StreamId, state: Conversation, position: int, settings: bytes
         held_by=held_by.value if held_by else "",
         title=state.shown_title,
     )
+
+
+def is_row_of(row: Row, state: Conversation, position: int) -> bool:
+    """Whether the row says of a conversation what the fold of its events says; `held_by` depends on the policy, too."""
+    expected = row_of(row.key, state, position, settings_to_bytes(state.settings), None)
+    return row._replace(held_by="", seal=b"") == expected
 
 
 class MemoryConversationTable:

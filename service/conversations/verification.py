@@ -12,10 +12,9 @@ from eventlog.errors import LogCorrupt
 from eventlog.event import SealedEvent, StreamId
 from eventlog.sqlite.verification import LogVerification
 from service.codec.events import UnknownEvent, decode, sent_content
-from service.codec.values import settings_to_bytes
 from service.conversations.replay import originals_of
-from service.conversations.row import Row
-from service.conversations.table import ConversationTable, ListQuery, row_of
+from service.conversations.snapshots import Snapshot, SqlSnapshots
+from service.conversations.table import ConversationTable, ListQuery, is_row_of
 from service.domain.conversation import Conversation, initial_state
 from service.domain.events import MessageAppended
 from service.domain.fold import Originals, fold
@@ -36,12 +35,16 @@ class Damage(NamedTuple):
 
 
 def damages(
-    log: LogVerification, table: ConversationTable | None, *, walked: Callable[[int], None]
+    log: LogVerification,
+    table: ConversationTable | None,
+    snapshots: SqlSnapshots | None = None,
+    *,
+    walked: Callable[[int], None],
 ) -> Iterator[Damage]:
     """Every damaged conversation, usually by its first damage, and what is damaged in the log itself.
 
-    `table` is None if it cannot be compared, because another version made it. `walked` is called with the number of
-    events after each conversation.
+    `table` and `snapshots` are None if they cannot be compared, because another version made them. `walked` is called
+    with the number of events after each conversation.
     """
     try:
         for finding in log.structure():
@@ -51,7 +54,7 @@ def damages(
     streams = log.streams()
     done = 0
     for stream, count in sorted(streams.items(), key=str):
-        for what, of_table in _of_conversation(log, table, stream, count):
+        for what, of_table in _of_conversation(log, table, snapshots, stream, count):
             yield Damage(f"{stream.namespace}/{stream.name}", what, of_table)
         done += count
         walked(done)
@@ -65,10 +68,17 @@ def damages(
 
 
 def _of_conversation(
-    log: LogVerification, table: ConversationTable | None, stream: StreamId, count: int
+    log: LogVerification,
+    table: ConversationTable | None,
+    snapshots: SqlSnapshots | None,
+    stream: StreamId,
+    count: int,
 ) -> Iterator[tuple[str, bool]]:
-    """What is damaged, and whether that is the read table alone."""
+    """What is damaged, and whether that is the read table or a snapshot alone."""
     state, read = initial_state(), originals_of(log, stream)
+    snapshot, damage = _snapshot(snapshots, stream)
+    if damage:
+        yield damage, True
     ids: dict[bytes, int] = {}
     try:
         for sealed in log.events(stream):
@@ -76,6 +86,8 @@ def _of_conversation(
             if not log.has_content(sealed, _content(sealed)):
                 yield f"position {sealed.event.position}: a repeat would not be known for one", False
             state = _evolved(state, sealed, read)
+            if snapshot == Snapshot(state, state.event_version, sealed.event.position, sealed.chain):
+                snapshot = None
     except (LogCorrupt, UnknownEvent) as error:
         yield str(error), False
         return
@@ -88,6 +100,8 @@ def _of_conversation(
     except LogCorrupt as error:
         yield str(error), False
         return
+    if snapshot is not None:
+        yield "its snapshot is not the fold of its events", True
     if table is None:
         return
     try:
@@ -95,11 +109,21 @@ def _of_conversation(
     except LogCorrupt as error:
         yield str(error), True
         return
-    expected = row_of(stream, state, max(ids.values(), default=0), settings_to_bytes(state.settings), None)
     if row is None:
         yield "there is no row of it in the read table", True
-    elif _compared(row) != _compared(expected):
-        yield "its row in the read table is not the fold of its events", row.event_version <= expected.event_version
+    elif not is_row_of(row, state, max(ids.values(), default=0)):
+        yield "its row in the read table is not the fold of its events", row.event_version <= state.event_version
+
+
+def _snapshot(snapshots: SqlSnapshots | None, stream: StreamId) -> tuple[Snapshot | None, str]:
+    """The stream's snapshot, if this version can read it, and what is damaged about it."""
+    if snapshots is None:
+        return None, ""
+    try:
+        damaged = snapshots.is_damaged(stream)
+        return (None, "its snapshot is not what was written") if damaged else (snapshots.of(stream), "")
+    except LogCorrupt as error:
+        return None, f"its snapshot: {error}"
 
 
 def _content(sealed: SealedEvent) -> bytes:
@@ -111,7 +135,3 @@ def _evolved(state: Conversation, sealed: SealedEvent, read: Originals) -> Conve
     stored = sealed.event
     event = decode(stored.type, stored.schema_version, stored.payload)
     return fold([(event, stored.time_us)], state, originals=read)
-
-
-def _compared(row: Row) -> Row:
-    return row._replace(held_by="", seal=b"")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
 
 from service.codec.events import EVENT_TYPES
+from service.codec.state import STATE_CODEC, state_to_bytes
 from service.domain.events import ConversationOpened, Settings, SettingsChanged
 from service.domain.fold import evolve, fold
 from tests.support.golden import GoldenLog, is_within, view_of
+
+PINNED = ("1d5d39ce357201e7", "68b16760072ff968")
+"""STATE_CODEC, and what the states of the golden logs hash to."""
 
 LOGS = sorted(Path(__file__).parent.glob("*.jsonl"))
 
@@ -31,6 +36,20 @@ def test_the_golden_logs_have_every_type_of_event():
     found = {type(event).__name__ for path in LOGS for events in GoldenLog(path).events.values() for event, _ in events}
 
     assert found == set(EVENT_TYPES)
+
+
+def test_the_fold_of_the_golden_logs_is_the_one_that_snapshots_are_read_as():
+    """A snapshot is not folded again by a later version, so that FOLD must say when the fold has changed.
+
+    With a new STATE_CODEC, pin both anew. With the old one, raise FOLD in service/codec/state.py first.
+    """
+    states = blake2b(digest_size=8)
+    for path in LOGS:
+        log = GoldenLog(path)
+        for conversation, events in sorted(log.events.items()):
+            states.update(state_to_bytes(fold(events, originals=log.originals(conversation))))
+
+    assert (STATE_CODEC, states.hexdigest()) == PINNED
 
 
 def test_a_view_that_differs_is_found():

@@ -1,0 +1,255 @@
+"""A fold from a snapshot is the fold of the whole stream, and a snapshot that does not fit is ignored."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from itertools import count
+from pathlib import Path
+from random import Random
+
+import pytest
+from sqlalchemy import Connection
+
+from eventlog.errors import LogCorrupt
+from eventlog.event import StreamId
+from eventlog.sqlite.log import SqliteEventLog
+from eventlog.sqlite.verification import LogVerification
+from service.codec.values import canonical, message_to_proto
+from service.conversations.conversation_log import ConversationLog, SentMessages
+from service.conversations.snapshot_writer import SNAPSHOT_EVENTS, SnapshotWriter
+from service.conversations.snapshots import MESSAGES_MAX, PURPOSE, Snapshot, SqlSnapshots, prepare, put
+from service.conversations.sql_table import SqlConversationTable
+from service.conversations.table import Projected
+from service.conversations.verification import Damage, damages
+from service.domain.conversation import Conversation, initial_state
+from service.domain.events import ConversationOpened, Event, MessageAppended, Settings
+from service.domain.message import Message, Role
+from service.domain.tokens import TokenSource
+from service.domain.ways_back import needed
+from tests.support.simulation import SimulatedChat
+
+KEY = StreamId("default", "c")
+
+
+class Room:
+    """A log with its read table and its snapshots, and one conversation in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.now_us = 1
+        self.state = initial_state()
+        self.table = SqlConversationTable()
+        self.log = SqliteEventLog.open(
+            path,
+            clock_us=lambda: self.now_us,
+            hook=self.table.project,
+            prepare=self._prepare,
+        )
+        self.table.read_through(self.log.read)
+        self.snapshots = SqlSnapshots(self.log.secret(PURPOSE), self.log.read)
+        self.writer = SnapshotWriter(self.log, self.snapshots, self.log.write)
+        ids = count(1)
+        self.plain = ConversationLog(self.log, table=self.table, new_id=lambda: f"e{next(ids)}", traceparent=str)
+        self.resuming = ConversationLog(
+            self.log, table=self.table, new_id=lambda: f"e{next(ids)}", traceparent=str, snapshots=self.writer
+        )
+
+    def _prepare(self, connection: Connection) -> None:
+        self.table.prepare(connection)
+        prepare(connection, anew=not self.table.is_complete)
+
+    async def write(self, *events: Event, originals: list[MessageAppended] | None = None) -> None:
+        """Append events that follow the state."""
+        sent = {e.message.id: canonical(message_to_proto(e.message)) for e in events if isinstance(e, MessageAppended)}
+        projected = Projected(self.state, events, originals=originals or [])
+        log = self.resuming
+        await log.post(KEY, projected, SentMessages(sent), on_disk=lambda *_: None, on_outcome=lambda _: None)
+        assert projected.after is not None
+        self.state = projected.after
+
+    async def say(self, messages: int) -> None:
+        """Open the conversation if it is new, and say so many words."""
+        if not self.state.is_open:
+            await self.write(ConversationOpened(KEY.name, Settings(context_length=1_000_000)))
+        first = self.state.message_version + 1
+        for start in range(first, first + messages, 500):
+            numbers = range(start, min(start + 500, first + messages))
+            await self.write(*[_said(number) for number in numbers])
+
+    async def take(self, state: Conversation | None = None) -> None:
+        """Take a snapshot of the conversation as it is, or of what is said to be its state."""
+        self.writer.offer(KEY, state or self.state)
+        await self.writer.settled()
+
+    def taken_at(self) -> int:
+        """The version of the snapshot that fits; 0 without one."""
+        found = self.snapshots.fitting(KEY, self.log)
+        return found.event_version if found else 0
+
+    def changed(self, statement: str, *parameters: object) -> None:
+        """Change the file as something else would."""
+        with closing(sqlite3.connect(self.path)) as database:
+            database.execute(statement, parameters)
+            database.commit()
+
+
+@asynccontextmanager
+async def room(path: Path) -> AsyncIterator[Room]:
+    """A room of its own, closed at the end."""
+    opened = Room(path)
+    try:
+        yield opened
+    finally:
+        await opened.writer.close()
+        opened.log.close()
+
+
+def _said(number: int) -> MessageAppended:
+    return MessageAppended(number, Message(f"m{number}", Role.USER, "a word"), 2, TokenSource.ESTIMATE, "estimate")
+
+
+@pytest.mark.parametrize("seed", range(24))
+async def test_a_fold_from_any_snapshot_is_the_fold_of_the_stream(tmp_path, seed):
+    """Whatever happened before and after it: passes, failures, revocations, pins, rewinds, marks."""
+    chat, random = SimulatedChat(seed, ways_back=0.25), Random(seed)
+    async with room(tmp_path / "log.db") as it:
+        compared = 0
+        for step in chat.steps():
+            if not step.events:
+                continue
+            it.now_us = max(1, step.now_us)
+            await it.write(*step.events, originals=chat.originals(needed(step.before, step.command)))
+            if random.random() < 0.2 or step.before.event_version == 0:
+                await it.take()
+            elif random.random() < 0.5:
+                compared += it.taken_at() > 0
+                assert await it.resuming.fold(KEY) == await it.plain.fold(KEY) == it.state
+        assert compared, "a snapshot was read"
+
+
+async def test_only_what_follows_the_snapshot_is_read(tmp_path):
+    """An event before it that is damaged is found by what reads it, and by `abridged log verify`."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(20)
+        await it.take()
+        await it.say(5)
+        it.changed("UPDATE events SET payload = x'00' WHERE version = 3")
+
+        assert await it.resuming.fold(KEY) == it.state
+        with pytest.raises(LogCorrupt):
+            await it.plain.fold(KEY)
+
+
+async def test_a_message_of_the_window_whose_repeat_would_not_be_known_is_damage(tmp_path):
+    """Its event is not read, but its id is looked up."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(20)
+        await it.take()
+        it.changed("UPDATE events SET event_id = ? WHERE version = 3", b"another id".rjust(16))
+
+        with pytest.raises(LogCorrupt):
+            await it.resuming.fold(KEY)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE snapshots SET state = x'00'",
+        "UPDATE snapshots SET seal = x'00'",
+        "UPDATE snapshots SET position = position + 1",
+        "UPDATE snapshots SET event_version = event_version - 1",
+        "UPDATE snapshots SET event_version = 'three'",
+    ],
+)
+async def test_a_snapshot_that_is_not_what_was_written_is_ignored_and_reported(tmp_path, change):
+    """The stream is folded; `abridged log verify` names the conversation, and a rebuild mends it."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(20)
+        await it.take()
+        it.changed(change)
+
+        assert it.taken_at() == 0
+        assert await it.resuming.fold(KEY) == it.state
+    assert _damages(tmp_path / "log.db") == [("default/c", "its snapshot is not what was written", True)]
+
+
+async def test_a_snapshot_after_another_event_than_the_logs_is_ignored_and_reported(tmp_path):
+    """Sealed under this log's secret, as in a file put together from two copies that went different ways."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(20)
+        (at,) = it.log.read_sealed(KEY, after=it.state.event_version - 1, limit=1)
+        other = Snapshot(it.state, it.state.event_version, at.event.position, bytes(32))
+        row = it.snapshots.row(KEY, other)
+        assert row is not None
+        it.log.write(lambda connection: put(connection, row))
+
+        assert it.taken_at() == 0
+        assert await it.resuming.fold(KEY) == it.state
+    assert _damages(tmp_path / "log.db") == [("default/c", "its snapshot is not the fold of its events", True)]
+
+
+async def test_a_snapshot_that_does_not_lead_to_the_row_is_ignored_and_reported(tmp_path):
+    """As one would be whose program folded the same events to something else."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(20)
+        await it.take(it.state._replace(exact_tokens=7))
+
+        assert it.taken_at() == it.state.event_version, "it fits the log"
+        assert await it.resuming.fold(KEY) == it.state
+    assert _damages(tmp_path / "log.db") == [("default/c", "its snapshot is not the fold of its events", True)]
+
+
+async def test_a_snapshot_of_another_version_of_the_program_is_neither_read_nor_damage(tmp_path):
+    """Its states have other fields, or its fold makes another state of the same events."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(20)
+        it.writer.snapshots = SqlSnapshots(it.log.secret(PURPOSE), it.log.read, codec="another")
+        await it.take()
+
+        assert it.taken_at() == 0
+        assert await it.resuming.fold(KEY) == it.state
+    assert _damages(tmp_path / "log.db") == []
+
+
+async def test_a_snapshot_is_taken_every_so_many_events(tmp_path):
+    """By whoever appends: a conversation that was never opened cold has one at the next start."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(SNAPSHOT_EVENTS - 2)
+        await it.writer.settled()
+        assert it.taken_at() == 0
+        await it.say(1)
+        await it.writer.settled()
+        assert it.taken_at() == SNAPSHOT_EVENTS
+
+
+async def test_whoever_folds_a_long_stream_takes_a_snapshot(tmp_path):
+    """In a log from before there were any, and after one was ignored."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(SNAPSHOT_EVENTS)
+        await it.writer.settled()
+        it.changed("DELETE FROM snapshots")
+
+        await it.resuming.fold(KEY)
+        await it.writer.settled()
+
+        assert it.taken_at() == it.state.event_version
+
+
+async def test_a_window_of_thousands_of_messages_is_not_kept(tmp_path):
+    """Reading it back would take as long as its fold, and each snapshot as much of the file as its events."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(MESSAGES_MAX + 1)
+        await it.writer.settled()
+        it.changed("DELETE FROM snapshots")
+        await it.take()
+        assert it.taken_at() == 0
+
+
+def _damages(path: Path) -> list[Damage]:
+    with LogVerification.opened(path) as verification:
+        table = SqlConversationTable()
+        table.read_through(verification.reader.read)
+        snapshots = SqlSnapshots(verification.secret(PURPOSE), verification.reader.read)
+        return list(damages(verification, table, snapshots, walked=lambda _: None))
