@@ -6,7 +6,6 @@ at its version, the event whose position and chain hash it names. One that does 
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -26,15 +25,13 @@ __all__ = ["BYTES_MAX", "MESSAGES_MAX", "PURPOSE", "Snapshot", "SqlSnapshots", "
 MESSAGES_MAX = 4_096
 """Messages in the window of a state that is kept: reading more of them takes as long as folding them."""
 
-BYTES_MAX = 8 << 20
-"""Bytes of a state that is kept, before they are compressed."""
+BYTES_MAX = 4 << 20
+"""Bytes of a state that is kept."""
 
 PURPOSE = "snapshots"
 """Of the log's secret under which snapshots are sealed."""
 
 SEAL_BYTES = 16
-_COMPRESSION = 1
-"""A third of zlib's default time for nine tenths of its gain."""
 
 Read = Callable[[Callable[[Connection], Any]], Any]
 """Runs a query in a short snapshot of the database and returns its result."""
@@ -76,8 +73,7 @@ class SqlSnapshots:
         row = self._read(lambda connection: connection.exec_driver_sql(_SELECT, tuple(key)).first())
         if row is None or row.codec != self._codec or row.seal != self._seal(tuple(row[:-1])):
             return None
-        state = state_from_bytes(zlib.decompress(row.state))
-        return Snapshot(state, row.event_version, row.position, row.chain)
+        return Snapshot(state_from_bytes(row.state), row.event_version, row.position, row.chain)
 
     def is_damaged(self, key: StreamId) -> bool:
         """Whether the conversation has a snapshot that is not what was written."""
@@ -102,12 +98,15 @@ class SqlSnapshots:
         if len(state) > BYTES_MAX:
             return None
         place = (snapshot.event_version, snapshot.position, snapshot.chain)
-        unsealed = (*key, *place, self._codec, zlib.compress(state, _COMPRESSION))
+        unsealed = (*key, *place, self._codec, state)
         return (*unsealed, self._seal(unsealed))
 
     def _seal(self, values: tuple[Any, ...]) -> bytes:
         # How Python writes values tells their types too: a number is not its text.
-        return blake2b(repr(values).encode(), key=self._secret, digest_size=SEAL_BYTES).digest()
+        *place, state = values
+        digest = blake2b(repr(place).encode(), key=self._secret, digest_size=SEAL_BYTES)
+        digest.update(state if isinstance(state, bytes) else repr(state).encode())
+        return digest.digest()
 
 
 def prepare(connection: Connection, *, anew: bool) -> None:

@@ -10,7 +10,7 @@ holds another item, it is copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Generic, TypeVar
 
@@ -22,11 +22,32 @@ T = TypeVar("T")
 class Sequence(Generic[T]):
     """Items in order. Equal when the items are equal."""
 
-    __slots__ = ("_length", "_shared")
+    __slots__ = ("_length", "_load", "_shared")
+    _length: int
+    _load: Callable[[], list[T]]
+    _shared: list[T]
 
     def __init__(self, items: Iterable[T] = ()) -> None:
         self._shared = list(items)
         self._length = len(self._shared)
+
+    @classmethod
+    def deferred(cls, length: int, load: Callable[[], list[T]]) -> Sequence[T]:
+        """The `length` items that `load` returns, which is called when one of them is first asked for.
+
+        Two threads that ask at once both call it.
+        """
+        made: Sequence[T] = cls.__new__(cls)
+        made._length = length
+        made._load = load
+        return made
+
+    def __getattr__(self, name: str) -> list[T]:
+        # Only for a slot without a value, so that items that are there cost no look-up.
+        if name != "_shared":
+            raise AttributeError(name)
+        self._shared = self._load()
+        return self._shared
 
     def append(self, item: T) -> Sequence[T]:
         """A sequence with one more item; this one does not change."""

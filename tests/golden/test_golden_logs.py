@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from service.codec.events import EVENT_TYPES
-from service.codec.state import STATE_CODEC, state_to_bytes
+from service.codec.state import STATE_CODEC
 from service.domain.events import ConversationOpened, Settings, SettingsChanged
 from service.domain.fold import evolve, fold
+from service.domain.sequence import Sequence
 from tests.support.golden import GoldenLog, is_within, view_of
 
-PINNED = ("1d5d39ce357201e7", "68b16760072ff968")
+PINNED = ("1d5d39ce357201e7", "8961895eb215d9ad")
 """STATE_CODEC, and what the states of the golden logs hash to."""
 
 LOGS = sorted(Path(__file__).parent.glob("*.jsonl"))
@@ -47,9 +51,22 @@ def test_the_fold_of_the_golden_logs_is_the_one_that_snapshots_are_read_as():
     for path in LOGS:
         log = GoldenLog(path)
         for conversation, events in sorted(log.events.items()):
-            states.update(state_to_bytes(fold(events, originals=log.originals(conversation))))
+            states.update(repr(_plain(fold(events, originals=log.originals(conversation)))).encode())
 
     assert (STATE_CODEC, states.hexdigest()) == PINNED
+
+
+def _plain(value: Any) -> Any:
+    """The value in lists, the same for the same state in every process."""
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, Mapping):
+        return [[key, _plain(item)] for key, item in value.items()]
+    if isinstance(value, tuple | Sequence):
+        return [_plain(item) for item in value]
+    if is_dataclass(value):
+        return [_plain(getattr(value, field.name)) for field in fields(value)]
+    return value
 
 
 def test_a_view_that_differs_is_found():

@@ -134,3 +134,19 @@ def test_threads_that_extend_the_same_versions_never_see_each_other():
 
     for thread, made in enumerate(results):
         assert [list(each) for each in made] == [[(-1, p), (thread, 0), (thread, 1)] for p in range(rounds)]
+
+
+def test_deferred_items_are_loaded_when_one_is_asked_for():
+    """The length is known before; and then it is a sequence like any other."""
+    loads: list[int] = []
+
+    def load() -> list[int]:
+        loads.append(1)
+        return [1, 2]
+
+    deferred = Sequence.deferred(2, load)
+    assert (len(deferred), loads) == (2, [])
+
+    grown = deferred.append(3)
+
+    assert (list(deferred), list(grown), loads) == ([1, 2], [1, 2, 3], [1])
