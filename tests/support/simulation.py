@@ -15,6 +15,7 @@ from service.domain.commands import (
     AppendMessages,
     ChangeSettings,
     ChangeTitle,
+    ChangeTitle,
     Command,
     CompletePass,
     CountedMessage,
@@ -246,6 +247,7 @@ class SimulatedChat:
         if ever := (*state.records, *state.revoked):
             record = rng.choice(ever)
             choices += [RevokeSummary(record.id), RevokeSummary(record.id), RateSummary(record.id, Rating.BAD)]
+            choices.append(ChangeTitle(f"Title {last}", record.id))
         return rng.choice(choices)
 
     def _pass_id(self) -> str:
