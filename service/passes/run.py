@@ -216,12 +216,12 @@ class PassRunner:
         return plan.policy.fallback is Fallback.ALWAYS
 
     async def _work(self, key: StreamId, plan: PassPlan) -> PassWork:
-        """The messages of the source, from the window if it has them all, else from the log."""
+        """The messages of the source, from the window if it has them all as they were appended, else from the log."""
         state = await self._conversations.state(key)
         wanted = sum(len(r) for r in plan.source)
         inside, _ = partitioned(state.window, plan.source)
         messages: Sequence[MessageAppended] = inside
-        if len(inside) < wanted:
+        if len(inside) < wanted or any(m.cleared_tokens for m in inside):
             messages = await self._conversations.log.originals(
                 key, head=state.event_version, limit=SOURCE_MESSAGES_MAX, within=plan.source
             )

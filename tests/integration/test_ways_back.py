@@ -7,7 +7,8 @@ from typing import Any
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import summary_pb2
-from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, call, said, sidecar, tool_result
+from tests.support.ollama_server import FakeOllama
+from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, call, on_ollama, said, sidecar, tool_result
 
 
 async def compressed(s: Sidecar, messages: int = 20) -> tuple[Chat, summary_pb2.SummaryRecord]:
@@ -211,3 +212,19 @@ async def test_cleared_results_cost_no_call_and_expand_by_number(tmp_path):
         assert not shown.over_limit
         metrics = await s.http("/metrics")
         assert 'abridged_summarizations_total{model="_OTHER",outcome="cleared",trigger="ratio"} 1.0' in metrics
+
+
+async def test_a_pass_after_clearing_reads_the_results_and_not_their_marks(tmp_path):
+    """A record made from marks would know nothing of what they stand for."""
+    async with FakeOllama() as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        chat = s.chat()
+        for n in range(1, 33, 4):
+            result = tool_result(n + 2, f"c{n}", f"flight LH{n}", tokens=220)
+            await chat.append(said(n, tokens=5), call(n + 1, f"c{n}", tokens=5), result, said(n + 3, tokens=5))
+        assert [p.state for p in await chat.passes()] == [conversation.SUMMARIZATION_STATE_CLEARED]
+
+        await chat.summarize()
+
+        (prompt,) = (body["messages"][-1]["content"] for body in ollama.asked())
+        assert "flight LH1" in prompt
+        assert "cleared" not in prompt

@@ -15,7 +15,6 @@ from service.domain.commands import (
     AppendMessages,
     ChangeSettings,
     ChangeTitle,
-    ChangeTitle,
     Command,
     CompletePass,
     CountedMessage,
