@@ -281,6 +281,7 @@ _UNINDEXED = frozenset(
         "SummarizationSkipped",
         "SummarizationCleared",
         "SummaryRated",
+        "TitleChanged",
         "MessagesPinned",
         "MessagesUnpinned",
     }

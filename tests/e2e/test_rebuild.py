@@ -19,7 +19,7 @@ from tests.support.crash_process import SidecarProcess, until_answered
 from tests.support.read_tables import asked, changed, grown
 from tests.support.sidecar import sidecar
 
-CONVERSATIONS = 1_500
+CONVERSATIONS = 5_000
 """So many take a second: long enough to be met in the middle."""
 
 OLDER = f"UPDATE projections SET version = {VERSION - 1}"
@@ -41,7 +41,7 @@ async def test_a_kill_in_the_middle_of_a_rebuild_loses_nothing(process: SidecarP
     try:
         process.start()
         said = await process.until_check("read_table", lambda ready: "made again" in ready and ": 0 of" not in ready)
-        assert " of 3,000 events" in said
+        assert f" of {2 * CONVERSATIONS:,} events" in said
         assert [(await process.http(path))[0] for path in ("/livez", "/startupz", "/readyz")] == [200, 200, 503]
         await process.kill()
         ((complete, rows),) = asked(
@@ -53,7 +53,7 @@ async def test_a_kill_in_the_middle_of_a_rebuild_loses_nothing(process: SidecarP
         async with process.channel() as channel:
             stub = conversation_service_pb2_grpc.ConversationServiceStub(channel)
             page = await until_answered(lambda: stub.ListConversations(api.ListConversationsRequest(page_size=2)))
-        assert [c.id for c in page.conversations] == ["c001499", "c001498"]
+        assert [c.id for c in page.conversations] == [f"c{CONVERSATIONS - 1:06}", f"c{CONVERSATIONS - 2:06}"]
         assert await process.until_check("read_table", lambda ready: ready == "ok")
         assert asked(process.log_path, "SELECT count(*) FROM conversations") == [(CONVERSATIONS,)]
         assert await process.stop() == 0
