@@ -8,7 +8,7 @@ import os
 import platform
 import sqlite3
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -41,6 +41,10 @@ NAMED_ONLY = frozenset({"recall"})
 """Those that are measured only when they are named: they need a package extra and some minutes."""
 
 USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
+
+COST = "cost"
+"""Counted, not timed, so it has no rounds."""
+
 HEADINGS = ("figure", "what", "median", "spread", "ratio", "target", "")
 DISTURBED_LOAD = 0.5
 """Load average before the run, for each processor, from which the figures say more about the machine's other work."""
@@ -58,15 +62,33 @@ DISTURBED_LOAD = 0.5
 @click.option(
     "--only",
     "only",
-    type=click.Choice(NAMES),
+    type=click.Choice((*NAMES, COST)),
     multiple=True,
-    help="One measurement; repeatable. `recall` runs only so.",
+    help="One measurement; repeatable. `recall` and `cost` run only so.",
 )
-def bench(*, seconds: float, json_path: Path | None, only: Sequence[str]) -> None:
+@click.option(
+    "--data",
+    "data",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    envvar="ABRIDGED_SHARED_DATA",
+    help="Folder of chats (*.jsonl) for `cost`; generated ones by default.",
+)
+def bench(*, seconds: float, json_path: Path | None, only: Sequence[str], data: Path | None) -> None:
     """Measure a sidecar of its own in a temporary folder, in rounds, beside bare gRPC and bare SQLite.
 
-    Everything runs on this machine and ends with the command; a whole run takes six minutes.
+    Everything runs on this machine and ends with the command; a whole run takes six minutes. `--only cost` counts what
+    chats cost under a prompt cache, and takes a minute.
     """
+    if COST in only:
+        if json_path is not None or len(only) > 1:
+            raise click.UsageError("--only cost stands alone: its figures have no rounds")
+        from observability.logs import LogSettings, configure_logs
+        from service.bench import costs
+
+        undo = configure_logs(LogSettings(level="error", style="auto", content=False), sys.stderr)
+        _print(costs.HEADINGS, asyncio.run(costs.rows(costs.chats_in(data))))
+        undo()
+        return
     # What measures loads gRPC and the log, which nobody needs for --help.
     from service.bench.rounds import ROUNDS, Bench, measured
     from service.event_loop import loop_factory
@@ -81,7 +103,7 @@ def bench(*, seconds: float, json_path: Path | None, only: Sequence[str]) -> Non
     if json_path is not None:
         document = {"machine": machine, "seconds": seconds, "figures": as_plain(rounds)}
         json_path.write_text(json.dumps(document, indent=2) + "\n")
-    _show(rounds)
+    _print(HEADINGS, table_rows(rounds))
 
 
 def _machine() -> dict[str, Any]:
@@ -100,18 +122,17 @@ def _progress(what: str) -> None:
         click.echo(f"\r\033[K{what}", nl=False, err=True)
 
 
-def _show(rounds: Mapping[str, Sequence[float]]) -> None:
-    rows = table_rows(rounds)
+def _print(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
 
         click.echo("\r\033[K", nl=False, err=True)
-        table = Table(*HEADINGS)
+        table = Table(*headings)
         for row in rows:
             table.add_row(*row)
         Console().print(table)
         return
     # As docs/performance.md has it.
-    for line in (HEADINGS, ("---",) * len(HEADINGS), *rows):
+    for line in (headings, ("---",) * len(headings), *rows):
         click.echo(f"| {' | '.join(line)} |")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from service.domain.message import Message
 from service.domain.record import MessageRange, Provenance, SummaryRecord
 from service.extraction.extract import Extract, extract
 from service.tokenizers.estimated import EstimatingCounter
 
-__all__ = ["draft_json", "extract_of", "record_of"]
+__all__ = ["extract_of", "record_of"]
 
 
 def extract_of(messages: Sequence[Message], *, previous: SummaryRecord | None = None, tokens_max: int = 600) -> Extract:
@@ -28,9 +26,3 @@ def record_of(extracted: Extract, *, depth: int = 0) -> SummaryRecord:
         tokens_after=300, model="extractive:default", prompt_name="", prompt_version="",
         provenance=Provenance.EXTRACTIVE, attempts=1, latency_ms=1,
     )  # fmt: skip
-
-
-def draft_json(extracted: Extract) -> str:
-    """The extract as a model would write it."""
-    context = asdict(extracted.context)
-    return json.dumps({"summary": extracted.summary, "key_points": extracted.key_points, **context}, ensure_ascii=False)

@@ -8,8 +8,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from service.bench import rounds
-from service.bench.command import HEADINGS, NAMES, bench
+from service.bench import costs, rounds
+from service.bench.command import COST, HEADINGS, NAMES, bench
 from service.bench.figures import FIGURES
 from service.bench.load import closed_loop
 
@@ -26,6 +26,55 @@ def test_one_measurement_is_told_and_written(tmp_path):
     document = json.loads(written.read_text())
     assert set(document["figures"]) == {"disk.fdatasync_p50", "disk.fdatasync_p99"}
     assert len(document["figures"]["disk.fdatasync_p50"]["rounds"]) == rounds.ROUNDS
+
+
+def test_costs_are_printed_for_every_way_to_keep_a_window_small_and_are_the_same_in_every_run():
+    """Of generated chats, if nobody names a folder: counted, not timed."""
+    first, second = (CliRunner().invoke(bench, ["--only", COST]) for _ in range(2))
+
+    assert first.exit_code == 0, first.output
+    assert first.stdout == second.stdout
+    lines = first.stdout.splitlines()
+    assert [line.split(" | ")[1] for line in lines[2:]] == [strategy.name for strategy in costs.STRATEGIES]
+    assert {line.count("|") for line in lines} == {len(costs.HEADINGS) + 1}
+
+
+def test_costs_are_those_of_the_chats_in_a_folder(tmp_path):
+    """One row for each file and each strategy."""
+    chat = {"conversation_id": "c1", "messages": [{"id": "m1", "role": "user", "content": "Hello."}]}
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(chat) + "\n")
+
+    result = CliRunner().invoke(bench, ["--only", COST, "--data", str(tmp_path)])
+
+    named = [line.split(" | ")[0] for line in result.stdout.splitlines()[2:]]
+    assert named == [f"| {name}" for name in ("one", "two") for _ in costs.STRATEGIES]
+
+
+def test_costs_stand_alone():
+    """They have no rounds to write down."""
+    result = CliRunner().invoke(bench, ["--only", COST, "--only", "disk"])
+
+    assert (result.exit_code, "stands alone" in result.output) == (2, True)
+
+
+async def test_a_bill_counts_what_is_stable_rewritten_and_over_the_context():
+    """Whole chats only grow; cut ones lose their start with every message; windows with passes are never over."""
+    bills = {s.name: await costs.billed(costs.generated_chats(), s) for s in costs.STRATEGIES}
+    whole, cut, chain, cleared = (bills[name] for name in ("whole", "last 6", "CHAIN", "CHAIN + clearing"))
+
+    assert (whole.rewritten, whole.summarizer, cut.summarizer) == (0, 0, 0)
+    assert cut.rewritten > 0.9 * cut.prompts
+    assert (chain.over, cleared.over) == (0, 0)
+    assert whole.over > 0
+    assert 0 < cleared.summarizer < chain.summarizer
+    assert len({bill.prompts for bill in bills.values()}) == 1
+
+
+def test_a_cost_is_the_cheaper_of_using_the_cache_and_not():
+    """Whoever rewrites every prompt would pay for writing what nobody reads."""
+    assert costs.Bill(tokens=1_000, stable=900, summarizer=10).cost == pytest.approx(0.1 * 900 + 1.25 * 100 + 10)
+    assert costs.Bill(tokens=1_000, stable=100).cost == 1_000
 
 
 def test_the_names_to_choose_from_are_those_of_the_measurements():

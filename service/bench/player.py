@@ -1,16 +1,17 @@
-"""What real chats cost: played a message at a time through conversations and passes, in one process, in memory.
+"""Chats played a message at a time through conversations and passes, in one process, in memory.
 
 The model is scripted: it returns good records, made of its source, or it is away. What is counted is what an operator
-pays for: calls, windows over their budget, passes that free little.
+pays for: calls and their tokens, windows over their budget, passes that free little. The same chats give the same
+counts on any machine.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 
 from eventlog.event import StreamId
 from eventlog.memory import MemoryEventLog
@@ -24,16 +25,16 @@ from service.conversations.conversations import Conversations
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
 from service.conversations.table import MemoryConversationTable
-from service.domain.conversation import Conversation, live_coverage
+from service.domain.conversation import Conversation
 from service.domain.events import Event, Settings, SummarizationCleared, SummarizationCompleted
 from service.domain.message import Message, Role
-from service.domain.policy import Policy, SummaryRole
+from service.domain.policy import Policy
 from service.domain.profiles.profile import HeldBy
 from service.domain.prompt import escaped
 from service.domain.record import SummaryRecord
-from service.domain.render import rendered_window, summary_text
+from service.domain.render import summary_text
 from service.domain.triggers import held_by, may_stand_in
-from service.extraction.extract import extract
+from service.extraction.extract import Extract, extract
 from service.models.breaker import BreakerPolicy, CircuitBreaker
 from service.models.model import Completion, CompletionRequest, ModelDescription, ModelUnavailable, OnProgress
 from service.models.retry import RetryPolicy
@@ -47,11 +48,8 @@ from service.summarizer.summarizer import Summarizers
 from service.telemetry.progress import ProgressBoard
 from service.telemetry.telemetry import Telemetry
 from service.tokenizers.estimated import EstimatingCounter
-from tests.support.extracts import draft_json
-from tests.support.invariants import Violation, calls_are_answered
-from tests.support.shared_data import loaded
 
-__all__ = ["Costs", "played"]
+__all__ = ["Costs", "OnWindow", "PlayedChat", "played"]
 
 MODEL_WINDOW = 16_384
 _DEFAULTS = Policy()
@@ -59,22 +57,27 @@ PASSES_MAX = 8
 """Passes that one message may lead to."""
 
 
+PlayedChat = tuple[str, Sequence[Message]]
+"""A conversation's id and its messages."""
+
+OnWindow = Callable[[str, int, Conversation], None]
+"""Takes a conversation's id, how many of its messages were appended, and its state after the passes that followed."""
+
+
 @dataclass(slots=True)
 class Costs:
-    """What a file of chats cost. `long_chats` are those that pass their trigger, `uncovered` messages that are nowhere,
-    `orphans` windows with a call or a result by itself.
-    """
+    """What a file of chats cost. `long_chats` are those that pass their trigger; `call_tokens` are read and written by
+    the summarizer's model."""
 
     long_chats: int = 0
     tokens: int = 0
     calls: int = 0
+    call_tokens: int = 0
     passes: int = 0
     little_passes: int = 0
     cleared: int = 0
     windows: int = 0
     over_budget: int = 0
-    uncovered: int = 0
-    orphans: int = 0
     over_without_reason: int = 0
 
     def __str__(self) -> str:
@@ -84,8 +87,7 @@ class Costs:
             f"{self.calls} calls, {per_chat:.2f} a long chat, {per_10k:.2f} per 10,000 tokens; {self.passes} passes, "
             f"{self.little_passes} of them free less than a fifth, {self.cleared} more cleared; "
             f"{self.over_budget} of {self.windows} windows over "
-            f"their budget, {self.over_without_reason} of them without a reason; "
-            f"{self.uncovered} messages uncovered, {self.orphans} windows with orphans"
+            f"their budget, {self.over_without_reason} of them without a reason"
         )
 
 
@@ -134,9 +136,11 @@ class _Scripted:
             count_tokens=EstimatingCounter().count,
         )
         plain = " ".join((extracted.summary, *extracted.key_points, *extracted.context.decisions))
-        text = plain if request.schema is None else draft_json(extracted)
+        text = plain if request.schema is None else _draft_json(extracted)
         on_progress(len(text))
-        return Completion(text, self.name, "stop", request.prompt_tokens, EstimatingCounter().count(text), 0.0)
+        written = EstimatingCounter().count(text)
+        self._costs.call_tokens += request.prompt_tokens + written
+        return Completion(text, self.name, "stop", request.prompt_tokens, written, 0.0)
 
     async def describe(self) -> ModelDescription:
         if self._away:
@@ -159,12 +163,23 @@ class _Scripted:
         return error
 
 
+def _draft_json(extracted: Extract) -> str:
+    """The extract as a model would write it."""
+    context = asdict(extracted.context)
+    return json.dumps({"summary": extracted.summary, "key_points": extracted.key_points, **context}, ensure_ascii=False)
+
+
 async def played(
-    chats: Iterator[Mapping[str, Any]], *, context_length: int, away: bool = False, policy: Policy = _DEFAULTS
+    chats: Iterable[PlayedChat],
+    *,
+    context_length: int,
+    away: bool = False,
+    policy: Policy = _DEFAULTS,
+    on_window: OnWindow = lambda *_: None,
 ) -> Costs:
-    """Play every chat, a message an append, each followed by a GetContext that waits for its passes."""
+    """Play every chat, a message an append, each followed by a read of its window that waits for its passes."""
     costs = Costs()
-    player = _Player(costs, context_length, policy, away=away)
+    player = _Player(costs, context_length, policy, on_window, away=away)
     player.reactor.start([])
     for chat in chats:
         await player.play(chat)
@@ -172,18 +187,12 @@ async def played(
     return costs
 
 
-def _uncovered(state: Conversation) -> int:
-    """Messages that are neither in the window nor stand in a record that it shows, or are in both."""
-    inside = {m.number for m in state.window}
-    covered = {n for r in live_coverage(state) for n in range(r.first, r.last + 1)}
-    return len(set(range(1, state.message_version + 1)) ^ (inside | covered)) + len(inside & covered)
-
-
 class _Player:
-    def __init__(self, costs: Costs, context_length: int, policy: Policy, *, away: bool) -> None:
+    def __init__(self, costs: Costs, context_length: int, policy: Policy, on_window: OnWindow, *, away: bool) -> None:
         clock_s = asyncio.get_running_loop().time
         counter = EstimatingCounter()
         self._costs = costs
+        self._on_window = on_window
         self._context_length = context_length
         self._ids = 0
         self._now_us = 1_700_000_000_000_000
@@ -212,7 +221,7 @@ class _Player:
             clock_us=self._clock_us,
             new_id=self._new_id,
             on_changed=self._heard,
-            on_loaded=lambda key, state: None,
+            on_loaded=lambda _key, _state: None,
         )
         metrics = Metrics(version="1", labels=MetricLabels((), (), (), (), ()))
         self.reactor = Reactor(
@@ -225,19 +234,19 @@ class _Player:
             clock_s=clock_s,
         )
 
-    async def play(self, chat: Mapping[str, Any]) -> None:
-        key = StreamId("default", chat["conversation_id"])
+    async def play(self, chat: PlayedChat) -> None:
+        name, messages = chat
+        key = StreamId("default", name)
         state: Conversation | None = None
         self._model.chat = _Chat()
-        for entry in chat["messages"]:
-            message = loaded(entry)
+        for count, message in enumerate(messages, 1):
             self._model.chat.messages.append(message)
             contents = {message.id: canonical(message_to_proto(message))}
             request = AppendRequest((message,), contents, lambda: Settings(context_length=self._context_length))
             await self._conversations.append(key, request)
             state = await self._window(key)
+            self._on_window(name, count, state)
         assert state is not None
-        self._costs.uncovered += _uncovered(state)
         self._costs.tokens += state.original_tokens
         self._costs.long_chats += state.completed_passes > 0
 
@@ -252,20 +261,10 @@ class _Player:
         held = held_by(state, self._policies.of(state.settings), self._clock_us())
         assert state.due_pass is None or not may_stand_in(state, self._policies.of(state.settings))
         self._costs.windows += 1
-        self._costs.orphans += self._is_split(state)
         if state.ratio > 1:
             self._costs.over_budget += 1
             self._costs.over_without_reason += held is not HeldBy.IRREDUCIBLE
         return state
-
-    def _is_split(self, state: Conversation) -> bool:
-        """Whether the window shows a result without its call, or a call without its result."""
-        originals = dict(enumerate(self._model.chat.messages, 1))
-        try:
-            calls_are_answered(rendered_window(state, SummaryRole.SYSTEM), originals)
-        except Violation:
-            return True
-        return False
 
     def _heard(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
         self.reactor.changed(key, state, events)
