@@ -10,13 +10,14 @@ from abridged.v1 import conversation_pb2, conversation_service_pb2
 from eventlog.event import StreamId
 from service.api.sent_window import sent_window
 from service.api.wire import context_message, message_digest, usage_of
-from service.codec.enums import HELD_BY, OMISSIONS, SUMMARY_ROLES
+from service.codec.enums import HELD_BY, HISTORY_TOOLS, OMISSIONS, SUMMARY_ROLES
 from service.conversations.cache import Sent
 from service.conversations.conversations import Conversations
 from service.conversations.prefixes import NO_PREFIXES, Form, Prefixes, piece_digest
 from service.domain.conversation import Conversation
 from service.domain.errors import TooLarge, WindowTooLarge
 from service.domain.events import MessageAppended
+from service.domain.history_tools import HistoryTool, tools_json
 from service.domain.policy import Policy, SummaryRole
 from service.domain.ranges import without
 from service.domain.record import MessageRange
@@ -51,6 +52,7 @@ class ContextQuery:
     clip: bool
     rendering: Rendering | None
     cache_marks: bool
+    tools: frozenset[HistoryTool]
 
     @property
     def form(self) -> Form:
@@ -68,6 +70,7 @@ class ContextQuery:
             clip=request.clip,
             rendering=_RENDERINGS.get(request.rendering),
             cache_marks=request.cache_marks and request.rendering == _pb.RENDERING_ANTHROPIC,
+            tools=frozenset(HISTORY_TOOLS.to_domain(tool) for tool in request.with_tools),
         )
 
 
@@ -184,6 +187,7 @@ class _Answering:
             stable_messages=stable if made is None else max(0, stable - len(made.system)),
             stable_tokens=_tokens(rendered, made, stable),
             rendered_json="" if made is None else made.text(marked=stable if query.cache_marks else 0),
+            tools_json=tools_json(query.tools, query.rendering) if query.tools and query.rendering else "",
             omitted_attachments=[
                 _pb.OmittedAttachment(
                     message_id=o.message_id,

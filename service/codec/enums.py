@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from abridged.v1 import conversation_pb2, conversation_service_pb2, event_pb2, message_pb2, summary_pb2
 from service.domain.attachments import Omission
 from service.domain.events import ContextLengthSource, ErrorClass, Rating, SkipReason, Trigger
+from service.domain.history_tools import HistoryTool
 from service.domain.message import Role
 from service.domain.policy import DepthLimit, Fallback, ProfileName, SummaryRole, ToolOutput
 from service.domain.profiles.profile import HeldBy
@@ -24,6 +25,7 @@ __all__ = [
     "ERROR_CLASSES",
     "FALLBACKS",
     "HELD_BY",
+    "HISTORY_TOOLS",
     "OMISSIONS",
     "PROFILES",
     "PROVENANCES",
@@ -70,5 +72,6 @@ TOOL_OUTPUTS = EnumMap(ToolOutput, conversation_pb2.ToolOutput, "TOOL_OUTPUT_")
 SUMMARY_ROLES = EnumMap(SummaryRole, conversation_pb2.SummaryRole, "SUMMARY_ROLE_")
 HELD_BY = EnumMap(HeldBy, conversation_pb2.HeldBy, "HELD_BY_")
 OMISSIONS = EnumMap(Omission, conversation_service_pb2.AttachmentOmission, "ATTACHMENT_OMISSION_")
+HISTORY_TOOLS = EnumMap(HistoryTool, conversation_service_pb2.HistoryTool, "HISTORY_TOOL_")
 DRAFT_FORMS = EnumMap(FormName, conversation_pb2.DraftForm, "DRAFT_FORM_")
 TOKEN_SOURCES = EnumMap(TokenSource, event_pb2.TokenSource, "TOKEN_SOURCE_")

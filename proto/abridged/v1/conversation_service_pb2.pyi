@@ -87,6 +87,32 @@ RENDERING_OLLAMA: Rendering.ValueType  # 3
 """{"messages": [...]} for Ollama's /api/chat. Attachments of users and tool results: jpeg, png and webp by data."""
 Global___Rendering: _TypeAlias = Rendering  # noqa: Y015
 
+class _HistoryTool:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _HistoryToolEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_HistoryTool.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    HISTORY_TOOL_UNSPECIFIED: _HistoryTool.ValueType  # 0
+    """Never sent."""
+    HISTORY_TOOL_EXPAND: _HistoryTool.ValueType  # 1
+    """expand_history(first, last): ExpandSummary with these numbers."""
+    HISTORY_TOOL_SEARCH: _HistoryTool.ValueType  # 2
+    """search_history(query): SearchHistory in this conversation."""
+
+class HistoryTool(_HistoryTool, metaclass=_HistoryToolEnumTypeWrapper):
+    """HistoryTool is a tool by which a chat model reads back what is no longer in its window. Its caller carries out the
+    calls and appends the results as it does for its own tools.
+    """
+
+HISTORY_TOOL_UNSPECIFIED: HistoryTool.ValueType  # 0
+"""Never sent."""
+HISTORY_TOOL_EXPAND: HistoryTool.ValueType  # 1
+"""expand_history(first, last): ExpandSummary with these numbers."""
+HISTORY_TOOL_SEARCH: HistoryTool.ValueType  # 2
+"""search_history(query): SearchHistory in this conversation."""
+Global___HistoryTool: _TypeAlias = HistoryTool  # noqa: Y015
+
 class _AttachmentOmission:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -357,6 +383,7 @@ class GetContextRequest(_message.Message):
     RENDERING_FIELD_NUMBER: _builtins.int
     ABORT_ON_FAILURE_FIELD_NUMBER: _builtins.int
     CACHE_MARKS_FIELD_NUMBER: _builtins.int
+    WITH_TOOLS_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation."""
     min_version: _builtins.int
@@ -385,6 +412,10 @@ class GetContextRequest(_message.Message):
         call returns at once, with the pass still pending.
         """
 
+    @_builtins.property
+    def with_tools(self) -> _containers.RepeatedScalarFieldContainer[Global___HistoryTool.ValueType]:
+        """The tools to define in tools_json. Always name the same ones: tools stand at the start of a prompt."""
+
     def __init__(
         self,
         *,
@@ -398,10 +429,11 @@ class GetContextRequest(_message.Message):
         rendering: Global___Rendering.ValueType = ...,
         abort_on_failure: _builtins.bool = ...,
         cache_marks: _builtins.bool = ...,
+        with_tools: _abc.Iterable[Global___HistoryTool.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "cache_marks", b"cache_marks", "clip", b"clip", "conversation_id", b"conversation_id", "max_tokens", b"max_tokens", "min_version", b"min_version", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "cache_marks", b"cache_marks", "clip", b"clip", "conversation_id", b"conversation_id", "max_tokens", b"max_tokens", "min_version", b"min_version", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view", "wait", b"wait", "with_tools", b"with_tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -467,6 +499,7 @@ class GetContextResponse(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     STABLE_MESSAGES_FIELD_NUMBER: _builtins.int
     STABLE_TOKENS_FIELD_NUMBER: _builtins.int
+    TOOLS_JSON_FIELD_NUMBER: _builtins.int
     over_limit: _builtins.bool
     """Whether window and overhead are over the budget."""
     held_by: _conversation_pb2.HeldBy.ValueType
@@ -496,6 +529,10 @@ class GetContextResponse(_message.Message):
     """
     stable_tokens: _builtins.int
     """The tokens of those entries, with `system` or such of its blocks as are the same."""
+    tools_json: _builtins.str
+    """The definitions of `with_tools` as a JSON array in the form of the rendering, to join with the `tools` of the request;
+    empty without a rendering. Not in usage: add their tokens to overhead_tokens.
+    """
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContextMessage]:
         """The messages to send, in order."""
@@ -525,10 +562,11 @@ class GetContextResponse(_message.Message):
         epoch: _builtins.int = ...,
         stable_messages: _builtins.int = ...,
         stable_tokens: _builtins.int = ...,
+        tools_json: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "depth", b"depth", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "compacted", b"compacted", "depth", b"depth", "epoch", b"epoch", "held_by", b"held_by", "message_version", b"message_version", "messages", b"messages", "omitted_attachments", b"omitted_attachments", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "stable_messages", b"stable_messages", "stable_tokens", b"stable_tokens", "summary_id", b"summary_id", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "compacted", b"compacted", "depth", b"depth", "epoch", b"epoch", "held_by", b"held_by", "message_version", b"message_version", "messages", b"messages", "omitted_attachments", b"omitted_attachments", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "stable_messages", b"stable_messages", "stable_tokens", b"stable_tokens", "summary_id", b"summary_id", "tools_json", b"tools_json", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__depth: _TypeAlias = _typing.Literal["depth"]  # noqa: Y015
     _WhichOneofArgType__depth: _TypeAlias = _typing.Literal["_depth", b"_depth"]  # noqa: Y015
