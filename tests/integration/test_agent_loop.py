@@ -8,9 +8,12 @@ from typing import Any
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2
 from examples.agent_loop import carried_out, turn
+from tests.support.searching import WORDS, searched
 from tests.support.sidecar import Chat, Sidecar, said, sidecar
 
 SECRET = "The badge of the north door is KX-4471."
+
+SEARCH = ("search_history", {"query": "north door badge"})
 
 
 class Model:
@@ -49,6 +52,25 @@ async def test_an_agent_expands_what_its_summary_left_out(tmp_path):
         assert [tool["function"]["name"] for tool in model.bodies[0]["tools"]] == ["expand_history", "search_history"]
         assert f"2 assistant: {SECRET}" in answer
         assert [m["role"] for m in model.bodies[1]["messages"][-2:]] == ["assistant", "tool"]
+
+
+async def test_an_agent_searches_for_the_number_that_it_expands(tmp_path):
+    """Snippets say numbers."""
+    async with sidecar(tmp_path, WORDS) as s:
+        chat, model = await summarized(s), Model(SEARCH, ("expand_history", {"first": 2, "last": 2}))
+        await searched(s, "badge", conversation_id=chat.id)
+
+        answer = await turn(s.conversations, chat.id, "t1", "What is on the door's badge?", model)
+
+        assert model.bodies[1]["messages"][-1]["content"].startswith("2: ")
+        assert SECRET in answer
+
+
+async def test_without_an_index_the_model_reads_why_nothing_was_found(tmp_path):
+    """It can still expand numbers."""
+    async with sidecar(tmp_path) as s:
+        chat, model = await summarized(s), Model(SEARCH)
+        assert "error: " in await turn(s.conversations, chat.id, "t1", "What is on the door's badge?", model)
 
 
 async def test_an_agent_with_tools_keeps_its_prompt_stable(tmp_path):
