@@ -30,6 +30,7 @@ from abridged.v1.conversation_pb2 import Conversation, ConversationSettings, Sum
 from abridged.v1.conversation_service_pb2 import (
     AppendMessagesResponse,
     ContextMessage,
+    Episode,
     GetContextResponse,
     PassProgress,
     PinMessagesResponse,
@@ -45,7 +46,7 @@ from abridged.v1.conversation_service_pb2 import (
 from abridged.v1.event_pb2 import Event
 from abridged.v1.message_pb2 import Role
 from abridged.v1.server_info_service_pb2 import GetServerInfoResponse
-from abridged.v1.summary_pb2 import MessageRange, Rating, SummaryRecord
+from abridged.v1.summary_pb2 import EpisodeFigures, MessageRange, Rating, SummaryRecord
 from service.client_errors import DEFAULT_PATIENCE, Patience, SidecarError
 from service.codec.events import UnknownEvent, fact
 from service.codec.values import message_to_proto
@@ -59,6 +60,8 @@ __all__ = [
     "ContextMessage",
     "Conversation",
     "ConversationSettings",
+    "Episode",
+    "EpisodeFigures",
     "Event",
     "GetContextResponse",
     "GetServerInfoResponse",
@@ -205,6 +208,12 @@ class SidecarClient:
         request = _pb.ListSummariesRequest(conversation_id=conversation_id, page_size=PAGE_SIZE)
         pages = self._pages(self._conversations.ListSummaries, request)
         return [record async for page in pages for record in page.summaries]
+
+    async def episodes(self, conversation_id: str) -> list[Episode]:
+        """All episodes, newest first."""
+        request = _pb.ListEpisodesRequest(conversation_id=conversation_id, page_size=PAGE_SIZE)
+        pages = self._pages(self._conversations.ListEpisodes, request)
+        return [episode async for page in pages for episode in page.episodes]
 
     async def summarizations(self, conversation_id: str) -> list[Summarization]:
         """All passes, newest first."""

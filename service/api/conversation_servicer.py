@@ -15,6 +15,7 @@ from eventlog.event import StreamId
 from service.api import wire
 from service.api.auth import current_caller
 from service.api.context import ContextQuery, context_of
+from service.api.episodes import episode_named, episode_view, episodes_in_use
 from service.api.errors import InvalidRequest, WaitTooShort
 from service.api.fitting import fitting
 from service.api.quotas import Quotas
@@ -309,6 +310,18 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
     ) -> _pb.RewindConversationResponse:
         return await self._ways_back.rewind(request)
 
+    async def ListEpisodes(self, request: _pb.ListEpisodesRequest, context: Any) -> _pb.ListEpisodesResponse:
+        state = await self._conversations.state(key_of(request.conversation_id))
+        records = episodes_in_use(state)
+        page, token = self._page(
+            "episodes", request, count=len(records), entry=lambda place: episode_view(state, records[place])
+        )
+        return _pb.ListEpisodesResponse(episodes=page, next_page_token=token)
+
+    async def GetEpisode(self, request: _pb.GetEpisodeRequest, context: Any) -> _pb.GetEpisodeResponse:
+        state = await self._conversations.state(key_of(request.conversation_id))
+        return _pb.GetEpisodeResponse(episode=episode_view(state, episode_named(state, request.episode_id)))
+
     async def WatchConversation(
         self, request: _pb.WatchConversationRequest, context: Any
     ) -> AsyncIterator[_pb.WatchConversationResponse]:
@@ -359,7 +372,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
     def _page(
         self,
         what: str,
-        request: _pb.ListSummariesRequest | _pb.ListSummarizationsRequest,
+        request: _pb.ListSummariesRequest | _pb.ListSummarizationsRequest | _pb.ListEpisodesRequest,
         *,
         count: int,
         entry: Callable[[int], Entry],

@@ -157,6 +157,11 @@ class _Row:
     text: str = ""
 
 
+def _no_such(kind: str, reason: Any, name: Callable[[Any], str]) -> _Row:
+    """NOT_FOUND, with the name of what is not there."""
+    return _Row(_C.NOT_FOUND, reason, details=lambda e: (ResourceInfo(resource_type=kind, resource_name=name(e)),))
+
+
 _R = error_reason_pb2
 _C = grpc.StatusCode
 
@@ -209,21 +214,12 @@ STATUSES: Mapping[type[Exception], _Row] = {
         details=lambda _: (_bad((("page_token", "is not of this list"),)),),
         text="the page token is not of this list",
     ),
-    domain.ConversationNotFound: _Row(
-        _C.NOT_FOUND,
-        _R.ERROR_REASON_CONVERSATION_NOT_FOUND,
-        details=lambda e: (ResourceInfo(resource_type="conversation", resource_name=e.conversation_id),),
+    domain.ConversationNotFound: _no_such(
+        "conversation", _R.ERROR_REASON_CONVERSATION_NOT_FOUND, lambda e: e.conversation_id
     ),
-    domain.SummaryNotFound: _Row(
-        _C.NOT_FOUND,
-        _R.ERROR_REASON_SUMMARY_NOT_FOUND,
-        details=lambda e: (ResourceInfo(resource_type="summary", resource_name=e.summary_id),),
-    ),
-    domain.PassNotFound: _Row(
-        _C.NOT_FOUND,
-        _R.ERROR_REASON_SUMMARIZATION_NOT_FOUND,
-        details=lambda e: (ResourceInfo(resource_type="summarization", resource_name=e.pass_id),),
-    ),
+    domain.EpisodeNotFound: _no_such("episode", _R.ERROR_REASON_EPISODE_NOT_FOUND, lambda e: e.episode_id),
+    domain.SummaryNotFound: _no_such("summary", _R.ERROR_REASON_SUMMARY_NOT_FOUND, lambda e: e.summary_id),
+    domain.PassNotFound: _no_such("summarization", _R.ERROR_REASON_SUMMARIZATION_NOT_FOUND, lambda e: e.pass_id),
     domain.WrongMessageVersion: _Row(
         _C.ABORTED,
         _R.ERROR_REASON_WRONG_EXPECTED_VERSION,

@@ -87,9 +87,11 @@ _pb = conversation_pb2
 
 
 def parts(request: conversation_service_pb2.AppendMessagesRequest) -> int:
-    """Messages, and the calls, attachments and labels in them: what reading the request's messages grows with."""
+    """Messages, and the calls, attachments, labels and hints in them: what reading a request's messages grows with."""
     messages = request.messages
-    return len(messages) + sum(len(m.tool_calls) + len(m.attachments) + len(m.labels) for m in messages)
+    return len(messages) + sum(
+        len(m.tool_calls) + len(m.attachments) + len(m.labels) + len(m.flows) + len(m.tools) for m in messages
+    )
 
 
 def messages_of(

@@ -34,6 +34,7 @@ from service.domain.prompt import escaped
 from service.domain.record import SummaryRecord
 from service.domain.render import summary_text
 from service.domain.triggers import held_by, may_stand_in
+from service.extraction.episode import extracted_digest, extracted_episode
 from service.extraction.extract import Extract, extract
 from service.models.breaker import BreakerPolicy, CircuitBreaker
 from service.models.model import Completion, CompletionRequest, ModelDescription, ModelUnavailable, OnProgress
@@ -129,18 +130,25 @@ class _Scripted:
         if self._away:
             raise self._unavailable(called=True)
         self._costs.calls += 1
-        extracted = extract(
-            self.chat.said(request.user),
-            previous=self.chat.earlier(request.user),
-            tokens_max=request.summary_tokens_max,
-            count_tokens=EstimatingCounter().count,
-        )
-        plain = " ".join((extracted.summary, *extracted.key_points, *extracted.context.decisions))
-        text = plain if request.schema is None else _draft_json(extracted)
+        text = self._answer(request)
         on_progress(len(text))
         written = EstimatingCounter().count(text)
         self._costs.call_tokens += request.prompt_tokens + written
         return Completion(text, self.name, "stop", request.prompt_tokens, written, 0.0)
+
+    def _answer(self, request: CompletionRequest) -> str:
+        count, tokens_max = EstimatingCounter().count, request.summary_tokens_max
+        if request.prompt_name == "digest":
+            texts = [said.text for said in quoted_in(request.user).messages]
+            return json.dumps({"summary": extracted_digest(texts, tokens_max=tokens_max, count_tokens=count)})
+        messages = self.chat.said(request.user)
+        if request.prompt_name == "episode":
+            short, long = extracted_episode(messages, tokens_max=tokens_max, count_tokens=count)
+            return json.dumps({"short_summary": short[:400], "long_summary": long})
+        earlier = self.chat.earlier(request.user)
+        extracted = extract(messages, previous=earlier, tokens_max=tokens_max, count_tokens=count)
+        plain = " ".join((extracted.summary, *extracted.key_points, *extracted.context.decisions))
+        return plain if request.schema is None else _draft_json(extracted)
 
     async def describe(self) -> ModelDescription:
         if self._away:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.cli.plain_json import word
-from service.client import Summarization, SummaryRecord, TokenUsage
+from service.client import Episode, Summarization, SummaryRecord, TokenUsage
 
 __all__ = ["bar", "pass_line", "ranges", "record_line", "short", "usage_line"]
 
@@ -50,6 +50,7 @@ def short(identifier: str) -> str:
     return identifier.rpartition("-")[2][:8]
 
 
-def ranges(covering: Summarization | SummaryRecord) -> str:
+def ranges(covering: Summarization | SummaryRecord | Episode) -> str:
     """The covered messages, as `2-14, 17`."""
-    return ", ".join(str(r.first) if r.first == r.last else f"{r.first}-{r.last}" for r in covering.covered)
+    covered = covering.messages if isinstance(covering, Episode) else covering.covered
+    return ", ".join(str(r.first) if r.first == r.last else f"{r.first}-{r.last}" for r in covered)

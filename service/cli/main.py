@@ -64,6 +64,12 @@ def _log() -> click.Command:
     return log
 
 
+def _episodes() -> click.Command:
+    from service.cli.episodes import episodes
+
+    return episodes
+
+
 def _expand() -> click.Command:
     from service.cli.ways_back import expand
 
@@ -126,6 +132,7 @@ COMMANDS: Mapping[str, Callable[[], click.Command]] = {
     "context": _context,
     "watch": _watch,
     "summaries": _summaries,
+    "episodes": _episodes,
     "expand": _expand,
     "rate": _rate,
     "revoke": _revoke,

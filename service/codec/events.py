@@ -150,6 +150,8 @@ def _plan_to_proto(plan: domain.PassPlan) -> event_pb2.PassPlan:
         form=DRAFT_FORMS.to_proto(plan.form),
         merged_summary_ids=plan.merged_ids,
         label=plan.label,
+        short_summary_ids=plan.short_ids,
+        overlap=ranges_to_proto(plan.overlap),
     )
 
 
@@ -179,6 +181,8 @@ def _plan_from_proto(proto: event_pb2.PassPlan) -> domain.PassPlan:
         form=DRAFT_FORMS.to_domain(proto.form) if proto.form else FormName.FACETS,
         merged_ids=tuple(proto.merged_summary_ids),
         label=proto.label,
+        short_ids=tuple(proto.short_summary_ids),
+        overlap=ranges_from_proto(proto.overlap),
     )
 
 
@@ -386,9 +390,14 @@ _REGISTRY: dict[str, _Codec] = {
     "SummaryRevoked": _Codec(
         event_pb2.SummaryRevoked,
         lambda e: event_pb2.SummaryRevoked(
-            summary_id=e.record_id, revoked_summary_ids=e.revoked_ids, shown_summary_ids=e.shown_ids
+            summary_id=e.record_id,
+            revoked_summary_ids=e.revoked_ids,
+            shown_summary_ids=e.shown_ids,
+            short_summary_ids=e.short_ids,
         ),
-        lambda p: domain.SummaryRevoked(p.summary_id, tuple(p.revoked_summary_ids), tuple(p.shown_summary_ids)),
+        lambda p: domain.SummaryRevoked(
+            p.summary_id, tuple(p.revoked_summary_ids), tuple(p.shown_summary_ids), tuple(p.short_summary_ids)
+        ),
     ),
     "SummaryRated": _Codec(
         event_pb2.SummaryRated,
@@ -408,9 +417,14 @@ _REGISTRY: dict[str, _Codec] = {
     "ConversationRewound": _Codec(
         event_pb2.ConversationRewound,
         lambda e: event_pb2.ConversationRewound(
-            to_version=e.to, revoked_summary_ids=e.revoked_ids, shown_summary_ids=e.shown_ids
+            to_version=e.to,
+            revoked_summary_ids=e.revoked_ids,
+            shown_summary_ids=e.shown_ids,
+            short_summary_ids=e.short_ids,
         ),
-        lambda p: domain.ConversationRewound(p.to_version, tuple(p.revoked_summary_ids), tuple(p.shown_summary_ids)),
+        lambda p: domain.ConversationRewound(
+            p.to_version, tuple(p.revoked_summary_ids), tuple(p.shown_summary_ids), tuple(p.short_summary_ids)
+        ),
     ),
     "TitleChanged": _Codec(
         event_pb2.TitleChanged,

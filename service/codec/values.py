@@ -29,6 +29,7 @@ from service.domain.message import Attachment, Message, ToolCall
 from service.domain.policy import Policy, ProfileName
 from service.domain.record import (
     ActionItem,
+    EpisodeFigures,
     MessageRange,
     RecordContext,
     RecordQuality,
@@ -38,6 +39,7 @@ from service.domain.record import (
 __all__ = [
     "canonical",
     "duration",
+    "figures_to_proto",
     "message_from_proto",
     "message_to_proto",
     "overrides_from_proto",
@@ -97,6 +99,10 @@ def message_to_proto(message: Message) -> message_pb2.Message:
         user_id=message.user_id,
         agent_id=message.agent_id,
         pinned=message.pinned,
+        is_continuation=message.is_continuation,
+        sentiment=message.sentiment,
+        flows=message.flows,
+        tools=message.tools,
     )
     # Most messages have none of these, and checking costs less than writing nothing.
     if message.tool_calls:
@@ -137,6 +143,10 @@ def message_from_proto(proto: message_pb2.Message) -> Message:
         proto.agent_id,
         MappingProxyType(dict(labels)) if labels else _NO_LABELS,
         proto.pinned,
+        proto.is_continuation if proto.HasField("is_continuation") else None,
+        proto.sentiment if proto.HasField("sentiment") else None,
+        tuple(flows) if (flows := proto.flows) else (),
+        tuple(tools) if (tools := proto.tools) else (),
     )
 
 
@@ -187,6 +197,9 @@ def record_to_proto(record: SummaryRecord) -> summary_pb2.SummaryRecord:
         rewrites=record.rewrites,
         stands_alone=record.stands_alone,
         label=record.label,
+        short_summary=record.short_summary,
+        short_tokens=record.short_tokens,
+        episode=figures_to_proto(record.episode) if record.episode else None,
     )
 
 
@@ -221,6 +234,30 @@ def record_from_proto(proto: summary_pb2.SummaryRecord) -> SummaryRecord:
         rewrites=proto.rewrites,
         stands_alone=proto.stands_alone,
         label=proto.label,
+        short_summary=proto.short_summary,
+        short_tokens=proto.short_tokens,
+        episode=_figures_from_proto(proto.episode) if proto.HasField("episode") else None,
+    )
+
+
+def figures_to_proto(figures: EpisodeFigures) -> summary_pb2.EpisodeFigures:
+    """The figures of an episode in the contract's form."""
+    return summary_pb2.EpisodeFigures(
+        sentiment_messages=figures.sentiment_messages,
+        sentiment_mean=figures.sentiment_mean,
+        sentiment_variance=figures.sentiment_variance,
+        flows=figures.flows,
+        tools=figures.tools,
+    )
+
+
+def _figures_from_proto(proto: summary_pb2.EpisodeFigures) -> EpisodeFigures:
+    return EpisodeFigures(
+        sentiment_messages=proto.sentiment_messages,
+        sentiment_mean=proto.sentiment_mean if proto.HasField("sentiment_mean") else None,
+        sentiment_variance=proto.sentiment_variance if proto.HasField("sentiment_variance") else None,
+        flows=tuple(proto.flows),
+        tools=tuple(proto.tools),
     )
 
 

@@ -58,6 +58,11 @@ _HELP: Mapping[str, str] = {
     "min_new_messages": "ROLLING: fewest messages between passes, except in an emergency.",
     "record_token_ratio": "ROLLING: share of the budget that all records may take; then the oldest two are merged.",
     "record_form": "What a model writes: `facets` (JSON with lists) or `text` (3 to 5 sentences).",
+    "episode_trigger_messages": "EPISODES: messages outside episodes that trigger a pass.",
+    "min_episode_size": "EPISODES: fewest messages before a topic shift ends an episode.",
+    "max_episode_size": "EPISODES: messages after which an episode ends without a shift.",
+    "episode_overlap": "EPISODES: messages of the previous episode that a prompt quotes.",
+    "episode_token_ratio": "EPISODES: share of the budget for older short summaries before they are merged.",
 }
 
 

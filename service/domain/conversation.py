@@ -95,10 +95,16 @@ class LastSummarization:
 
 
 class ShownRecord(NamedTuple):
-    """A record in the window, and who counted its tokens."""
+    """A record in the window, who counted its tokens, and whether its short text is shown."""
 
     record: SummaryRecord
     source: TokenSource
+    short: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """What it takes as it is shown, as it was counted."""
+        return self.record.short_tokens if self.short else self.record.tokens_after
 
 
 class Conversation(NamedTuple):
@@ -222,11 +228,11 @@ class Conversation(NamedTuple):
     def window_tokens(self) -> int:
         """Tokens of the window: messages and records, estimates corrected."""
         exact, estimated = self.exact_tokens, self.estimated_tokens
-        for record, source in self.shown:
-            if source is TokenSource.ESTIMATE:
-                estimated += record.tokens_after
+        for shown in self.shown:
+            if shown.source is TokenSource.ESTIMATE:
+                estimated += shown.tokens
             else:
-                exact += record.tokens_after
+                exact += shown.tokens
         return exact + calibrated_tokens(estimated, self.settings.calibration_factor)
 
     @property

@@ -160,8 +160,8 @@ def _report_usage(state: Conversation, command: ReportUsage, context: DecisionCo
     sent = [m for m in state.window if m.number <= command.message_version]
     exact = sum(m.tokens for m in sent if m.source is not TokenSource.ESTIMATE)
     estimated = sum(m.tokens for m in sent if m.source is TokenSource.ESTIMATE)
-    exact += sum(record.tokens_after for record, source in state.shown if source is not TokenSource.ESTIMATE)
-    estimated += sum(record.tokens_after for record, source in state.shown if source is TokenSource.ESTIMATE)
+    exact += sum(shown.tokens for shown in state.shown if shown.source is not TokenSource.ESTIMATE)
+    estimated += sum(shown.tokens for shown in state.shown if shown.source is TokenSource.ESTIMATE)
     factor = calibrated_factor(
         state.settings.calibration_factor,
         estimated,

@@ -3,6 +3,7 @@
 DomainError
 ├── InvalidPolicy            settings that can never work; names the field
 ├── ConversationNotFound     commands other than an append need an open conversation
+├── EpisodeNotFound
 ├── SummaryNotFound
 ├── SummaryNotInUse          the record was already revoked
 ├── PassNotFound
@@ -30,6 +31,7 @@ __all__ = [
     "ConversationNotFound",
     "DepthLimitReached",
     "DomainError",
+    "EpisodeNotFound",
     "InvalidPageToken",
     "InvalidPolicy",
     "MessageIdReused",
@@ -71,6 +73,14 @@ class ConversationNotFound(DomainError):
     def __init__(self, conversation_id: str) -> None:
         super().__init__("no such conversation")
         self.conversation_id = conversation_id
+
+
+class EpisodeNotFound(DomainError):
+    """No such episode in use in this conversation."""
+
+    def __init__(self, episode_id: str) -> None:
+        super().__init__("no such episode")
+        self.episode_id = episode_id
 
 
 class SummaryNotFound(DomainError):

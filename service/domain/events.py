@@ -177,8 +177,11 @@ class PassPlan:
         cut: Whether follow-ups have to cover what this pass's limits left out.
         beside_ids: The other records that the window goes on showing.
         form: The form of draft that a model is asked for.
-        merged_ids: The records whose place the new one takes together; empty unless there are several.
+        merged_ids: The records whose place the new one takes together; empty unless it merges. A digest is made of
+            their texts.
         label: The record's label.
+        short_ids: Those of `beside_ids` that the window shows, and counts, by their short text.
+        overlap: Messages of the previous episode that the prompt quotes for context; the record does not cover them.
     """
 
     pass_id: str
@@ -204,6 +207,8 @@ class PassPlan:
     form: FormName = FormName.FACETS
     merged_ids: tuple[str, ...] = ()
     label: str = ""
+    short_ids: tuple[str, ...] = ()
+    overlap: tuple[MessageRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,12 +354,14 @@ class SummarizationSkipped:
 class SummaryRevoked:
     """A revocation took `record_id` and every record made from it out of use.
 
-    The window now shows `shown_ids`, and the messages that no record in use covers are back in it.
+    The window now shows `shown_ids`, those of `short_ids` by their short text, and the messages that no record in use
+    covers are back in it.
     """
 
     record_id: str
     revoked_ids: tuple[str, ...]
     shown_ids: tuple[str, ...]
+    short_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,6 +397,7 @@ class ConversationRewound:
     to: int
     revoked_ids: tuple[str, ...] = ()
     shown_ids: tuple[str, ...] = ()
+    short_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

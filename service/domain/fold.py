@@ -14,6 +14,7 @@ from service.domain.events import (
     ErrorClass,
     Event,
     MessageAppended,
+    PassPlan,
     Settings,
     SettingsChanged,
     SkipReason,
@@ -207,7 +208,7 @@ def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -
         chat_messages=state.chat_messages - sum(m.message.role is not Role.SYSTEM for m in inside),
         exact_tokens=state.exact_tokens - (sum(m.tokens for m in inside) - estimated),
         estimated_tokens=state.estimated_tokens - estimated,
-        shown=_shown_beside(state, plan.beside_ids, ShownRecord(record, event.source)),
+        shown=_shown_beside(state, plan, ShownRecord(record, event.source)),
         completed_passes=state.completed_passes + 1,
         messages_since_pass=0,
         redo_due=False,
@@ -237,12 +238,16 @@ def _remade(state: Conversation, replaced_id: str, event: SummarizationCompleted
         fallback_ids=state.fallback_ids - {replaced_id},
         successors=MappingProxyType({**successors, replaced_id: record.id}),
     )
-    shown = tuple(ShownRecord(record, event.source) if s.record.id == replaced_id else s for s in state.shown)
+    shown = tuple(ShownRecord(record, event.source, s.short) if s.record.id == replaced_id else s for s in state.shown)
     return state._replace(shown=shown)
 
 
-def _shown_beside(state: Conversation, beside_ids: tuple[str, ...], new: ShownRecord) -> tuple[ShownRecord, ...]:
-    kept = [shown for shown in state.shown if shown.record.id in beside_ids]
+def _shown_beside(state: Conversation, plan: PassPlan, new: ShownRecord) -> tuple[ShownRecord, ...]:
+    kept = [
+        shown._replace(short=shown.record.id in plan.short_ids)
+        for shown in state.shown
+        if shown.record.id in plan.beside_ids
+    ]
     return tuple(sorted([*kept, new], key=lambda shown: shown.record.covered[-1].last))
 
 

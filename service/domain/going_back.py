@@ -25,7 +25,17 @@ from service.domain.record import MessageRange, SummaryRecord
 from service.domain.sequence import Sequence as Window
 from service.domain.tokens import TokenSource
 
-__all__ = ["GoingBack", "dependents", "marked", "outside", "returning", "shown_without", "went_back", "with_marks"]
+__all__ = [
+    "GoingBack",
+    "dependents",
+    "marked",
+    "outside",
+    "returning",
+    "short_without",
+    "shown_without",
+    "went_back",
+    "with_marks",
+]
 
 GoingBack = SummaryRevoked | ConversationRewound | MessagesPinned | MessagesUnpinned
 
@@ -100,11 +110,10 @@ def _as_marked(state: Conversation, appended: MessageAppended) -> MessageAppende
 def dependents(state: Conversation, record_ids: Iterable[str]) -> tuple[str, ...]:
     """These records and all records in use made from them, in the order of their commits."""
     found = set(record_ids)
-    bases = {ended.record_id: ended.plan.base_id for ended in state.passes if ended.record_id}
-    # A record is committed after its base.
+    made_of = {e.record_id: (e.plan.base_id, *e.plan.merged_ids) for e in state.passes if e.record_id}
+    # A record is committed after what it is made of.
     for record in state.records:
-        base = bases.get(record.id, "")
-        if base and current_id(state, base) in found:
+        if any(name and current_id(state, name) in found for name in made_of.get(record.id, ())):
             found.add(record.id)
     return tuple(record.id for record in state.records if record.id in found)
 
@@ -132,6 +141,12 @@ def shown_without(state: Conversation, revoked_ids: Iterable[str]) -> tuple[str,
     return tuple(sorted(dict.fromkeys(found), key=lambda name: in_use[name]))
 
 
+def short_without(state: Conversation, shown_ids: Sequence[str]) -> tuple[str, ...]:
+    """Those of `shown_ids` that the window shows by their short text: all that have one, but for the newest."""
+    short = {record.id for record in state.records if record.short_summary}
+    return tuple(name for name in shown_ids[:-1] if name in short)
+
+
 def _in_use_after(state: Conversation, event: GoingBack) -> Conversation:
     """What is in use and pinned after the event; the window's messages are still those before it."""
     match event:
@@ -140,20 +155,20 @@ def _in_use_after(state: Conversation, event: GoingBack) -> Conversation:
         case MessagesUnpinned():
             return state._replace(pins=state.pins.difference(event.numbers))
         case ConversationRewound():
-            state = _without_records(state, event.revoked_ids, event.shown_ids)
+            state = _without_records(state, event)
             removed = MessageRange(event.to + 1, state.message_version)
             return state._replace(
                 removed=merged((*state.removed, removed)),
                 pins=frozenset(number for number in state.pins if number <= event.to),
             )
         case SummaryRevoked():
-            return _without_records(state, event.revoked_ids, event.shown_ids)
+            return _without_records(state, event)
 
 
-def _without_records(state: Conversation, revoked_ids: Sequence[str], shown_ids: Sequence[str]) -> Conversation:
-    if not revoked_ids:
+def _without_records(state: Conversation, event: SummaryRevoked | ConversationRewound) -> Conversation:
+    if not event.revoked_ids:
         return state
-    gone = frozenset(revoked_ids)
+    gone = frozenset(event.revoked_ids)
     kept: list[SummaryRecord] = []
     revoked = state.revoked
     for record in state.records:
@@ -165,5 +180,5 @@ def _without_records(state: Conversation, revoked_ids: Sequence[str], shown_ids:
     return state._replace(
         records=Window(kept),
         revoked=revoked,
-        shown=tuple(ShownRecord(by_id[name], state.sources[name]) for name in shown_ids),
+        shown=tuple(ShownRecord(by_id[name], state.sources[name], name in event.short_ids) for name in event.shown_ids),
     )

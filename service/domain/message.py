@@ -59,6 +59,10 @@ class Message(NamedTuple):
         agent_id: The caller's id of an agent.
         labels: The caller's labels.
         pinned: Whether the message stays in the window for good.
+        is_continuation: Whether it continues the topic of the message before it; None if not given.
+        sentiment: Of its text, from -1 to 1, by the caller's measure; None if not given.
+        flows: Flows that were active.
+        tools: Tools that were invoked, in addition to those of `tool_calls`.
     """
 
     id: str
@@ -74,3 +78,7 @@ class Message(NamedTuple):
     agent_id: str = ""
     labels: Mapping[str, str] = _NO_LABELS
     pinned: bool = False
+    is_continuation: bool | None = None
+    sentiment: float | None = None
+    flows: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()

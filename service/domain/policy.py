@@ -50,6 +50,7 @@ class ProfileName(StrEnum):
 
     CHAIN = "chain"
     ROLLING = "rolling"
+    EPISODES = "episodes"
 
 
 class DepthLimit(StrEnum):
@@ -161,6 +162,11 @@ class Policy:
     min_new_messages: int = _in(0, _MESSAGES_MAX, 5)
     record_token_ratio: float = _in(0, 1, 0.25, above=True, below=True)
     record_form: FormName = FormName.FACETS
+    episode_trigger_messages: int = _in(2, _MESSAGES_MAX, 10)
+    min_episode_size: int = _in(1, _MESSAGES_MAX, 4)
+    max_episode_size: int = _in(1, _MESSAGES_MAX, 20)
+    episode_overlap: int = _in(0, _MESSAGES_MAX, 2)
+    episode_token_ratio: float = _in(0, 1, 0.15, above=True, below=True)
 
 
 RANGES: Mapping[str, Range] = MappingProxyType({f.name: f.metadata[_RANGE] for f in fields(Policy) if f.metadata})
@@ -197,6 +203,11 @@ CLIENT_FIELDS = frozenset(
         "min_new_messages",
         "record_token_ratio",
         "record_form",
+        "episode_trigger_messages",
+        "min_episode_size",
+        "max_episode_size",
+        "episode_overlap",
+        "episode_token_ratio",
     }
 )
 """The fields that clients may set by default: none of them names a model or an endpoint."""
@@ -254,7 +265,29 @@ def validated(policy: Policy) -> Policy:
     )
     if p.profile is ProfileName.ROLLING:
         _require_possible_rolling(p)
+    _require_possible_episodes(p)
     return policy
+
+
+def _require_possible_episodes(p: Policy) -> None:
+    _require(p.min_episode_size <= p.max_episode_size, "min_episode_size", "must not be above max_episode_size")
+    _require(
+        p.episode_overlap < p.max_episode_size,
+        "episode_overlap",
+        "must be below max_episode_size: a prompt would quote more of the previous episode than of its own",
+    )
+    _require(
+        p.episode_trigger_messages >= p.min_episode_size,
+        "episode_trigger_messages",
+        "must not be below min_episode_size: no topic shift could end an episode",
+    )
+    if p.profile is ProfileName.EPISODES:
+        _require(
+            p.tail_token_ratio + _SUMMARY_SHARE + p.episode_token_ratio <= p.reset_token_ratio,
+            "episode_token_ratio",
+            "tail, newest summary (an eighth) and short summaries together must not be above reset_token_ratio: a pass "
+            "could never reach it",
+        )
 
 
 def largest_summary(policy: Policy, *, budget: int) -> int:

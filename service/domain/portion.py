@@ -29,7 +29,7 @@ from service.domain.window import (
     tool_units,
 )
 
-__all__ = ["compressible", "portion_tokens_max", "prompt_tokens"]
+__all__ = ["closed_units", "compressible", "portion_tokens_max", "prompt_tokens"]
 
 PLANNED_SHARE = 0.5
 """Share of a pass's calls that a range may plan with; the rest is for repairs and for parts that messages do not
@@ -109,8 +109,7 @@ def _was_too_long(ended: EndedPass) -> bool:
 def _head(state: Conversation, policy: Policy, *, limit: int, tail_messages: int) -> WindowSplit | None:
     """The oldest messages up to the limit, if at least as many and a tail follow them; None if all must be looked at.
 
-    A follow-up continues after such a range, so its record gets the size for a window that is where it should be. A
-    call that is answered only after the range ends the range before it.
+    A follow-up continues after such a range, so its record gets the size for a window that is where it should be.
     """
     head: list[MessageAppended] = []
     tokens = 0
@@ -121,21 +120,28 @@ def _head(state: Conversation, policy: Policy, *, limit: int, tail_messages: int
             break
     if tokens <= limit or state.chat_messages - len(head) < len(head) + tail_messages:
         return None
+    dropped = _oldest(closed_units(state, head), policy, limit=limit)
+    if prompt_tokens(dropped, policy) < _least_tokens(policy):
+        return None
+    kept_tokens = max(0, aimed_tokens(state, policy) - largest_summary(policy, budget=state.budget))
+    return WindowSplit(dropped, counted_tokens(dropped, state.settings.calibration_factor), kept_tokens, cut=True)
+
+
+def closed_units(state: Conversation, head: Sequence[MessageAppended]) -> list[Sequence[MessageAppended]]:
+    """The units of a window's first messages that may be compressed whatever is behind them, oldest first.
+
+    A call that is not answered within `head` may be so behind it: what follows it is left out.
+    """
     pairs = tool_pairs(head)
     open_from = min((number for number, _ in pairs.pending), default=sys.maxsize)
     newest_user = next((m.number for m in reversed(state.window) if m.message.role is Role.USER), 0)
-    closed = [
+    return [
         unit
         for unit in tool_units(head, pairs)
         if unit[-1].number < open_from
         and not unit[0].number <= newest_user <= unit[-1].number
         and not any(m.number in state.pins for m in unit)
     ]
-    dropped = _oldest(closed, policy, limit=limit)
-    if prompt_tokens(dropped, policy) < _least_tokens(policy):
-        return None
-    kept_tokens = max(0, aimed_tokens(state, policy) - largest_summary(policy, budget=state.budget))
-    return WindowSplit(dropped, counted_tokens(dropped, state.settings.calibration_factor), kept_tokens, cut=True)
 
 
 def _cut(division: WindowSplit, state: Conversation, policy: Policy, *, limit: int) -> WindowSplit:

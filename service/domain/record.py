@@ -15,6 +15,7 @@ __all__ = [
     "SUMMARY_CHARS_MAX",
     "UNRESOLVED_MAX",
     "ActionItem",
+    "EpisodeFigures",
     "FormName",
     "MessageRange",
     "Provenance",
@@ -38,6 +39,8 @@ class FormName(StrEnum):
 
     FACETS = "facets"
     TEXT = "text"
+    EPISODE = "episode"
+    DIGEST = "digest"
 
 
 class Provenance(StrEnum):
@@ -98,6 +101,21 @@ class RecordQuality:
 
 
 @dataclass(frozen=True, slots=True)
+class EpisodeFigures:
+    """What the messages of an episode say about it by their hints.
+
+    Mean and variance (of the whole, not of a sample) are of the `sentiment_messages` user messages that have a
+    sentiment, and None without one. Flows and tools come in order of first appearance.
+    """
+
+    sentiment_messages: int = 0
+    sentiment_mean: float | None = None
+    sentiment_variance: float | None = None
+    flows: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SummaryRecord:
     """A validated summary of the `covered` messages.
 
@@ -124,6 +142,9 @@ class SummaryRecord:
             was made from originals alone.
         stands_alone: Whether it covers everything outside the window, so that its ancestors are only kept for audit.
         label: A short name for people; empty if the profile gives none.
+        short_summary: An episode in one or two sentences; empty for records with one text.
+        short_tokens: Its tokens as rendered with `short_summary`; 0 without one.
+        episode: The figures of an episode; None for other records.
     """
 
     id: str
@@ -147,6 +168,9 @@ class SummaryRecord:
     rewrites: int = 0
     stands_alone: bool = False
     label: str = ""
+    short_summary: str = ""
+    short_tokens: int = 0
+    episode: EpisodeFigures | None = None
 
     @property
     def covered_count(self) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from service.domain.conversation import Conversation
+from service.domain.conversation import Conversation, ShownRecord
 from service.domain.envelope import unwrap_envelope
 from service.domain.errors import WindowTooLarge
 from service.domain.events import MessageAppended
@@ -34,6 +34,8 @@ __all__ = [
     "rendered_summaries",
     "rendered_window",
     "sending_order",
+    "short_text",
+    "shown_text",
     "summary_message",
     "summary_tag",
     "summary_text",
@@ -108,9 +110,21 @@ def summary_text(record: SummaryRecord) -> str:
     return "\n".join(lines)
 
 
-def summary_message(record: SummaryRecord, role: SummaryRole) -> Message:
-    """The summary as a message of the window."""
-    return Message(id=record.id, role=Role(role.value), content=summary_text(record))
+def short_text(record: SummaryRecord) -> str:
+    """The record in short, as quoted data: a record beside it that is whole has the preamble. This form is counted."""
+    first, last = record.covered[0].first, record.covered[-1].last
+    text = _quoted(record.short_summary)
+    return f"Messages {first} to {last}, quoted:\n<conversation_summary>\n{text}\n</conversation_summary>"
+
+
+def summary_message(shown: ShownRecord, role: SummaryRole) -> Message:
+    """A record as a message of the window."""
+    return Message(id=shown.record.id, role=Role(role.value), content=shown_text(shown))
+
+
+def shown_text(shown: ShownRecord) -> str:
+    """The record as the window shows it."""
+    return short_text(shown.record) if shown.short else summary_text(shown.record)
 
 
 def sending_order(state: Conversation) -> SendingOrder:
@@ -148,14 +162,12 @@ def rendered(appended: MessageAppended, quoted: tuple[int, ...] | None, factor: 
 
 def rendered_summaries(state: Conversation, role: SummaryRole) -> tuple[RenderedMessage, ...]:
     """The records that the window shows, as they are sent."""
-    return tuple(
-        _rendered_summary(record, source, role, state.settings.calibration_factor) for record, source in state.shown
-    )
+    return tuple(_rendered_summary(shown, role, state.settings.calibration_factor) for shown in state.shown)
 
 
-def _rendered_summary(record: SummaryRecord, source: TokenSource, role: SummaryRole, factor: float) -> RenderedMessage:
-    tokens = calibrated_tokens(record.tokens_after, factor) if source is TokenSource.ESTIMATE else record.tokens_after
-    return RenderedMessage(summary_message(record, role), 0, tokens, tag=summary_tag(record))
+def _rendered_summary(shown: ShownRecord, role: SummaryRole, factor: float) -> RenderedMessage:
+    tokens = calibrated_tokens(shown.tokens, factor) if shown.source is TokenSource.ESTIMATE else shown.tokens
+    return RenderedMessage(summary_message(shown, role), 0, tokens, tag=summary_tag(shown.record))
 
 
 def rendered_window(state: Conversation, role: SummaryRole) -> tuple[RenderedMessage, ...]:

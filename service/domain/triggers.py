@@ -92,6 +92,7 @@ def remade(state: Conversation, fallback: SummaryRecord, context: DecisionContex
     plan = next(ended.plan for ended in reversed(state.passes) if ended.record_id == fallback.id)
     room = max(plan.room_tokens, plan.summary_tokens_max)
     shown_ids = [shown.record.id for shown in state.shown]
+    beside = [shown for shown in state.shown if shown.record.id != fallback.id] if fallback.id in shown_ids else []
     if fallback.id in shown_ids:
         kept_tokens = state.ratio * state.budget - summary_tokens(state, fallback.id)
         room = min(room, int(context.profile.trigger_ratio(state, context.policy) * state.budget - kept_tokens) - 1)
@@ -103,13 +104,15 @@ def remade(state: Conversation, fallback: SummaryRecord, context: DecisionContex
             pass_id=context.next_pass_id,
             trigger=Trigger.REMAKE,
             base_id=current_id(state, plan.base_id),
+            merged_ids=tuple(current_id(state, name) for name in plan.merged_ids),
             token_ratio=state.ratio,
             message_version=state.message_version,
             summary_tokens_max=min(plan.summary_tokens_max, room),
             room_tokens=room,
             policy=context.policy,
             replaces_id=fallback.id,
-            beside_ids=tuple(name for name in shown_ids if name != fallback.id) if fallback.id in shown_ids else (),
+            beside_ids=tuple(shown.record.id for shown in beside),
+            short_ids=tuple(shown.record.id for shown in beside if shown.short),
             extractive=False,
         )
     )

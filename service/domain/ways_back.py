@@ -28,7 +28,7 @@ from service.domain.events import (
     SummaryRated,
     SummaryRevoked,
 )
-from service.domain.going_back import dependents, outside, returning, shown_without
+from service.domain.going_back import dependents, outside, returning, short_without, shown_without
 from service.domain.message import Role
 from service.domain.policy import Policy
 from service.domain.ranges import covers, merged
@@ -93,7 +93,8 @@ def _revoked(state: Conversation, command: RevokeSummary) -> list[Event]:
 
 def _revocation(state: Conversation, record_id: str) -> SummaryRevoked:
     revoked = dependents(state, [record_id])
-    return SummaryRevoked(record_id, revoked, shown_without(state, revoked))
+    shown = shown_without(state, revoked)
+    return SummaryRevoked(record_id, revoked, shown, short_without(state, shown))
 
 
 def _rated(state: Conversation, command: RateSummary) -> list[Event]:
@@ -138,7 +139,8 @@ def _rewound(state: Conversation, command: RewindConversation) -> list[Event]:
 def _rewind(state: Conversation, to: int) -> ConversationRewound:
     touched = [record.id for record in state.records if _reaches_past(record, to)]
     revoked = dependents(state, touched)
-    return ConversationRewound(to, revoked, shown_without(state, revoked))
+    shown = shown_without(state, revoked)
+    return ConversationRewound(to, revoked, shown, short_without(state, shown))
 
 
 def _reaches_past(record: SummaryRecord, to: int) -> bool:

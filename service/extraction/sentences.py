@@ -10,7 +10,17 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["CLIP_CHARS_MAX", "Terms", "clipped", "is_broken", "is_label", "sentences", "terms_of", "up_to_last_end"]
+__all__ = [
+    "CLIP_CHARS_MAX",
+    "Terms",
+    "clipped",
+    "first_sentences",
+    "is_broken",
+    "is_label",
+    "sentences",
+    "terms_of",
+    "up_to_last_end",
+]
 
 Terms = frozenset[str]
 """The meaningful words of a sentence."""
@@ -133,6 +143,18 @@ def terms_of(sentence: str) -> Terms:
         elif word not in _STOPWORDS:
             terms.add(word)
     return frozenset(terms)
+
+
+def first_sentences(text: str, count: int) -> str:
+    """`text` up to the end of its `count`-th sentence; unchanged where it has no more."""
+    left = count
+    for end in _END.finditer(text):
+        if _ABBREVIATED.search(text, max(0, end.start() - 8), end.start()):
+            continue
+        left -= 1
+        if not left:
+            return text[: end.end()].rstrip()
+    return text
 
 
 def up_to_last_end(text: str) -> str:

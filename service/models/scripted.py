@@ -49,6 +49,7 @@ CHARS_PER_TOKEN = 3
 """Low on purpose: a default record stays within `summary_tokens_max` in most scripts of writing."""
 
 SENTENCE_CHARS_MAX = 120
+LONG_SENTENCES = 6
 
 Step = str | Completion | ModelError | asyncio.Event | Callable[[CompletionRequest], str]
 """An answer's text, a whole completion, an error to raise, an event to wait for before the default answer, or a
@@ -239,6 +240,14 @@ def default_answer(request: CompletionRequest) -> str:
     if request.schema is None:
         sentences = _taken(_first_sentences(quoted, SENTENCE_CHARS_MAX), KEY_POINTS_MAX, chars_left)
         return " ".join((record["summary"], *sentences))
+    fields = set(request.schema.get("properties", ()))
+    if "long_summary" in fields:
+        sentences = _taken(_first_sentences(quoted, SENTENCE_CHARS_MAX), LONG_SENTENCES, chars_left)
+        long = ". ".join((record["summary"].rstrip("."), *sentences)) + "."
+        return json.dumps({"short_summary": ". ".join(sentences[:1]) or record["summary"], "long_summary": long})
+    if fields == {"summary"}:
+        sentences = _taken(_first_sentences(quoted, SENTENCE_CHARS_MAX), KEY_POINTS_MAX, chars_left)
+        return json.dumps({"summary": ". ".join(sentences) or record["summary"]}, ensure_ascii=False)
     record["participants"] = _taken(_participants(quoted), PARTICIPANTS_MAX, chars_left // 4)
     record["domain_entities"] = _taken(_entities(quoted), DOMAIN_ENTITIES_MAX, chars_left // 3)
     points = chars_left // 3

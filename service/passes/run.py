@@ -14,7 +14,7 @@ import structlog
 
 from eventlog.event import StreamId
 from service.conversations.conversations import Conversations
-from service.domain.conversation import Conversation, record_named
+from service.domain.conversation import Conversation, ShownRecord, record_named
 from service.domain.errors import PassSuperseded
 from service.domain.events import (
     ErrorClass,
@@ -25,9 +25,10 @@ from service.domain.events import (
     SummarizationSkipped,
     Trigger,
 )
-from service.domain.message import Role
+from service.domain.message import Message, Role
 from service.domain.policy import Fallback
 from service.domain.ranges import partitioned
+from service.domain.record import FormName, MessageRange
 from service.domain.tokens import TokenCounter
 from service.passes.commits import TRANSIENT, PassCommits
 from service.passes.report import PassReport
@@ -216,24 +217,50 @@ class PassRunner:
         return plan.policy.fallback is Fallback.ALWAYS
 
     async def _work(self, key: StreamId, plan: PassPlan) -> PassWork:
-        """The messages of the source, from the window if it has them all as they were appended, else from the log."""
+        """The messages of the source, or the texts of the records that the pass merges."""
         state = await self._conversations.state(key)
-        wanted = sum(len(r) for r in plan.source)
-        inside, _ = partitioned(state.window, plan.source)
-        messages: Sequence[MessageAppended] = inside
-        if len(inside) < wanted or any(m.cleared_tokens for m in inside):
-            messages = await self._conversations.log.originals(
-                key, head=state.event_version, limit=SOURCE_MESSAGES_MAX, within=plan.source
-            )
-        chat = tuple(m for m in messages if m.message.role is not Role.SYSTEM)
         previous = record_named(state, plan.base_id) if plan.base_id else None
         replaces = record_named(state, plan.replaces_id) if plan.replaces_id else None
         settings = state.settings
-        return PassWork(key.name, plan, chat, previous, settings.model, replaces, settings.calibration_factor)
+        names = plan.merged_ids if plan.form is FormName.DIGEST else ()
+        found = (record_named(state, name) for name in names)
+        merged = tuple(ShownRecord(r, state.sources[r.id], short=bool(r.short_summary)) for r in found if r)
+        messages = tuple(map(_as_message, merged)) if merged else await self._chat(key, state, plan.source)
+        return PassWork(
+            key.name,
+            plan,
+            messages,
+            previous,
+            settings.model,
+            replaces,
+            settings.calibration_factor,
+            overlap=await self._chat(key, state, plan.overlap) if plan.overlap else (),
+            merged=merged,
+        )
+
+    async def _chat(
+        self, key: StreamId, state: Conversation, ranges: tuple[MessageRange, ...]
+    ) -> tuple[MessageAppended, ...]:
+        """The messages of these ranges, from the window if it has them all as they were appended, else from the log."""
+        inside, _ = partitioned(state.window, ranges)
+        messages: Sequence[MessageAppended] = inside
+        if len(inside) < sum(map(len, ranges)) or any(m.cleared_tokens for m in inside):
+            messages = await self._conversations.log.originals(
+                key, head=state.event_version, limit=SOURCE_MESSAGES_MAX, within=ranges
+            )
+        return tuple(m for m in messages if m.message.role is not Role.SYSTEM)
 
     async def _fail(self, key: StreamId, plan: PassPlan, report: PassReport, failure: PassFailed) -> None:
         await self._commits.fail(key, plan, failure)
         report.failed(failure)
+
+
+def _as_message(shown: ShownRecord) -> MessageAppended:
+    """A record as a message of a transcript, with the number of its first message."""
+    record = shown.record
+    text = record.short_summary if shown.short else record.summary
+    message = Message(id=record.id, role=Role.ASSISTANT, content=text)
+    return MessageAppended(record.covered[0].first, message, shown.tokens, shown.source)
 
 
 def failed_by_bug() -> PassFailed:

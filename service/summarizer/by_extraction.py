@@ -15,9 +15,7 @@ from service.domain.events import ErrorClass
 from service.domain.policy import Policy, without_floors
 from service.domain.record import FormName, Provenance
 from service.domain.tokens import TokenCounter
-from service.extraction.extract import Extract, extract
 from service.summarizer.check import Room, Source, check_draft, fit_draft
-from service.summarizer.draft import Draft, DraftItem
 from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
 
@@ -76,22 +74,20 @@ class ExtractiveSummarizer:
 
     def _summary(self, work: PassWork) -> Summary:
         plan = work.plan
-        prompt = self._forms[plan.form].prompt
+        form = self._forms[plan.form]
         messages = tuple(m.message for m in work.telling)
         cost = WindowCost(work, self._counter)
         size = plan.summary_tokens_max
         room = Room.of_record(size, frame_tokens=cost.frame_tokens, limit_tokens=plan.room_tokens)
-        extracted = extract(
-            messages, previous=work.previous, tokens_max=room.content_tokens, count_tokens=self._counter.count
-        )
+        extracted = form.extracted(messages, work.previous, room.content_tokens, self._counter.count)
         # An extract cannot be rewritten, so its narrative is cut.
-        draft = fit_draft(_draft(extracted), tokens_max=room.limit_tokens, cost=cost, cut_narrative=True)
+        draft = fit_draft(extracted, tokens_max=room.limit_tokens, cost=cost, cut_narrative=True)
         assert draft is not None, "a narrative that is cut fits"
         source = Source.of(
             messages,
             texts=(),
             previous=work.previous,
-            instructions=prompt.system,
+            instructions=form.prompt.system,
             policy=without_floors(plan.policy),
             replaces=work.replaces,
         )
@@ -111,18 +107,5 @@ class ExtractiveSummarizer:
             cost=cost,
             model=self.name,
             provenance=Provenance.EXTRACTIVE,
-            template=prompt,
+            template=form.prompt,
         )
-
-
-def _draft(extracted: Extract) -> Draft:
-    context = extracted.context
-    return Draft(
-        summary=extracted.summary,
-        key_points=list(extracted.key_points),
-        participants=list(context.participants),
-        decisions=list(context.decisions),
-        action_items=[DraftItem(task=item.task, owner=item.owner, due=item.due) for item in context.action_items],
-        unresolved=list(context.unresolved),
-        domain_entities=list(context.domain_entities),
-    )

@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from service.domain.checks.chat_markup import strip_chat_markup
 from service.domain.checks.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
-from service.domain.checks.comparison import Compared, compared, record_texts
+from service.domain.checks.comparison import Compared, compared, compared_short, record_texts
 from service.domain.checks.draft import check_record
 from service.domain.checks.grounding import ground_of
 from service.domain.checks.identifiers import Identifier, IdentifierKind, numerals
@@ -28,6 +28,9 @@ __all__ = ["CheckedDraft", "Room", "Source", "check_draft", "fit_draft"]
 
 CONTENT_TOKENS_MIN = 32
 """The smallest summary to ask for."""
+
+SHORT: Final = "short_summary"
+"""Says again what the longer text says, so it is compared by itself."""
 
 _LEFT_OUT_FIRST: Final = ("key_points", "domain_entities", "participants", "unresolved", "action_items", "decisions")
 """Lists by the cost of losing them: the narrative has most key points too, but often no decisions."""
@@ -58,10 +61,12 @@ class Source:
         instructions: str,
         replaces: SummaryRecord | None = None,
         policy: Policy | None = None,
+        context: Iterable[Message] = (),
     ) -> Source:
         """The source of one call: messages, texts of partial summaries, and the record that the draft continues.
 
-        `replaces` is the fallback record that the draft would replace. The default policy has the default floors.
+        `replaces` is the fallback record that the draft would replace. The default policy has the default floors. A
+        draft may use what `context` says, and need not.
         """
         policy = policy or Policy()
         said = [("\n".join(texts_of(m)), m.role is Role.TOOL) for m in messages] + [(text, False) for text in texts]
@@ -69,12 +74,14 @@ class Source:
         named = [Named(text, numerals(text), raw) for text, raw in said]
         known = Named(earlier, numerals(earlier))
         whole = "\n".join(text for text, _ in said)
-        framed = f"{whole}\n{summary_text(previous)}" if previous else whole
+        around = "\n".join(text for m in context for text in texts_of(m))
+        framed = "\n".join((whole, around, summary_text(previous) if previous else ""))
+        allowed = (*named, known, Named(around, numerals(around)))
         return cls(
-            evidence=evidence_with((found for part in (*named, known) for found in part.found), framed),
+            evidence=evidence_with((found for part in allowed for found in part.found), framed),
             every=_names(named),
             beside=Compared.of(
-                ground_of([text for text, _ in said], earlier),
+                ground_of([text for text, _ in said], f"{earlier}\n{around}"),
                 required=required_identifiers([known, *named]),
                 previous=previous,
                 replaces=replaces,
@@ -141,7 +148,8 @@ def check_draft(draft: Draft, source: Source) -> CheckedDraft:
             instructions=source.instructions,
             unsupported_max=0,
         ),
-        *compared(texts, source.beside, source.policy),
+        *compared({field: t for field, t in texts.items() if field != SHORT}, source.beside, source.policy),
+        *(problem for text in texts.get(SHORT, ()) for problem in compared_short(text, source.beside, source.policy)),
     )
     return CheckedDraft(supported, dropped, tuple(f"{p.code.value}: {p.detail}" for p in problems))
 
@@ -170,7 +178,7 @@ def _names(named: Iterable[Named]) -> tuple[Identifier, ...]:
 
 def _texts_by_field(draft: Draft) -> dict[str, tuple[str, ...]]:
     return {
-        "summary": (draft.summary,),
+        **{field: (text,) for field, text in draft.narratives.items()},
         "key_points": tuple(draft.key_points),
         "decisions": tuple(draft.decisions),
         "action_items": tuple(_item_text(i) for i in draft.action_items),
@@ -182,16 +190,18 @@ def _texts_by_field(draft: Draft) -> dict[str, tuple[str, ...]]:
 
 def _without_marks(draft: Draft) -> Draft:
     strip = strip_chat_markup
-    return Draft.model_construct(
-        summary=strip(draft.summary).strip(),
-        key_points=[strip(t) for t in draft.key_points],
-        participants=[strip(t) for t in draft.participants],
-        decisions=[strip(t) for t in draft.decisions],
-        action_items=[
-            DraftItem(task=strip(i.task), owner=strip(i.owner), due=strip(i.due)) for i in draft.action_items
-        ],
-        unresolved=[strip(t) for t in draft.unresolved],
-        domain_entities=[strip(t) for t in draft.domain_entities],
+    return draft.model_copy(
+        update={
+            **{field: strip(text).strip() for field, text in draft.narratives.items()},
+            "key_points": [strip(t) for t in draft.key_points],
+            "participants": [strip(t) for t in draft.participants],
+            "decisions": [strip(t) for t in draft.decisions],
+            "action_items": [
+                DraftItem(task=strip(i.task), owner=strip(i.owner), due=strip(i.due)) for i in draft.action_items
+            ],
+            "unresolved": [strip(t) for t in draft.unresolved],
+            "domain_entities": [strip(t) for t in draft.domain_entities],
+        }
     )
 
 
@@ -199,19 +209,20 @@ def _supported_only(draft: Draft, evidence: Evidence) -> Draft:
     def keep(items: list[str]) -> list[str]:
         return [item for item in items if not unsupported(item, evidence)]
 
-    return Draft.model_construct(
-        summary=draft.summary,
-        key_points=keep(draft.key_points),
-        participants=keep(draft.participants),
-        decisions=keep(draft.decisions),
-        action_items=[i for i in draft.action_items if not unsupported(_item_text(i), evidence)],
-        unresolved=keep(draft.unresolved),
-        domain_entities=keep(draft.domain_entities),
+    return draft.model_copy(
+        update={
+            "key_points": keep(draft.key_points),
+            "participants": keep(draft.participants),
+            "decisions": keep(draft.decisions),
+            "action_items": [i for i in draft.action_items if not unsupported(_item_text(i), evidence)],
+            "unresolved": keep(draft.unresolved),
+            "domain_entities": keep(draft.domain_entities),
+        }
     )
 
 
 def _items(draft: Draft) -> list[str]:
-    return [text for field, texts in _texts_by_field(draft).items() if field != "summary" for text in texts]
+    return [text for field, texts in _texts_by_field(draft).items() if field not in draft.narratives for text in texts]
 
 
 def _item_text(item: DraftItem) -> str:

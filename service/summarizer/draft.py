@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -24,7 +24,21 @@ from service.domain.record import (
 )
 from service.extraction.sentences import up_to_last_end
 
-__all__ = ["SCHEMA", "Draft", "InvalidDraft", "from_text", "parsed", "schema_for", "without_cut_ends"]
+__all__ = [
+    "SCHEMA",
+    "Draft",
+    "DraftItem",
+    "InvalidDraft",
+    "Strict",
+    "from_text",
+    "inlined",
+    "narrative_chars",
+    "parsed",
+    "parsed_as",
+    "schema_for",
+    "whole_sentences",
+    "without_cut_ends",
+]
 
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 
@@ -53,11 +67,16 @@ class InvalidDraft(Exception):
         self.reasons = reasons
 
 
-class _Strict(BaseModel):
+class Strict(BaseModel):
+    """What a model answers: no field more and none less, of exactly these types."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class DraftItem(_Strict):
+Answer = TypeVar("Answer", bound=Strict)
+
+
+class DraftItem(Strict):
     """Something to do."""
 
     task: Text
@@ -65,7 +84,7 @@ class DraftItem(_Strict):
     due: Text
 
 
-class Draft(_Strict):
+class Draft(Strict):
     """The summary as a model writes it."""
 
     summary: Annotated[str, Field(min_length=1, max_length=SUMMARY_CHARS_MAX)]
@@ -92,6 +111,11 @@ class Draft(_Strict):
         )
 
     @property
+    def narratives(self) -> Mapping[str, str]:
+        """The texts that a model alone can write again, by field."""
+        return {"summary": self.summary}
+
+    @property
     def highlights(self) -> tuple[str, ...]:
         """The key points, without empty and repeated ones."""
         return _tidy(self.key_points)
@@ -99,15 +123,21 @@ class Draft(_Strict):
 
 def parsed(text: str) -> Draft:
     """The draft in `text`: JSON, or JSON in one fence. Raises InvalidDraft; nothing is guessed or repaired."""
+    return parsed_as(Draft, text)
+
+
+def parsed_as(model: type[Answer], text: str) -> Answer:
+    """The answer in `text` as `model` describes it; see `parsed`."""
     fenced = _FENCED.match(text)
     answer = fenced.group(1) if fenced else text
     try:
-        draft = Draft.model_validate_json(answer)
+        found = model.model_validate_json(answer)
         json.loads(answer, object_pairs_hook=_without_repeats)
     except ValidationError as error:
-        reasons = dict.fromkeys(_reason(dict(e)) for e in error.errors(include_url=False, include_input=False))
+        errors = error.errors(include_url=False, include_input=False)
+        reasons = dict.fromkeys(_reason(dict(e), model.model_fields) for e in errors)
         raise InvalidDraft(tuple(reasons)[:REASONS_MAX]) from None
-    return draft
+    return found
 
 
 def from_text(answer: str) -> Draft:
@@ -129,29 +159,29 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> None:
         raise InvalidDraft(("the answer: a key occurs twice",))
 
 
-def _reason(error: Mapping[str, Any]) -> str:
+def _reason(error: Mapping[str, Any], names: Collection[str]) -> str:
     """Place and rule, without pydantic's own words, which may quote the input."""
-    place = ".".join(_place(part) for part in error["loc"]) or "the answer"
+    place = ".".join(_place(part, names) for part in error["loc"]) or "the answer"
     rule = str(error["type"]).replace("_", " ")
     limit = error.get("ctx", {}).get("max_length")
     return f"{place}: {rule}" + (f" (at most {limit})" if limit else "")
 
 
-def _place(part: object) -> str:
+def _place(part: object, names: Collection[str]) -> str:
     """The name of a known field, and a description otherwise: an unknown name is text of the answer."""
     if isinstance(part, int):
         return "[]"
-    return str(part) if part in _FIELDS else "an unknown field"
+    return str(part) if part in _ITEM_FIELDS or part in names else "an unknown field"
 
 
 def _tidy(items: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(stripped for item in items if (stripped := item.strip())))
 
 
-_FIELDS = frozenset(Draft.model_fields) | frozenset(DraftItem.model_fields)
+_ITEM_FIELDS = frozenset(DraftItem.model_fields)
 
 
-def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
+def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema without references, titles and descriptions, within the limits of grammar converters.
 
     They refuse lengths of 2,000 and more, so the summary's own limit is checked after parsing.
@@ -182,14 +212,14 @@ def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
     return resolved
 
 
-SCHEMA: Mapping[str, Any] = _inlined(Draft.model_json_schema())
+SCHEMA: Mapping[str, Any] = inlined(Draft.model_json_schema())
 """The JSON Schema of a draft, inlined."""
 
 
 def schema_for(summary_tokens: int) -> Mapping[str, Any]:
     """The schema for an answer of this size: small models fill every list to its limit and are cut off."""
     schema: dict[str, Any] = json.loads(json.dumps(SCHEMA))
-    if (narrative := _narrative_chars(summary_tokens)) is not None:
+    if (narrative := narrative_chars(summary_tokens)) is not None:
         schema["properties"]["summary"]["maxLength"] = narrative
     chars = _item_chars(summary_tokens)
     items = max(ITEMS_MIN, summary_tokens // ITEM_TOKENS)
@@ -218,7 +248,7 @@ def without_cut_ends(draft: Draft, summary_tokens: int) -> Draft:
 
     return draft.model_copy(
         update={
-            "summary": _ended(draft.summary, _narrative_chars(summary_tokens)),
+            "summary": whole_sentences("summary", draft.summary, narrative_chars(summary_tokens)),
             "key_points": whole(draft.key_points),
             "participants": whole(draft.participants),
             "decisions": whole(draft.decisions),
@@ -231,17 +261,17 @@ def without_cut_ends(draft: Draft, summary_tokens: int) -> Draft:
     )
 
 
-def _ended(narrative: str, chars_max: int | None) -> str:
-    """The narrative, without its last sentence if that was cut."""
-    if len(narrative) != chars_max:
-        return narrative
-    whole = up_to_last_end(narrative)
+def whole_sentences(field: str, text: str, chars_max: int | None) -> str:
+    """The text, without its last sentence if that was cut. Raises InvalidDraft if that is all of it."""
+    if len(text) != chars_max:
+        return text
+    whole = up_to_last_end(text)
     if not whole:
-        raise InvalidDraft((f"summary: no sentence ends within {chars_max} characters",))
+        raise InvalidDraft((f"{field}: no sentence ends within {chars_max} characters",))
     return whole
 
 
-def _narrative_chars(summary_tokens: int) -> int | None:
+def narrative_chars(summary_tokens: int) -> int | None:
     """The limit of the narrative; None if grammars cannot express it, because the answer's own limit bounds it then."""
     chars = NARRATIVE_CHARS_PER_TOKEN * summary_tokens
     return chars if chars <= STRING_CHARS_MAX else None

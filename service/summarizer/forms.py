@@ -5,20 +5,34 @@ The plan names the form, so whoever asks, retries and checks knows none of these
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from service.domain.message import Message
 from service.domain.prompt import (
     CHAIN_TEMPLATE,
+    DIGEST_TEMPLATE,
+    EPISODE_MERGE_TEMPLATE,
+    EPISODE_TEMPLATE,
     MERGE_TEMPLATE,
     TEXT_MERGE_TEMPLATE,
     TEXT_TEMPLATE,
     PromptTemplate,
 )
-from service.domain.record import FormName
-from service.summarizer.draft import Draft, from_text, parsed, schema_for, without_cut_ends
+from service.domain.record import FormName, SummaryRecord
+from service.extraction.episode import extracted_digest, extracted_episode
+from service.extraction.extract import extract
+from service.summarizer.draft import Draft, DraftItem, from_text, parsed, schema_for, without_cut_ends
+from service.summarizer.episode_draft import (
+    digest_draft,
+    digest_of,
+    digest_schema,
+    episode_draft,
+    episode_of,
+    episode_schema,
+)
 
 __all__ = ["FORMS", "DraftForm", "RepairWords", "forms_with"]
 
@@ -48,6 +62,7 @@ class DraftForm:
         schema: Returns the JSON Schema for a summary of so many tokens; None for plain text.
         read: Returns the draft in an answer, for a summary of so many tokens. Raises InvalidDraft.
         repair: What to tell a model about an answer that it has to write again.
+        extracted: Returns the draft that extraction makes of messages and the record before them, in so many tokens.
     """
 
     prompt: PromptTemplate
@@ -55,7 +70,42 @@ class DraftForm:
     schema: Callable[[int], Mapping[str, Any] | None]
     read: Callable[[str, int], Draft]
     repair: RepairWords
+    extracted: Callable[[Sequence[Message], SummaryRecord | None, int, Callable[[str], int]], Draft]
 
+
+def _extracted_facets(
+    messages: Sequence[Message], previous: SummaryRecord | None, tokens_max: int, count: Callable[[str], int]
+) -> Draft:
+    found = extract(messages, previous=previous, tokens_max=tokens_max, count_tokens=count)
+    context = found.context
+    return Draft(
+        summary=found.summary,
+        key_points=list(found.key_points),
+        participants=list(context.participants),
+        decisions=list(context.decisions),
+        action_items=[DraftItem(task=item.task, owner=item.owner, due=item.due) for item in context.action_items],
+        unresolved=list(context.unresolved),
+        domain_entities=list(context.domain_entities),
+    )
+
+
+def _extracted_episode(
+    messages: Sequence[Message], _: SummaryRecord | None, tokens_max: int, count: Callable[[str], int]
+) -> Draft:
+    return episode_draft(*extracted_episode(messages, tokens_max=tokens_max, count_tokens=count))
+
+
+def _extracted_digest(
+    messages: Sequence[Message], _: SummaryRecord | None, tokens_max: int, count: Callable[[str], int]
+) -> Draft:
+    return digest_draft(extracted_digest([m.content for m in messages], tokens_max=tokens_max, count_tokens=count))
+
+
+_JSON_REPAIR: Final = RepairWords(
+    cut_off="cut_off: the answer was cut off, write shorter texts",
+    looped="loop: the answer repeated one word without end, say everything once, then close the JSON",
+    again="Answer again with the whole corrected JSON object.",
+)
 
 FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(
     {
@@ -69,6 +119,7 @@ FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(
                 looped="loop: the answer repeated one word without end, say everything once, then close the JSON",
                 again="Answer again with the whole corrected JSON object.",
             ),
+            extracted=_extracted_facets,
         ),
         FormName.TEXT: DraftForm(
             prompt=TEXT_TEMPLATE,
@@ -80,6 +131,23 @@ FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(
                 looped="loop: the answer repeated one word without end, say everything once",
                 again="Write the corrected sentences again, and nothing else.",
             ),
+            extracted=_extracted_facets,
+        ),
+        FormName.EPISODE: DraftForm(
+            prompt=EPISODE_TEMPLATE,
+            merge_prompt=EPISODE_MERGE_TEMPLATE,
+            schema=episode_schema,
+            read=episode_of,
+            repair=_JSON_REPAIR,
+            extracted=_extracted_episode,
+        ),
+        FormName.DIGEST: DraftForm(
+            prompt=DIGEST_TEMPLATE,
+            merge_prompt=DIGEST_TEMPLATE,
+            schema=digest_schema,
+            read=digest_of,
+            repair=_JSON_REPAIR,
+            extracted=_extracted_digest,
         ),
     }
 )

@@ -30,19 +30,23 @@ __all__ = ["CHUNK_TOKENS_MIN", "Limits", "Part", "Questions"]
 CHUNK_TOKENS_MIN = 256
 """A model that holds less source per call is too small."""
 
+OVERLAP_TOKENS_MAX = 256
+"""Of each message before the source: it is there to explain, and need not be whole."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of the source for one call: transcript entries and their messages."""
+    """A piece of the source for one call: transcript entries and their messages, the first piece after the overlap."""
 
     entries: tuple[str, ...]
     messages: tuple[Message, ...]
+    overlap: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, pieces: Sequence[tuple[str, Message]]) -> Self:
+    def of(cls, pieces: Sequence[tuple[str, Message]], overlap: tuple[str, ...] = ()) -> Self:
         """The part with these entries and their messages; a message that was cut is included once."""
         messages = {message.id: message for _, message in pieces}
-        return cls(tuple(entry for entry, _ in pieces), tuple(messages.values()))
+        return cls(tuple(entry for entry, _ in pieces), tuple(messages.values()), overlap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ class Questions:
         self._cost = cost
         self._count = counter.count
         self._window_tokens = window_tokens
+        self._overlap = self._overlap_entries()
         self.size = writable_tokens(work.plan.summary_tokens_max, window_tokens=window_tokens)
         """The size of record to ask for, in tokens: the plan's, or less so that a small model has room to read."""
 
@@ -92,7 +97,7 @@ class Questions:
     def limits(self) -> Limits:
         """What one call takes, by the policy and the model's context. Raises PassFailed if that is nothing."""
         window, most, size = self._window_tokens, self._work.plan.policy.max_input_tokens, self.size
-        frame = self._prompt(self._form.prompt, (), self._work.previous, 0)
+        frame = self._prompt(self._form.prompt, (), self._work.previous, 0, self._overlap)
         fixed = self._count(frame.system) + self._count(frame.user)
         whole = source_room(window, fixed_tokens=fixed, summary_tokens=size)
         if whole < CHUNK_TOKENS_MIN:
@@ -116,16 +121,17 @@ class Questions:
         for entry, message in entries:
             pieces.extend((text, message) for text in cut_text(entry, limit=limit, count=count))
         groups = grouped([count(entry) for entry, _ in pieces], limit=limit)
-        return [Part.of(pieces[start:end]) for start, end in groups] or [Part((), ())]
+        parts = [Part.of(pieces[start:end], () if start else self._overlap) for start, end in groups]
+        return parts or [Part((), (), self._overlap)]
 
     def of_whole(self, part: Part, room: Room) -> tuple[Prompt, Source]:
         """The question about a source in one part."""
-        prompt = self._prompt(self._form.prompt, part.entries, self._work.previous, room.content_tokens)
+        prompt = self._prompt(self._form.prompt, part.entries, self._work.previous, room.content_tokens, part.overlap)
         return prompt, self._source(part.messages, prompt.system)
 
     def of_part(self, part: Part, room: Room) -> tuple[Prompt, Source]:
         """The question about one of several parts, which is not compared with the record that the pass replaces."""
-        prompt = self._prompt(self._form.prompt, part.entries, None, room.content_tokens)
+        prompt = self._prompt(self._form.prompt, part.entries, None, room.content_tokens, part.overlap)
         return prompt, self._source(part.messages, prompt.system, whole=False)
 
     def of_merge(self, texts: Sequence[str], room: Room, *, last: bool) -> tuple[Prompt, Source]:
@@ -163,8 +169,28 @@ class Questions:
             for m in self._work.telling
         ]
 
+    def _overlap_entries(self) -> tuple[str, ...]:
+        """The messages before the source as a transcript has them, each capped."""
+        policy = self._work.plan.policy
+        entries = [
+            transcript_entry(
+                m.number,
+                m.message,
+                tool_output=policy.tool_output,
+                cap_tokens=policy.tool_output_tokens_max,
+                count=self._count,
+            )
+            for m in self._work.overlap
+        ]
+        return tuple(cut_text(entry, limit=OVERLAP_TOKENS_MAX, count=self._count)[0] for entry in entries)
+
     def _prompt(
-        self, template: PromptTemplate, entries: tuple[str, ...], previous: SummaryRecord | None, summary_tokens: int
+        self,
+        template: PromptTemplate,
+        entries: tuple[str, ...],
+        previous: SummaryRecord | None,
+        summary_tokens: int,
+        overlap: tuple[str, ...] = (),
     ) -> Prompt:
         return prompt_of(
             template,
@@ -175,6 +201,7 @@ class Questions:
                 total_tokens=sum(m.tokens for m in self._work.messages),
                 depth=self._work.plan.depth,
                 summary_tokens_max=summary_tokens,
+                overlap=overlap,
             ),
         )
 
@@ -188,4 +215,5 @@ class Questions:
             instructions=instructions,
             policy=self._work.plan.policy,
             replaces=self._work.replaces if whole else None,
+            context=[m.message for m in self._work.overlap],
         )

@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from service.domain.conversation import ShownRecord
+from service.domain.episode_figures import figures_of
 from service.domain.events import CAUSE_CHARS_MAX, ErrorClass, MessageAppended, PassPlan
 from service.domain.mechanical import is_mechanical
 from service.domain.policy import Policy
 from service.domain.prompt import PromptTemplate
-from service.domain.record import Provenance, RecordQuality, SummaryRecord
-from service.domain.render import summary_text
+from service.domain.record import FormName, Provenance, RecordQuality, SummaryRecord
+from service.domain.render import short_text, shown_text, summary_text
 from service.domain.tokens import (
     MESSAGE_OVERHEAD_TOKENS,
     TokenCounter,
@@ -118,6 +120,8 @@ class PassWork:
         chat_model: The conversation's model, in whose tokens the record is counted.
         replaces: The fallback record that a remake replaces.
         calibration_factor: Corrects estimates where they are read.
+        overlap: Messages before the source that the prompt quotes for context.
+        merged: The records whose texts are the `messages` of a digest.
     """
 
     conversation_id: str
@@ -127,6 +131,8 @@ class PassWork:
     chat_model: str = ""
     replaces: SummaryRecord | None = None
     calibration_factor: float = 1.0
+    overlap: tuple[MessageAppended, ...] = ()
+    merged: tuple[ShownRecord, ...] = ()
 
     @property
     def record_id(self) -> str:
@@ -156,6 +162,7 @@ class Summary:
         template: The prompt.
         attempts: Model calls made.
         tried: The models that the pass turned to, in order.
+        short_tokens: Tokens of its record with the short text; 0 without one.
     """
 
     draft: Draft
@@ -166,6 +173,7 @@ class Summary:
     template: PromptTemplate
     attempts: int = 0
     tried: tuple[str, ...] = ()
+    short_tokens: int = 0
 
 
 class Summarizer(Protocol):
@@ -243,8 +251,15 @@ class WindowCost:
 
     def __call__(self, draft: Draft) -> int:
         """Tokens of the draft's record, including its frame."""
-        counted = self._counter.count(summary_text(_bare_record(self._work, draft))) + MESSAGE_OVERHEAD_TOKENS
-        return calibrated_tokens(counted, self._taught)
+        return self._cost(summary_text(_bare_record(self._work, draft)))
+
+    def short(self, draft: Draft) -> int:
+        """The same with the short text; 0 without one."""
+        record = _bare_record(self._work, draft)
+        return self._cost(short_text(record)) if record.short_summary else 0
+
+    def _cost(self, text: str) -> int:
+        return calibrated_tokens(self._counter.count(text) + MESSAGE_OVERHEAD_TOKENS, self._taught)
 
     @property
     def frame_tokens(self) -> int:
@@ -276,6 +291,7 @@ def summary_of(
         model=model,
         provenance=provenance,
         template=template,
+        short_tokens=cost.short(checked.draft),
     )
 
 
@@ -292,6 +308,8 @@ def record_of(work: PassWork, summary: Summary, *, create_time_us: int, latency_
         attempts=summary.attempts,
         latency_ms=latency_ms,
         quality=summary.quality,
+        short_tokens=summary.short_tokens,
+        episode=figures_of([m.message for m in work.messages]) if work.plan.form is FormName.EPISODE else None,
     )
 
 
@@ -319,11 +337,18 @@ def _bare_record(work: PassWork, draft: Draft) -> SummaryRecord:
         rewrites=plan.rewrites,
         stands_alone=plan.rebase or plan.depth == 0,
         label=plan.label,
+        short_summary=draft.narratives.get("short_summary", ""),
     )
 
 
 def _taught_by(work: PassWork, counter: TokenCounter) -> float:
-    """The ratio of the caller's counts of the source to ours; 1 unless the caller counted all of it."""
+    """The ratio of the caller's counts of the source to ours; 1 unless the caller counted all of it.
+
+    For merged records, the ratio with which they were counted.
+    """
+    if work.merged:
+        counted = sum(counter.count(shown_text(shown)) + MESSAGE_OVERHEAD_TOKENS for shown in work.merged)
+        return sum(shown.tokens for shown in work.merged) / max(1, counted)
     if any(m.source is not TokenSource.CALLER for m in work.messages):
         return 1.0
     model = work.chat_model

@@ -103,6 +103,8 @@ def _calls_about(conversation_id: str, pass_id: str, summary_id: str) -> list[An
         "ListSummarizations": api.ListSummarizationsRequest(),
         "ListSummaries": api.ListSummariesRequest(),
         "GetSummary": api.GetSummaryRequest(summary_id=summary_id),
+        "ListEpisodes": api.ListEpisodesRequest(),
+        "GetEpisode": api.GetEpisodeRequest(episode_id=summary_id),
         "WatchConversation": api.WatchConversationRequest(),
     }
 

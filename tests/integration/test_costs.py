@@ -11,7 +11,7 @@ import pytest
 from service.bench.player import Costs, OnWindow, PlayedChat, played
 from service.domain.conversation import Conversation, live_coverage
 from service.domain.policy import SummaryRole
-from service.domain.profiles import chain, rolling
+from service.domain.profiles import chain, episodes, rolling
 from service.domain.profiles.profile import Profile
 from service.domain.render import rendered_window
 from tests.support.invariants import Violation, calls_are_answered
@@ -107,10 +107,11 @@ async def test_with_the_model_away_windows_hold_and_hardly_anybody_is_asked(name
 
 @pytest.mark.parametrize("away", [False, True])
 @pytest.mark.parametrize("name", [AIRLINE, CODING, MEETINGS])
-async def test_rolling_loses_no_message_splits_no_call_and_leaves_no_window_over_without_a_reason(name, away):
-    """The same chats under the other profile, with a model and without."""
+@pytest.mark.parametrize("profile", [rolling, episodes])
+async def test_no_profile_loses_a_message_splits_a_call_or_leaves_a_window_over_without_a_reason(name, away, profile):
+    """The same chats under the other profiles, with a model and without."""
     losses = Losses(chats_of(name))
-    costs = await costs_of(name, away=away, profile=rolling, on_window=losses.seen)
+    costs = await costs_of(name, away=away, profile=profile, on_window=losses.seen)
 
     assert costs.passes > 0
     assert (losses.uncovered, losses.orphans, costs.over_without_reason) == (0, 0, 0)

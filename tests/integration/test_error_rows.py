@@ -155,6 +155,12 @@ async def an_unknown_summary(at: Scene) -> None:
     await at.s.conversations.GetSummary(api.GetSummaryRequest(conversation_id="c1", summary_id="x"))
 
 
+@row("NOT_FOUND", "EPISODE_NOT_FOUND", resource=("episode", "x"))
+async def an_unknown_episode(at: Scene) -> None:
+    await at.s.chat().append(said(1))
+    await at.s.conversations.GetEpisode(api.GetEpisodeRequest(conversation_id="c1", episode_id="x"))
+
+
 @row("FAILED_PRECONDITION", "SUMMARY_REVOKED", resource=("summary", ANY))
 async def a_summary_that_was_revoked(at: Scene) -> None:
     chat = at.s.chat()

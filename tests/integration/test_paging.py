@@ -189,6 +189,7 @@ async def test_a_token_that_is_not_ours_is_refused(tmp_path, token):
         requests = {
             "ListConversations": api.ListConversationsRequest(page_token=token),
             "ListSummaries": api.ListSummariesRequest(conversation_id="c1", page_token=token),
+            "ListEpisodes": api.ListEpisodesRequest(conversation_id="c1", page_token=token),
             "ListSummarizations": api.ListSummarizationsRequest(conversation_id="c1", page_token=token),
         }
         for method, request in requests.items():

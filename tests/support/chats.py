@@ -17,7 +17,7 @@ from service.domain.events import (
     SummarizationRequested,
 )
 from service.domain.message import Message, Role, ToolCall
-from service.domain.record import MessageRange, Provenance, RecordContext, SummaryRecord
+from service.domain.record import EpisodeFigures, FormName, MessageRange, Provenance, RecordContext, SummaryRecord
 from service.domain.tokens import TokenCount, TokenSource
 
 __all__ = [
@@ -113,7 +113,8 @@ def live_in(state: Conversation) -> SummaryRecord:
 
 
 def record_for(plan: PassPlan, *, tokens: int = 50, record_id: str = "", summary: str = "A summary.") -> SummaryRecord:
-    """A record that is made as `plan` says."""
+    """A record that is made as `plan` says; an episode's short text takes a quarter of its long one."""
+    is_episode = plan.form is FormName.EPISODE
     return SummaryRecord(
         id=record_id or f"summary-{plan.pass_id}",
         create_time_us=1,
@@ -134,6 +135,9 @@ def record_for(plan: PassPlan, *, tokens: int = 50, record_id: str = "", summary
         covered_tokens=plan.covered_tokens,
         rewrites=plan.rewrites,
         stands_alone=plan.rebase or plan.depth == 0,
+        short_summary="In short." if is_episode else "",
+        short_tokens=max(1, tokens // 4) if is_episode else 0,
+        episode=EpisodeFigures() if is_episode else None,
     )
 
 

@@ -77,6 +77,8 @@ class SimulatedChat:
             self._base = replace(self._base, clear_min_tokens=64, clear_keep_tool_units=self._rng.choice([0, 0, 1, 3]))
         if profile is ProfileName.ROLLING:
             self._base = _rolling(self._rng, self._base)
+        if profile is ProfileName.EPISODES:
+            self._base = _episodic(self._rng, self._base)
         self._context_length = self._rng.choice([512, 1_024, 2_048, 4_096, 8_192, 32_768])
         self._sources = self._rng.choice([[TokenSource.ESTIMATE], [TokenSource.CALLER], list(TokenSource)])
         self._settings = self._random_settings()
@@ -310,6 +312,26 @@ def _rolling(rng: Random, policy: Policy) -> Policy:
             tail_token_ratio=rng.uniform(0.05, 0.35),
             max_summary_tokens=rng.choice([128, 200, 800]),
             rewrites_max=rng.choice([1, 3, 16]),
+        )
+        try:
+            return validated(drawn)
+        except InvalidPolicy:
+            policy = replace(policy, preserve_recent=2)
+
+
+def _episodic(rng: Random, policy: Policy) -> Policy:
+    """The policy under EPISODES, with sizes and a share that are possible."""
+    while True:
+        least = rng.choice([1, 2, 4])
+        drawn = replace(
+            policy,
+            profile=ProfileName.EPISODES,
+            episode_trigger_messages=least + rng.choice([1, 4, 10]),
+            min_episode_size=least,
+            max_episode_size=least + rng.choice([1, 4, 16]),
+            episode_overlap=rng.choice([0, 1, least]),
+            episode_token_ratio=rng.uniform(0.02, 0.4),
+            tail_token_ratio=rng.uniform(0.05, 0.35),
         )
         try:
             return validated(drawn)

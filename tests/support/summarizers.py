@@ -64,7 +64,7 @@ def by_model(
     return ModelSummarizer(
         model,
         settings=AskerSettings(0.0, 1, 1.0, RetryPolicy(delay_base_s=0.001), 60.0),
-        forms={FormName.FACETS: form},
+        forms=dict.fromkeys(FormName, form),
         window_default=window,
         counter=counter or EstimatingCounter(),
         timing=Timing(time.monotonic, asyncio.sleep, random.Random(1)),

@@ -41,6 +41,16 @@ def test_the_preset_of_s2_has_the_numbers_of_s2() -> None:
     assert settings.titles.enabled
 
 
+def test_the_preset_of_s4_has_the_numbers_of_s4() -> None:
+    """A run at 10 messages, episodes of 20 at most, an overlap of 2, a stand-in for any failure."""
+    settings = load({}, config_path=PRESETS / "s4.toml").settings
+
+    policy = settings.policy_for("ollama:qwen2.5:3b")
+    assert policy.profile is ProfileName.EPISODES
+    assert (policy.episode_trigger_messages, policy.max_episode_size, policy.episode_overlap) == (10, 20, 2)
+    assert (policy.min_episode_size, policy.preserve_recent, policy.fallback) == (4, 2, Fallback.ALWAYS)
+
+
 def test_every_preset_loads() -> None:
     """No preset has a setting that does not exist or a policy that cannot work."""
     files = sorted(PRESETS.glob("*.toml"))

@@ -35,6 +35,8 @@ class _ProfileEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Profile.Value
     """Several records side by side; a pass updates the newest one until it is full, when the window passes a number of
     tokens or messages.
     """
+    PROFILE_EPISODES: _Profile.ValueType  # 3
+    """One record per episode, at topic shifts: the newest in full, older ones in short, the oldest merged into one."""
 
 class Profile(_Profile, metaclass=_ProfileEnumTypeWrapper):
     """Profile names the rules that decide when a pass is due and what it does."""
@@ -47,6 +49,8 @@ PROFILE_ROLLING: Profile.ValueType  # 2
 """Several records side by side; a pass updates the newest one until it is full, when the window passes a number of
 tokens or messages.
 """
+PROFILE_EPISODES: Profile.ValueType  # 3
+"""One record per episode, at topic shifts: the newest in full, older ones in short, the oldest merged into one."""
 Global___Profile: _TypeAlias = Profile  # noqa: Y015
 
 class _DepthLimit:
@@ -201,6 +205,10 @@ class _DraftFormEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DraftForm.V
     """A JSON object: a narrative, key points, participants, decisions, action items, open points and names."""
     DRAFT_FORM_TEXT: _DraftForm.ValueType  # 2
     """Plain text: 3 to 5 sentences in the third person."""
+    DRAFT_FORM_EPISODE: _DraftForm.ValueType  # 3
+    """A JSON object: an episode in one or two sentences, and in three to eight."""
+    DRAFT_FORM_DIGEST: _DraftForm.ValueType  # 4
+    """A JSON object: one text made of the short summaries of older episodes."""
 
 class DraftForm(_DraftForm, metaclass=_DraftFormEnumTypeWrapper):
     """DraftForm is what a model is asked to write for a record."""
@@ -211,6 +219,10 @@ DRAFT_FORM_FACETS: DraftForm.ValueType  # 1
 """A JSON object: a narrative, key points, participants, decisions, action items, open points and names."""
 DRAFT_FORM_TEXT: DraftForm.ValueType  # 2
 """Plain text: 3 to 5 sentences in the third person."""
+DRAFT_FORM_EPISODE: DraftForm.ValueType  # 3
+"""A JSON object: an episode in one or two sentences, and in three to eight."""
+DRAFT_FORM_DIGEST: DraftForm.ValueType  # 4
+"""A JSON object: one text made of the short summaries of older episodes."""
 Global___DraftForm: _TypeAlias = DraftForm  # noqa: Y015
 
 class _HeldBy:
@@ -463,6 +475,11 @@ class PolicyOverrides(_message.Message):
     MIN_NEW_MESSAGES_FIELD_NUMBER: _builtins.int
     RECORD_TOKEN_RATIO_FIELD_NUMBER: _builtins.int
     RECORD_FORM_FIELD_NUMBER: _builtins.int
+    EPISODE_TRIGGER_MESSAGES_FIELD_NUMBER: _builtins.int
+    MIN_EPISODE_SIZE_FIELD_NUMBER: _builtins.int
+    MAX_EPISODE_SIZE_FIELD_NUMBER: _builtins.int
+    EPISODE_OVERLAP_FIELD_NUMBER: _builtins.int
+    EPISODE_TOKEN_RATIO_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
     """Whether passes run."""
     trigger_token_ratio: _builtins.float
@@ -547,6 +564,16 @@ class PolicyOverrides(_message.Message):
     """PROFILE_ROLLING: the share of the budget that all records may take; then the oldest two are merged."""
     record_form: Global___DraftForm.ValueType
     """What a model writes for a record."""
+    episode_trigger_messages: _builtins.int
+    """EPISODES: messages outside episodes that trigger a pass."""
+    min_episode_size: _builtins.int
+    """EPISODES: fewest messages before a topic shift ends an episode."""
+    max_episode_size: _builtins.int
+    """EPISODES: messages after which an episode ends without a topic shift."""
+    episode_overlap: _builtins.int
+    """EPISODES: messages of the previous episode that a prompt quotes for context."""
+    episode_token_ratio: _builtins.float
+    """EPISODES: share of the budget that the older episodes' short summaries may take before they are merged."""
     @_builtins.property
     def clear_exclude_tools(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Tools whose results are never cleared."""
@@ -596,10 +623,15 @@ class PolicyOverrides(_message.Message):
         min_new_messages: _builtins.int | None = ...,
         record_token_ratio: _builtins.float | None = ...,
         record_form: Global___DraftForm.ValueType = ...,
+        episode_trigger_messages: _builtins.int | None = ...,
+        min_episode_size: _builtins.int | None = ...,
+        max_episode_size: _builtins.int | None = ...,
+        episode_overlap: _builtins.int | None = ...,
+        episode_token_ratio: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_clear_keep_tool_units", b"_clear_keep_tool_units", "_clear_min_tokens", b"_clear_min_tokens", "_clearing", b"_clearing", "_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_new_messages", b"_min_new_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_pin_token_ratio", b"_pin_token_ratio", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_record_token_ratio", b"_record_token_ratio", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_threshold_messages", b"_threshold_messages", "_threshold_tokens", b"_threshold_tokens", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "clear_keep_tool_units", b"clear_keep_tool_units", "clear_min_tokens", b"clear_min_tokens", "clearing", b"clearing", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_new_messages", b"min_new_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "pass_calls_max", b"pass_calls_max", "pin_token_ratio", b"pin_token_ratio", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "record_token_ratio", b"record_token_ratio", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "tail_token_ratio", b"tail_token_ratio", "threshold_messages", b"threshold_messages", "threshold_tokens", b"threshold_tokens", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clear_keep_tool_units", b"_clear_keep_tool_units", "_clear_min_tokens", b"_clear_min_tokens", "_clearing", b"_clearing", "_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_episode_overlap", b"_episode_overlap", "_episode_token_ratio", b"_episode_token_ratio", "_episode_trigger_messages", b"_episode_trigger_messages", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_episode_size", b"_max_episode_size", "_max_input_tokens", b"_max_input_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_episode_size", b"_min_episode_size", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_new_messages", b"_min_new_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_pin_token_ratio", b"_pin_token_ratio", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_record_token_ratio", b"_record_token_ratio", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_threshold_messages", b"_threshold_messages", "_threshold_tokens", b"_threshold_tokens", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "clear_keep_tool_units", b"clear_keep_tool_units", "clear_min_tokens", b"clear_min_tokens", "clearing", b"clearing", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "episode_overlap", b"episode_overlap", "episode_token_ratio", b"episode_token_ratio", "episode_trigger_messages", b"episode_trigger_messages", "force_refresh_after_messages", b"force_refresh_after_messages", "max_episode_size", b"max_episode_size", "max_input_tokens", b"max_input_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_episode_size", b"min_episode_size", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_new_messages", b"min_new_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "pass_calls_max", b"pass_calls_max", "pin_token_ratio", b"pin_token_ratio", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "record_token_ratio", b"record_token_ratio", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "tail_token_ratio", b"tail_token_ratio", "threshold_messages", b"threshold_messages", "threshold_tokens", b"threshold_tokens", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clear_keep_tool_units", b"_clear_keep_tool_units", "_clear_min_tokens", b"_clear_min_tokens", "_clearing", b"_clearing", "_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_input_tokens", b"_max_input_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_new_messages", b"_min_new_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_pin_token_ratio", b"_pin_token_ratio", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_record_token_ratio", b"_record_token_ratio", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_threshold_messages", b"_threshold_messages", "_threshold_tokens", b"_threshold_tokens", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "clear_exclude_tools", b"clear_exclude_tools", "clear_keep_tool_units", b"clear_keep_tool_units", "clear_min_tokens", b"clear_min_tokens", "clearing", b"clearing", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "fallback", b"fallback", "force_refresh_after_messages", b"force_refresh_after_messages", "max_input_tokens", b"max_input_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_new_messages", b"min_new_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "on_depth_limit", b"on_depth_limit", "pass_calls_max", b"pass_calls_max", "pin_token_ratio", b"pin_token_ratio", "preserve_recent", b"preserve_recent", "profile", b"profile", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "record_form", b"record_form", "record_token_ratio", b"record_token_ratio", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "summary_role", b"summary_role", "tail_token_ratio", b"tail_token_ratio", "threshold_messages", b"threshold_messages", "threshold_tokens", b"threshold_tokens", "tool_output", b"tool_output", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clear_keep_tool_units", b"_clear_keep_tool_units", "_clear_min_tokens", b"_clear_min_tokens", "_clearing", b"_clearing", "_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_episode_overlap", b"_episode_overlap", "_episode_token_ratio", b"_episode_token_ratio", "_episode_trigger_messages", b"_episode_trigger_messages", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_max_episode_size", b"_max_episode_size", "_max_input_tokens", b"_max_input_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_episode_size", b"_min_episode_size", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_new_messages", b"_min_new_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_pin_token_ratio", b"_pin_token_ratio", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_record_token_ratio", b"_record_token_ratio", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_threshold_messages", b"_threshold_messages", "_threshold_tokens", b"_threshold_tokens", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "clear_exclude_tools", b"clear_exclude_tools", "clear_keep_tool_units", b"clear_keep_tool_units", "clear_min_tokens", b"clear_min_tokens", "clearing", b"clearing", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "episode_overlap", b"episode_overlap", "episode_token_ratio", b"episode_token_ratio", "episode_trigger_messages", b"episode_trigger_messages", "fallback", b"fallback", "force_refresh_after_messages", b"force_refresh_after_messages", "max_episode_size", b"max_episode_size", "max_input_tokens", b"max_input_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_episode_size", b"min_episode_size", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_new_messages", b"min_new_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "on_depth_limit", b"on_depth_limit", "pass_calls_max", b"pass_calls_max", "pin_token_ratio", b"pin_token_ratio", "preserve_recent", b"preserve_recent", "profile", b"profile", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "record_form", b"record_form", "record_token_ratio", b"record_token_ratio", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "summary_role", b"summary_role", "tail_token_ratio", b"tail_token_ratio", "threshold_messages", b"threshold_messages", "threshold_tokens", b"threshold_tokens", "tool_output", b"tool_output", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__clear_keep_tool_units: _TypeAlias = _typing.Literal["clear_keep_tool_units"]  # noqa: Y015
     _WhichOneofArgType__clear_keep_tool_units: _TypeAlias = _typing.Literal["_clear_keep_tool_units", b"_clear_keep_tool_units"]  # noqa: Y015
@@ -613,8 +645,16 @@ class PolicyOverrides(_message.Message):
     _WhichOneofArgType__emergency_token_ratio: _TypeAlias = _typing.Literal["_emergency_token_ratio", b"_emergency_token_ratio"]  # noqa: Y015
     _WhichOneofReturnType__enabled: _TypeAlias = _typing.Literal["enabled"]  # noqa: Y015
     _WhichOneofArgType__enabled: _TypeAlias = _typing.Literal["_enabled", b"_enabled"]  # noqa: Y015
+    _WhichOneofReturnType__episode_overlap: _TypeAlias = _typing.Literal["episode_overlap"]  # noqa: Y015
+    _WhichOneofArgType__episode_overlap: _TypeAlias = _typing.Literal["_episode_overlap", b"_episode_overlap"]  # noqa: Y015
+    _WhichOneofReturnType__episode_token_ratio: _TypeAlias = _typing.Literal["episode_token_ratio"]  # noqa: Y015
+    _WhichOneofArgType__episode_token_ratio: _TypeAlias = _typing.Literal["_episode_token_ratio", b"_episode_token_ratio"]  # noqa: Y015
+    _WhichOneofReturnType__episode_trigger_messages: _TypeAlias = _typing.Literal["episode_trigger_messages"]  # noqa: Y015
+    _WhichOneofArgType__episode_trigger_messages: _TypeAlias = _typing.Literal["_episode_trigger_messages", b"_episode_trigger_messages"]  # noqa: Y015
     _WhichOneofReturnType__force_refresh_after_messages: _TypeAlias = _typing.Literal["force_refresh_after_messages"]  # noqa: Y015
     _WhichOneofArgType__force_refresh_after_messages: _TypeAlias = _typing.Literal["_force_refresh_after_messages", b"_force_refresh_after_messages"]  # noqa: Y015
+    _WhichOneofReturnType__max_episode_size: _TypeAlias = _typing.Literal["max_episode_size"]  # noqa: Y015
+    _WhichOneofArgType__max_episode_size: _TypeAlias = _typing.Literal["_max_episode_size", b"_max_episode_size"]  # noqa: Y015
     _WhichOneofReturnType__max_input_tokens: _TypeAlias = _typing.Literal["max_input_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_input_tokens: _TypeAlias = _typing.Literal["_max_input_tokens", b"_max_input_tokens"]  # noqa: Y015
     _WhichOneofReturnType__max_repetition: _TypeAlias = _typing.Literal["max_repetition"]  # noqa: Y015
@@ -627,6 +667,8 @@ class PolicyOverrides(_message.Message):
     _WhichOneofArgType__min_carried_share: _TypeAlias = _typing.Literal["_min_carried_share", b"_min_carried_share"]  # noqa: Y015
     _WhichOneofReturnType__min_coverage: _TypeAlias = _typing.Literal["min_coverage"]  # noqa: Y015
     _WhichOneofArgType__min_coverage: _TypeAlias = _typing.Literal["_min_coverage", b"_min_coverage"]  # noqa: Y015
+    _WhichOneofReturnType__min_episode_size: _TypeAlias = _typing.Literal["min_episode_size"]  # noqa: Y015
+    _WhichOneofArgType__min_episode_size: _TypeAlias = _typing.Literal["_min_episode_size", b"_min_episode_size"]  # noqa: Y015
     _WhichOneofReturnType__min_gain: _TypeAlias = _typing.Literal["min_gain"]  # noqa: Y015
     _WhichOneofArgType__min_gain: _TypeAlias = _typing.Literal["_min_gain", b"_min_gain"]  # noqa: Y015
     _WhichOneofReturnType__min_grounded_share: _TypeAlias = _typing.Literal["min_grounded_share"]  # noqa: Y015
@@ -684,7 +726,15 @@ class PolicyOverrides(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__enabled) -> _WhichOneofReturnType__enabled | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__episode_overlap) -> _WhichOneofReturnType__episode_overlap | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__episode_token_ratio) -> _WhichOneofReturnType__episode_token_ratio | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__episode_trigger_messages) -> _WhichOneofReturnType__episode_trigger_messages | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__force_refresh_after_messages) -> _WhichOneofReturnType__force_refresh_after_messages | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_episode_size) -> _WhichOneofReturnType__max_episode_size | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_input_tokens) -> _WhichOneofReturnType__max_input_tokens | None: ...
     @_typing.overload
@@ -697,6 +747,8 @@ class PolicyOverrides(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_carried_share) -> _WhichOneofReturnType__min_carried_share | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_coverage) -> _WhichOneofReturnType__min_coverage | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_episode_size) -> _WhichOneofReturnType__min_episode_size | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_gain) -> _WhichOneofReturnType__min_gain | None: ...
     @_typing.overload

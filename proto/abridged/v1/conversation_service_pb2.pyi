@@ -141,6 +141,34 @@ ATTACHMENT_OMISSION_URI: AttachmentOmission.ValueType  # 3
 """The API does not fetch such a URI for this media type, or its data is broken or empty."""
 Global___AttachmentOmission: _TypeAlias = AttachmentOmission  # noqa: Y015
 
+class _EpisodeForm:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _EpisodeFormEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EpisodeForm.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    EPISODE_FORM_UNSPECIFIED: _EpisodeForm.ValueType  # 0
+    """Never sent."""
+    EPISODE_FORM_LONG: _EpisodeForm.ValueType  # 1
+    """Its long summary."""
+    EPISODE_FORM_SHORT: _EpisodeForm.ValueType  # 2
+    """Its short summary."""
+    EPISODE_FORM_MERGED: _EpisodeForm.ValueType  # 3
+    """What a merged record says of it."""
+
+class EpisodeForm(_EpisodeForm, metaclass=_EpisodeFormEnumTypeWrapper):
+    """EpisodeForm is how much of an episode the window shows."""
+
+EPISODE_FORM_UNSPECIFIED: EpisodeForm.ValueType  # 0
+"""Never sent."""
+EPISODE_FORM_LONG: EpisodeForm.ValueType  # 1
+"""Its long summary."""
+EPISODE_FORM_SHORT: EpisodeForm.ValueType  # 2
+"""Its short summary."""
+EPISODE_FORM_MERGED: EpisodeForm.ValueType  # 3
+"""What a merged record says of it."""
+Global___EpisodeForm: _TypeAlias = EpisodeForm  # noqa: Y015
+
 class _PassStage:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -1530,6 +1558,174 @@ class RewindConversationResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RewindConversationResponse: _TypeAlias = RewindConversationResponse  # noqa: Y015
+
+@_typing.final
+class Episode(_message.Message):
+    """Episode is a stretch of messages about one topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    SHORT_SUMMARY_FIELD_NUMBER: _builtins.int
+    LONG_SUMMARY_FIELD_NUMBER: _builtins.int
+    FIGURES_FIELD_NUMBER: _builtins.int
+    FORM_FIELD_NUMBER: _builtins.int
+    CREATE_TIME_FIELD_NUMBER: _builtins.int
+    PROVENANCE_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Its id: that of its record, for GetSummary, ExpandSummary, RateSummary and RevokeSummary."""
+    message_count: _builtins.int
+    """How many these are."""
+    short_summary: _builtins.str
+    """The episode in one or two sentences."""
+    long_summary: _builtins.str
+    """The episode in three to eight sentences."""
+    form: Global___EpisodeForm.ValueType
+    """How much of it the window shows."""
+    provenance: _summary_pb2.Provenance.ValueType
+    """How its summaries were made."""
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.MessageRange]:
+        """Its messages, by number. A message belongs to one episode."""
+
+    @_builtins.property
+    def figures(self) -> _summary_pb2.EpisodeFigures:
+        """Sentiment, flows and tools."""
+
+    @_builtins.property
+    def create_time(self) -> _timestamp_pb2.Timestamp:
+        """When its record was committed."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        messages: _abc.Iterable[_summary_pb2.MessageRange] | None = ...,
+        message_count: _builtins.int = ...,
+        short_summary: _builtins.str = ...,
+        long_summary: _builtins.str = ...,
+        figures: _summary_pb2.EpisodeFigures | None = ...,
+        form: Global___EpisodeForm.ValueType = ...,
+        create_time: _timestamp_pb2.Timestamp | None = ...,
+        provenance: _summary_pb2.Provenance.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "figures", b"figures"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "figures", b"figures", "form", b"form", "id", b"id", "long_summary", b"long_summary", "message_count", b"message_count", "messages", b"messages", "provenance", b"provenance", "short_summary", b"short_summary"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Episode: _TypeAlias = Episode  # noqa: Y015
+
+@_typing.final
+class ListEpisodesRequest(_message.Message):
+    """ListEpisodesRequest selects a page of episodes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation."""
+    page_size: _builtins.int
+    """Most results to return; 0 means 50, more than 500 means 500."""
+    page_token: _builtins.str
+    """The previous response's next_page_token; empty for the first page."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListEpisodesRequest: _TypeAlias = ListEpisodesRequest  # noqa: Y015
+
+@_typing.final
+class ListEpisodesResponse(_message.Message):
+    """ListEpisodesResponse is a page."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPISODES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """The next page's token; empty on the last page."""
+    @_builtins.property
+    def episodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Episode]:
+        """The episodes."""
+
+    def __init__(
+        self,
+        *,
+        episodes: _abc.Iterable[Global___Episode] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["episodes", b"episodes", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListEpisodesResponse: _TypeAlias = ListEpisodesResponse  # noqa: Y015
+
+@_typing.final
+class GetEpisodeRequest(_message.Message):
+    """GetEpisodeRequest names an episode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    EPISODE_ID_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation."""
+    episode_id: _builtins.str
+    """The episode."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        episode_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "episode_id", b"episode_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetEpisodeRequest: _TypeAlias = GetEpisodeRequest  # noqa: Y015
+
+@_typing.final
+class GetEpisodeResponse(_message.Message):
+    """GetEpisodeResponse is the episode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPISODE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def episode(self) -> Global___Episode:
+        """The episode."""
+
+    def __init__(
+        self,
+        *,
+        episode: Global___Episode | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["episode", b"episode"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["episode", b"episode"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetEpisodeResponse: _TypeAlias = GetEpisodeResponse  # noqa: Y015
 
 @_typing.final
 class WatchConversationRequest(_message.Message):

@@ -124,6 +124,16 @@ class ConversationServiceStub:
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.RewindConversationRequest.SerializeToString,
                 response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.RewindConversationResponse.FromString,
                 _registered_method=True)
+        self.ListEpisodes = channel.unary_unary(
+                '/abridged.v1.ConversationService/ListEpisodes',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.ListEpisodesRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.ListEpisodesResponse.FromString,
+                _registered_method=True)
+        self.GetEpisode = channel.unary_unary(
+                '/abridged.v1.ConversationService/GetEpisode',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.GetEpisodeRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.GetEpisodeResponse.FromString,
+                _registered_method=True)
         self.WatchConversation = channel.unary_stream(
                 '/abridged.v1.ConversationService/WatchConversation',
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.WatchConversationRequest.SerializeToString,
@@ -297,6 +307,22 @@ class ConversationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListEpisodes(self, request, context):
+        """ListEpisodes returns the episodes in use of a conversation, newest first: those that the window shows, and those
+        that it has merged. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetEpisode(self, request, context):
+        """GetEpisode returns an episode. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND (EPISODE_NOT_FOUND, also for
+        an episode whose record has been revoked).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchConversation(self, request, context):
         """WatchConversation streams a conversation's events after a version, then live, interleaved with the progress of
         passes. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
@@ -404,6 +430,16 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.RewindConversation,
                     request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.RewindConversationRequest.FromString,
                     response_serializer=abridged_dot_v1_dot_conversation__service__pb2.RewindConversationResponse.SerializeToString,
+            ),
+            'ListEpisodes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListEpisodes,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.ListEpisodesRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.ListEpisodesResponse.SerializeToString,
+            ),
+            'GetEpisode': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetEpisode,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.GetEpisodeRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.GetEpisodeResponse.SerializeToString,
             ),
             'WatchConversation': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchConversation,
@@ -880,6 +916,60 @@ class ConversationService:
             '/abridged.v1.ConversationService/RewindConversation',
             abridged_dot_v1_dot_conversation__service__pb2.RewindConversationRequest.SerializeToString,
             abridged_dot_v1_dot_conversation__service__pb2.RewindConversationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListEpisodes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/ListEpisodes',
+            abridged_dot_v1_dot_conversation__service__pb2.ListEpisodesRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.ListEpisodesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetEpisode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/GetEpisode',
+            abridged_dot_v1_dot_conversation__service__pb2.GetEpisodeRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.GetEpisodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -120,6 +120,14 @@ class ConversationServiceStub:
     that covered a removed message are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
     (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
+    ListEpisodes: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ListEpisodesRequest, _conversation_service_pb2.ListEpisodesResponse]
+    """ListEpisodes returns the episodes in use of a conversation, newest first: those that the window shows, and those
+    that it has merged. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
+    """
+    GetEpisode: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetEpisodeRequest, _conversation_service_pb2.GetEpisodeResponse]
+    """GetEpisode returns an episode. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND (EPISODE_NOT_FOUND, also for
+    an episode whose record has been revoked).
+    """
     WatchConversation: _grpc.UnaryStreamMultiCallable[_conversation_service_pb2.WatchConversationRequest, _conversation_service_pb2.WatchConversationResponse]
     """WatchConversation streams a conversation's events after a version, then live, interleaved with the progress of
     passes. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
@@ -224,6 +232,14 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     The log keeps them, and their numbers and ids are not used again: append the new messages with new ids. Records
     that covered a removed message are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
     (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
+    ListEpisodes: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListEpisodesRequest, _conversation_service_pb2.ListEpisodesResponse]  # type: ignore[assignment]
+    """ListEpisodes returns the episodes in use of a conversation, newest first: those that the window shows, and those
+    that it has merged. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
+    """
+    GetEpisode: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetEpisodeRequest, _conversation_service_pb2.GetEpisodeResponse]  # type: ignore[assignment]
+    """GetEpisode returns an episode. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND (EPISODE_NOT_FOUND, also for
+    an episode whose record has been revoked).
     """
     WatchConversation: _aio.UnaryStreamMultiCallable[_conversation_service_pb2.WatchConversationRequest, _conversation_service_pb2.WatchConversationResponse]  # type: ignore[assignment]
     """WatchConversation streams a conversation's events after a version, then live, interleaved with the progress of
@@ -428,6 +444,26 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         The log keeps them, and their numbers and ids are not used again: append the new messages with new ids. Records
         that covered a removed message are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
         (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def ListEpisodes(
+        self,
+        request: _conversation_service_pb2.ListEpisodesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.ListEpisodesResponse, _abc.Awaitable[_conversation_service_pb2.ListEpisodesResponse]]:
+        """ListEpisodes returns the episodes in use of a conversation, newest first: those that the window shows, and those
+        that it has merged. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
+        """
+
+    @_abc_1.abstractmethod
+    def GetEpisode(
+        self,
+        request: _conversation_service_pb2.GetEpisodeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.GetEpisodeResponse, _abc.Awaitable[_conversation_service_pb2.GetEpisodeResponse]]:
+        """GetEpisode returns an episode. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND (EPISODE_NOT_FOUND, also for
+        an episode whose record has been revoked).
         """
 
     @_abc_1.abstractmethod

@@ -110,6 +110,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: the search index follows the log no longer, and an operator has to act; metadata has `cause`."""
     ERROR_REASON_EMBEDDER_AWAY: _ErrorReason.ValueType  # 36
     """UNAVAILABLE: the model that turns a query into a vector does not answer; SEARCH_MODE_WORDS needs none."""
+    ERROR_REASON_EPISODE_NOT_FOUND: _ErrorReason.ValueType  # 37
+    """NOT_FOUND: no such episode in use in this conversation."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the `reason` of the google.rpc.ErrorInfo that every error of the server carries; its domain is
@@ -205,4 +207,6 @@ ERROR_REASON_RECALL_STOPPED: ErrorReason.ValueType  # 35
 """FAILED_PRECONDITION: the search index follows the log no longer, and an operator has to act; metadata has `cause`."""
 ERROR_REASON_EMBEDDER_AWAY: ErrorReason.ValueType  # 36
 """UNAVAILABLE: the model that turns a query into a vector does not answer; SEARCH_MODE_WORDS needs none."""
+ERROR_REASON_EPISODE_NOT_FOUND: ErrorReason.ValueType  # 37
+"""NOT_FOUND: no such episode in use in this conversation."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -420,6 +420,8 @@ class PassPlan(_message.Message):
     FORM_FIELD_NUMBER: _builtins.int
     MERGED_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
     LABEL_FIELD_NUMBER: _builtins.int
+    SHORT_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
+    OVERLAP_FIELD_NUMBER: _builtins.int
     summarization_id: _builtins.str
     """The pass's id."""
     trigger: _conversation_pb2.Trigger.ValueType
@@ -478,6 +480,14 @@ class PassPlan(_message.Message):
     def merged_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The records whose place the new one takes, if it merges several."""
 
+    @_builtins.property
+    def short_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Those of `beside_summary_ids` that the window shows by their short_summary, and counts by their short_tokens."""
+
+    @_builtins.property
+    def overlap(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.MessageRange]:
+        """Messages of the previous episode that the prompt quotes for context. The record does not cover them."""
+
     def __init__(
         self,
         *,
@@ -504,10 +514,12 @@ class PassPlan(_message.Message):
         form: _conversation_pb2.DraftForm.ValueType = ...,
         merged_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
         label: _builtins.str = ...,
+        short_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
+        overlap: _abc.Iterable[_summary_pb2.MessageRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_summary_id", b"base_summary_id", "beside_summary_ids", b"beside_summary_ids", "covered", b"covered", "covered_tokens", b"covered_tokens", "cut", b"cut", "depth", b"depth", "extractive", b"extractive", "form", b"form", "label", b"label", "merged_summary_ids", b"merged_summary_ids", "message_version", b"message_version", "parent_summary_id", b"parent_summary_id", "policy", b"policy", "rebase", b"rebase", "replaced_tokens", b"replaced_tokens", "replaces_summary_id", b"replaces_summary_id", "rewrites", b"rewrites", "room_tokens", b"room_tokens", "source", b"source", "summarization_id", b"summarization_id", "summary_tokens_max", b"summary_tokens_max", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_summary_id", b"base_summary_id", "beside_summary_ids", b"beside_summary_ids", "covered", b"covered", "covered_tokens", b"covered_tokens", "cut", b"cut", "depth", b"depth", "extractive", b"extractive", "form", b"form", "label", b"label", "merged_summary_ids", b"merged_summary_ids", "message_version", b"message_version", "overlap", b"overlap", "parent_summary_id", b"parent_summary_id", "policy", b"policy", "rebase", b"rebase", "replaced_tokens", b"replaced_tokens", "replaces_summary_id", b"replaces_summary_id", "rewrites", b"rewrites", "room_tokens", b"room_tokens", "short_summary_ids", b"short_summary_ids", "source", b"source", "summarization_id", b"summarization_id", "summary_tokens_max", b"summary_tokens_max", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -824,6 +836,7 @@ class SummaryRevoked(_message.Message):
     SUMMARY_ID_FIELD_NUMBER: _builtins.int
     REVOKED_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
     SHOWN_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
+    SHORT_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
     summary_id: _builtins.str
     """The record that was revoked."""
     @_builtins.property
@@ -834,16 +847,21 @@ class SummaryRevoked(_message.Message):
     def shown_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The records that the window shows from now on."""
 
+    @_builtins.property
+    def short_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Those of them that it shows by their short_summary."""
+
     def __init__(
         self,
         *,
         summary_id: _builtins.str = ...,
         revoked_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
         shown_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
+        short_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["revoked_summary_ids", b"revoked_summary_ids", "shown_summary_ids", b"shown_summary_ids", "summary_id", b"summary_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["revoked_summary_ids", b"revoked_summary_ids", "short_summary_ids", b"short_summary_ids", "shown_summary_ids", b"shown_summary_ids", "summary_id", b"summary_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -936,6 +954,7 @@ class ConversationRewound(_message.Message):
     TO_VERSION_FIELD_NUMBER: _builtins.int
     REVOKED_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
     SHOWN_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
+    SHORT_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
     to_version: _builtins.int
     """The last message that stays; 0 if none does."""
     @_builtins.property
@@ -946,16 +965,21 @@ class ConversationRewound(_message.Message):
     def shown_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The records that the window shows from now on."""
 
+    @_builtins.property
+    def short_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Those of them that it shows by their short_summary."""
+
     def __init__(
         self,
         *,
         to_version: _builtins.int = ...,
         revoked_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
         shown_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
+        short_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["revoked_summary_ids", b"revoked_summary_ids", "shown_summary_ids", b"shown_summary_ids", "to_version", b"to_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["revoked_summary_ids", b"revoked_summary_ids", "short_summary_ids", b"short_summary_ids", "shown_summary_ids", b"shown_summary_ids", "to_version", b"to_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

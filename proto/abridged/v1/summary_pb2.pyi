@@ -220,6 +220,55 @@ class RecordQuality(_message.Message):
 Global___RecordQuality: _TypeAlias = RecordQuality  # noqa: Y015
 
 @_typing.final
+class EpisodeFigures(_message.Message):
+    """EpisodeFigures is what the messages of an episode say about it by their hints."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SENTIMENT_MESSAGES_FIELD_NUMBER: _builtins.int
+    SENTIMENT_MEAN_FIELD_NUMBER: _builtins.int
+    SENTIMENT_VARIANCE_FIELD_NUMBER: _builtins.int
+    FLOWS_FIELD_NUMBER: _builtins.int
+    TOOLS_FIELD_NUMBER: _builtins.int
+    sentiment_messages: _builtins.int
+    """User messages with a sentiment."""
+    sentiment_mean: _builtins.float
+    """Their mean sentiment; unset if there are none."""
+    sentiment_variance: _builtins.float
+    """Their variance (of the whole, not of a sample); unset if there are none."""
+    @_builtins.property
+    def flows(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The flows that were active, in order of first appearance; at most 64."""
+
+    @_builtins.property
+    def tools(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The tools that were invoked, by hint or by call, in order of first appearance; at most 64."""
+
+    def __init__(
+        self,
+        *,
+        sentiment_messages: _builtins.int = ...,
+        sentiment_mean: _builtins.float | None = ...,
+        sentiment_variance: _builtins.float | None = ...,
+        flows: _abc.Iterable[_builtins.str] | None = ...,
+        tools: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_sentiment_mean", b"_sentiment_mean", "_sentiment_variance", b"_sentiment_variance", "sentiment_mean", b"sentiment_mean", "sentiment_variance", b"sentiment_variance"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sentiment_mean", b"_sentiment_mean", "_sentiment_variance", b"_sentiment_variance", "flows", b"flows", "sentiment_mean", b"sentiment_mean", "sentiment_messages", b"sentiment_messages", "sentiment_variance", b"sentiment_variance", "tools", b"tools"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__sentiment_mean: _TypeAlias = _typing.Literal["sentiment_mean"]  # noqa: Y015
+    _WhichOneofArgType__sentiment_mean: _TypeAlias = _typing.Literal["_sentiment_mean", b"_sentiment_mean"]  # noqa: Y015
+    _WhichOneofReturnType__sentiment_variance: _TypeAlias = _typing.Literal["sentiment_variance"]  # noqa: Y015
+    _WhichOneofArgType__sentiment_variance: _TypeAlias = _typing.Literal["_sentiment_variance", b"_sentiment_variance"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sentiment_mean) -> _WhichOneofReturnType__sentiment_mean | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sentiment_variance) -> _WhichOneofReturnType__sentiment_variance | None: ...
+
+Global___EpisodeFigures: _TypeAlias = EpisodeFigures  # noqa: Y015
+
+@_typing.final
 class SummaryRecord(_message.Message):
     """SummaryRecord is what a pass commits: a validated summary of the covered messages that continues its parent's."""
 
@@ -247,6 +296,9 @@ class SummaryRecord(_message.Message):
     REWRITES_FIELD_NUMBER: _builtins.int
     STANDS_ALONE_FIELD_NUMBER: _builtins.int
     LABEL_FIELD_NUMBER: _builtins.int
+    SHORT_SUMMARY_FIELD_NUMBER: _builtins.int
+    SHORT_TOKENS_FIELD_NUMBER: _builtins.int
+    EPISODE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The record's id."""
     depth: _builtins.int
@@ -283,6 +335,12 @@ class SummaryRecord(_message.Message):
     """Whether the record stands for everything that has left the window, so that its ancestors are kept for audit only."""
     label: _builtins.str
     """A short name for people. PROFILE_ROLLING: the messages that this pass took out of the window, `first-last`."""
+    short_summary: _builtins.str
+    """An episode in one or two sentences: what the window shows once a newer episode is there. `summary` is the longer
+    text. Empty in records that have one text alone.
+    """
+    short_tokens: _builtins.int
+    """Tokens of the record when it is rendered with `short_summary`; 0 without one."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was committed."""
@@ -311,6 +369,10 @@ class SummaryRecord(_message.Message):
     def quality(self) -> Global___RecordQuality:
         """Figures of the checks."""
 
+    @_builtins.property
+    def episode(self) -> Global___EpisodeFigures:
+        """The figures of an episode; unset in other records."""
+
     def __init__(
         self,
         *,
@@ -336,10 +398,13 @@ class SummaryRecord(_message.Message):
         rewrites: _builtins.int = ...,
         stands_alone: _builtins.bool = ...,
         label: _builtins.str = ...,
+        short_summary: _builtins.str = ...,
+        short_tokens: _builtins.int = ...,
+        episode: Global___EpisodeFigures | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "create_time", b"create_time", "latency", b"latency", "quality", b"quality"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "create_time", b"create_time", "episode", b"episode", "latency", b"latency", "quality", b"quality"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "context", b"context", "covered", b"covered", "covered_message_count", b"covered_message_count", "covered_tokens", b"covered_tokens", "create_time", b"create_time", "depth", b"depth", "id", b"id", "key_points", b"key_points", "label", b"label", "latency", b"latency", "model", b"model", "parent_id", b"parent_id", "prompt_name", b"prompt_name", "prompt_version", b"prompt_version", "provenance", b"provenance", "quality", b"quality", "rewrites", b"rewrites", "stands_alone", b"stands_alone", "summary", b"summary", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "context", b"context", "covered", b"covered", "covered_message_count", b"covered_message_count", "covered_tokens", b"covered_tokens", "create_time", b"create_time", "depth", b"depth", "episode", b"episode", "id", b"id", "key_points", b"key_points", "label", b"label", "latency", b"latency", "model", b"model", "parent_id", b"parent_id", "prompt_name", b"prompt_name", "prompt_version", b"prompt_version", "provenance", b"provenance", "quality", b"quality", "rewrites", b"rewrites", "short_summary", b"short_summary", "short_tokens", b"short_tokens", "stands_alone", b"stands_alone", "summary", b"summary", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -22,7 +22,7 @@ from service.domain.policy import Policy
 from service.domain.record import SummaryRecord
 from service.domain.words import known_share, word_keys
 
-__all__ = ["Compared", "compared", "record_texts"]
+__all__ = ["Compared", "compared", "compared_short", "record_texts"]
 
 _REQUIRED_MIN: Final = 16
 """The absence of fewer required identifiers proves nothing."""
@@ -38,7 +38,7 @@ _FORMAT_TALK: Final = re.compile(
     r"|\b(?:corrected|valid|requested|required|whole|complete|following|single|one) json\b"
     r"|\bjson (?:object|format|schema|array|output|response|answer|string)s?\b"
     r"|\b(?:required|requested|specified|given) (?:format|schema|keys|fields)\b"
-    r"|\bkey_points\b|\bdomain_entities\b|\baction_items\b",
+    r"|\bkey_points\b|\bdomain_entities\b|\baction_items\b|\b(?:short|long)_summary\b",
     re.IGNORECASE | re.DOTALL,
 )
 _FORMAT_WORDS: Final = re.compile(r"\b(?:json|schema)\b|key_points", re.IGNORECASE)
@@ -105,6 +105,12 @@ def record_texts(record: SummaryRecord) -> tuple[str, ...]:
         *context.participants,
         *context.domain_entities,
     )
+
+
+def compared_short(text: str, beside: Compared, policy: Policy) -> tuple[Problem, ...]:
+    """What is wrong with a text of one or two sentences, which cannot speak of every part of its source."""
+    problems = (*_loop_problems((text,), policy), *_ground_problems(text, beside, policy))
+    return tuple(Problem(problem.code, f"short_summary {problem.detail}") for problem in problems)
 
 
 def _loop_problems(parts: Sequence[str], policy: Policy) -> Iterator[Problem]:

@@ -102,6 +102,7 @@ _ERROR: Final = re.compile(
 
 _SCHEMA: Final = re.compile(r"\"(?:properties|\$defs|additionalProperties)\"\s{0,8}:\s{0,8}(?:\{|true|false)")
 
+_NARRATIVES: Final = ("summary", "short_summary")
 _SHINGLE_WORDS: Final = 6
 _ECHO_SHARE_MAX: Final = 0.5
 _WORDS: Final = re.compile(r"\w+")
@@ -142,27 +143,32 @@ def unsupported_identifiers(texts: Mapping[str, str], evidence: Evidence) -> dic
 def check_record(
     texts: Mapping[str, str], evidence: Evidence, *, instructions: str, unsupported_max: int
 ) -> tuple[Problem, ...]:
-    """Every problem of a draft, given as text by field, including `summary`.
+    """Every problem of a draft, given as text by field, including `summary` and, of an episode, `short_summary`.
 
     `evidence` is of the source and the previous record, `instructions` what the model was told besides the transcript,
     `unsupported_max` how many invented identifiers or numbers are tolerated.
     """
     return (
-        *_summary_problems(texts["summary"], instructions),
+        *(
+            problem
+            for field in _NARRATIVES
+            if field in texts
+            for problem in _narrative_problems(field, texts[field], instructions)
+        ),
         *_field_problems(texts),
         *_unsupported_problems(texts, evidence, unsupported_max),
     )
 
 
-def _summary_problems(summary: str, instructions: str) -> tuple[Problem, ...]:
-    if not summary.strip():
-        return (Problem(ProblemCode.EMPTY, "summary is empty"),)
-    if is_placeholder(summary):
-        return (Problem(ProblemCode.PLACEHOLDER, "summary is a placeholder"),)
-    if is_refusal(summary):
-        return (Problem(ProblemCode.REFUSAL, "summary is a refusal, a request or an error text"),)
-    if echoes_instructions(summary, instructions):
-        return (Problem(ProblemCode.ECHO, "summary repeats the instructions or the schema"),)
+def _narrative_problems(field: str, text: str, instructions: str) -> tuple[Problem, ...]:
+    if not text.strip():
+        return (Problem(ProblemCode.EMPTY, f"{field} is empty"),)
+    if is_placeholder(text):
+        return (Problem(ProblemCode.PLACEHOLDER, f"{field} is a placeholder"),)
+    if is_refusal(text):
+        return (Problem(ProblemCode.REFUSAL, f"{field} is a refusal, a request or an error text"),)
+    if echoes_instructions(text, instructions):
+        return (Problem(ProblemCode.ECHO, f"{field} repeats the instructions or the schema"),)
     return ()
 
 

@@ -7,13 +7,13 @@ from types import MappingProxyType
 from typing import Final
 
 from service.domain.policy import ProfileName
-from service.domain.profiles import chain, rolling
+from service.domain.profiles import chain, episodes, rolling
 from service.domain.profiles.profile import Profile
 
 __all__ = ["profile_of"]
 
 _PROFILES: Final[Mapping[ProfileName, Profile]] = MappingProxyType(
-    {ProfileName.CHAIN: chain, ProfileName.ROLLING: rolling}
+    {ProfileName.CHAIN: chain, ProfileName.ROLLING: rolling, ProfileName.EPISODES: episodes}
 )
 
 assert set(_PROFILES) == set(ProfileName), "every profile that can be named is there"

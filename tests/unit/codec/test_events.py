@@ -33,6 +33,7 @@ from service.domain.message import Attachment, Message, Role, ToolCall
 from service.domain.policy import Policy, ProfileName
 from service.domain.record import (
     ActionItem,
+    EpisodeFigures,
     FormName,
     MessageRange,
     Provenance,
@@ -66,6 +67,10 @@ MESSAGES = st.builds(
     user_id=TEXT,
     agent_id=TEXT,
     labels=LABELS,
+    is_continuation=st.none() | st.booleans(),
+    sentiment=st.none() | RATIO,
+    flows=ITEMS,
+    tools=ITEMS,
 )
 TOOLS = st.lists(TEXT, min_size=1, max_size=3).map(tuple)
 POLICIES = st.builds(
@@ -121,6 +126,9 @@ RECORDS = st.builds(
     latency_ms=COUNT,
     quality=st.builds(RecordQuality, RATIO, COUNT, RATIO),
     label=TEXT,
+    short_summary=TEXT,
+    short_tokens=COUNT,
+    episode=st.none() | st.builds(EpisodeFigures, COUNT, st.none() | RATIO, st.none() | RATIO, ITEMS, ITEMS),
 )
 PLANS = st.builds(
     domain.PassPlan,
@@ -142,6 +150,8 @@ PLANS = st.builds(
     form=st.sampled_from(FormName),
     merged_ids=ITEMS,
     label=TEXT,
+    short_ids=ITEMS,
+    overlap=RANGES,
 )
 VERSIONS = {"SummarizationCompleted": 2}
 SOURCES = st.sampled_from(TokenSource)
@@ -160,12 +170,12 @@ EVENTS = {
     "SummarizationReleased": st.builds(domain.SummarizationReleased, TEXT),
     "SummarizationCompleted": st.builds(domain.SummarizationCompleted, TEXT, RECORDS, SOURCES, st.booleans()),
     "SummarizationCleared": st.builds(domain.SummarizationCleared, PLANS, MARKS),
-    "SummaryRevoked": st.builds(domain.SummaryRevoked, TEXT, NAMES, NAMES),
+    "SummaryRevoked": st.builds(domain.SummaryRevoked, TEXT, NAMES, NAMES, NAMES),
     "SummaryRated": st.builds(domain.SummaryRated, TEXT, st.sampled_from(domain.Rating), TEXT),
     "TitleChanged": st.builds(domain.TitleChanged, TEXT, TEXT),
     "MessagesPinned": st.builds(domain.MessagesPinned, NUMBERS),
     "MessagesUnpinned": st.builds(domain.MessagesUnpinned, NUMBERS),
-    "ConversationRewound": st.builds(domain.ConversationRewound, COUNT, NAMES, NAMES),
+    "ConversationRewound": st.builds(domain.ConversationRewound, COUNT, NAMES, NAMES, NAMES),
     "SummarizationFailed": st.builds(
         domain.SummarizationFailed,
         pass_id=TEXT,

@@ -251,7 +251,7 @@ def test_the_histories_go_back_in_every_way_and_bring_messages_back(profile):
     """They would prove nothing if no message ever returned, left again, or was removed."""
     kinds: dict[type, int] = {}
     came_back: dict[type, int] = {}
-    for seed in range(100):
+    for seed in range(200):
         chat = SimulatedChat(seed, ways_back=WAYS_BACK, profile=profile)
         for step in chat.steps():
             state = step.before
@@ -265,7 +265,7 @@ def test_the_histories_go_back_in_every_way_and_bring_messages_back(profile):
     assert profile is not ProfileName.CHAIN or kinds[SummarizationCleared] > 5
     assert came_back[SummaryRevoked] > 100
     assert came_back[MessagesPinned] > 10
-    assert came_back[ConversationRewound] > 10
+    assert came_back[ConversationRewound] > 5
 
 
 def nothing_comes_back(originals: Originals) -> Originals:

@@ -12,7 +12,7 @@ from hypothesis import given as for_all
 from hypothesis import strategies as st
 
 from service.domain.commands import RequestPass
-from service.domain.conversation import Conversation
+from service.domain.conversation import Conversation, ShownRecord
 from service.domain.errors import WindowTooLarge
 from service.domain.message import Attachment, Message, Role, ToolCall
 from service.domain.policy import Policy, SummaryRole
@@ -82,7 +82,7 @@ def test_system_messages_then_the_summary_then_the_others():
 @pytest.mark.parametrize("role", list(SummaryRole))
 def test_the_summary_has_the_role_that_is_asked_for(role):
     """System by default, user for models that ignore later system messages."""
-    message = summary_message(record_for(PLAN), role)
+    message = summary_message(ShownRecord(record_for(PLAN), TokenSource.CALLER), role)
 
     assert (message.role.value, message.id) == (role.value, "summary-p")
     assert summary_tag(record_for(PLAN)) == "summary-depth:0"

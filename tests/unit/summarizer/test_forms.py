@@ -31,6 +31,7 @@ PLAIN = DraftForm(
     schema=lambda _: None,
     read=read,
     repair=RepairWords(cut_off="shorter", looped="once", again="Write the sentences again."),
+    extracted=FORMS[FormName.FACETS].extracted,
 )
 
 
