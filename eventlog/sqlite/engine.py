@@ -140,7 +140,10 @@ def refuse_foreign(path: Path) -> None:
         with closing(sqlite3.connect(unwritten(path), uri=True)) as connection:
             names = [name for (name,) in connection.execute(_NAMES)]
     except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+        # A power cut may tear a page that a journal beside the file still has whole, or takes back.
+        journals = (wal_of(path), path.with_name(f"{path.name}-journal"))
+        torn = any(journal.exists() and journal.stat().st_size > 0 for journal in journals)
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB and not torn:
             raise LogForeign(f"{path} is not an abridged log (not an SQLite file)") from error
     except UnicodeDecodeError:  # the driver's, of what SQLite says of a damaged schema
         pass
