@@ -161,13 +161,18 @@ class SidecarClient:
         messages: Sequence[Message],
         *,
         settings: ConversationSettings | None = None,
+        rendering: str = "",
         wait_s: float = 0.0,
     ) -> AppendMessagesResponse:
-        """Append messages that have ids; `settings` count if the conversation is new. Waits for a pending pass."""
+        """Append messages that have ids; `settings` count if the conversation is new. Waits for a pending pass.
+
+        With a `rendering` of RENDERINGS the response has the window, or says why not.
+        """
         request = _pb.AppendMessagesRequest(
             conversation_id=conversation_id,
             messages=[message_to_proto(message) for message in messages],
             settings=settings,
+            context=_pb.ContextOptions(rendering=_rendering(rendering)) if rendering else None,
             wait=_duration(wait_s),
         )
         return await self._unary(self._conversations.AppendMessages, request, wait_s=wait_s)
@@ -191,7 +196,7 @@ class SidecarClient:
             max_tokens=max_tokens,
             clip=clip,
             view=view,
-            rendering=Rendering.Value(f"RENDERING_{(rendering or 'unspecified').upper()}"),
+            rendering=_rendering(rendering),
             cache_marks=cache_marks,
             min_version=min_version,
             wait=_duration(wait_s),
@@ -350,6 +355,10 @@ def fact_of(event: Event) -> DomainEvent | None:
 def role_name(hit: SearchHit) -> str:
     """Who said what was found."""
     return Role.Name(hit.role).removeprefix("ROLE_").lower()
+
+
+def _rendering(name: str) -> Rendering.ValueType:
+    return Rendering.Value(f"RENDERING_{(name or 'unspecified').upper()}")
 
 
 def _duration(seconds: float) -> Duration | None:

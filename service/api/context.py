@@ -60,8 +60,8 @@ class ContextQuery:
         return Form(self.role, self.rendering, self.cache_marks)
 
     @classmethod
-    def of(cls, request: _pb.GetContextRequest, *, default_role: SummaryRole) -> ContextQuery:
-        """The query of a valid request."""
+    def of(cls, request: _pb.GetContextRequest | _pb.ContextOptions, *, default_role: SummaryRole) -> ContextQuery:
+        """The query of a valid request, or of one's options."""
         asked = request.summary_role != conversation_pb2.SUMMARY_ROLE_UNSPECIFIED
         return cls(
             role=SUMMARY_ROLES.to_domain(request.summary_role) if asked else default_role,

@@ -14,9 +14,9 @@ from abridged.v1 import conversation_pb2, conversation_service_pb2, conversation
 from eventlog.event import StreamId
 from service.api import wire
 from service.api.auth import current_caller
-from service.api.context import ContextQuery, context_of
+from service.api.contexts import Contexts
 from service.api.episodes import episode_named, episode_view, episodes_in_use
-from service.api.errors import InvalidRequest, WaitTooShort
+from service.api.errors import InvalidRequest
 from service.api.fitting import fitting
 from service.api.quotas import Quotas
 from service.api.search import HistorySearch
@@ -32,20 +32,15 @@ from service.conversations.conversations import Conversations
 from service.conversations.policies import Policies
 from service.conversations.row import Row
 from service.conversations.table import ConversationTable, ListQuery
-from service.domain.commands import ApplyRules, ChangeSettings, ReportUsage, RequestPass
+from service.domain.commands import ChangeSettings, ReportUsage, RequestPass
 from service.domain.conversation import Conversation, lineage
-from service.domain.errors import PassNotFound, WaitedPassFailed
+from service.domain.errors import PassNotFound
 from service.domain.events import SummarizationRequested, UsageReported
-from service.domain.policy import Policy
-from service.domain.triggers import may_stand_in
 from service.passes.reactor import Reactor
 from service.telemetry.telemetry import Telemetry
 from service.turn import aside
 
 __all__ = ["ConversationServicer", "RequestLimits"]
-
-STAND_INS_MAX = 4
-"""Extractive passes that one GetContext may wait for: the pending one, and what its end requests."""
 
 _pb = conversation_service_pb2
 Entry = TypeVar("Entry", bound=Proto)
@@ -83,11 +78,10 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         self._conversations = conversations
         self._reactor = reactor
         self._table = table
-        self._changes = changes
         self._models = models
         self._policies = policies
         self._limits = limits
-        self._quotas = quotas
+        self._contexts = Contexts(conversations, reactor, changes, policies, quotas)
         self._watching = watching
         self._search = search
         self._telemetry = telemetry
@@ -95,7 +89,11 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         self._token_key = token_key
         self._ways_back = WaysBack(conversations, policies, token_key=token_key)
 
-    async def AppendMessages(self, request: _pb.AppendMessagesRequest, context: Any) -> _pb.AppendMessagesResponse:
+    async def AppendMessages(  # type: ignore[override]  # serialized already where it has a window, see sent_window
+        self, request: _pb.AppendMessagesRequest, context: Any
+    ) -> _pb.AppendMessagesResponse | bytes:
+        if request.HasField("context"):
+            current_caller().require("read")
         key = key_of(request.conversation_id)
         read = partial(
             wire.messages_of,
@@ -121,8 +119,8 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         state = appended.state
         plan, since_us = state.due_pass, state.pending_since_us
         if plan is not None and request.HasField("wait"):
-            state = await self._waited(key, wire.seconds(request.wait), context)
-        return _pb.AppendMessagesResponse(
+            state = await self._contexts.waited(key, wire.seconds(request.wait), context)
+        response = _pb.AppendMessagesResponse(
             messages=[
                 _pb.AppendedMessage(id=m.id, number=m.number, position=m.position, already_appended=m.already_appended)
                 for m in appended.messages
@@ -134,33 +132,16 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             else pass_named(state, plan.pass_id) or wire.pending_pass(plan, since_us),
             settings_ignored=has_settings and not appended.state.settings.includes(wire.requested(request.settings)),
         )
+        if not request.HasField("context"):
+            return response
+        return await self._contexts.after_append(
+            key, state, response, request.context, waited_for=plan.pass_id if plan else "", context=context
+        )
 
     async def GetContext(  # type: ignore[override]  # serialized already, see sent_window
         self, request: _pb.GetContextRequest, context: Any
     ) -> bytes:
-        key = key_of(request.conversation_id)
-        state = await self._conversations.state(key)
-        if state.message_version < request.min_version:
-            with self._quotas.waiting(key.namespace):
-                state = await self._changes.until(
-                    key,
-                    lambda: self._conversations.state(key),
-                    lambda s: s.message_version >= request.min_version,
-                    timeout_s=wire.patience_s(context.time_remaining()),
-                )
-            if state.message_version < request.min_version:
-                raise WaitTooShort(wanted=request.min_version, actual=state.message_version)
-        pending = state.due_pass
-        if pending is not None and request.HasField("wait"):
-            state = await self._waited(key, wire.seconds(request.wait), context)
-        if request.abort_on_failure:
-            _require_no_failure(state, waited_for=pending.pass_id if pending else "")
-        policy = self._policies.of(state.settings)
-        query = ContextQuery.of(request, default_role=policy.summary_role)
-        if not query.original:
-            state = await self._held(key, state, policy, context)
-        with self._quotas.making(key.namespace) as grow:
-            return await context_of(self._conversations, key, state, query, policy, grow)
+        return await self._contexts.get(request, context)
 
     async def GetConversation(self, request: _pb.GetConversationRequest, context: Any) -> _pb.GetConversationResponse:
         key = key_of(request.conversation_id)
@@ -237,7 +218,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         assert plan is not None, "a forced pass is requested, is under way already, or was refused"
         since_us = state.pending_since_us
         if request.HasField("wait"):
-            state = await self._waited(key, wire.seconds(request.wait), context)
+            state = await self._contexts.waited(key, wire.seconds(request.wait), context)
         return _pb.SummarizeConversationResponse(
             summarization=pass_named(state, plan.pass_id) or wire.pending_pass(plan, since_us)
         )
@@ -333,39 +314,6 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
     async def SearchHistory(self, request: _pb.SearchHistoryRequest, context: Any) -> _pb.SearchHistoryResponse:
         return await self._search(request, current_caller().namespace)
 
-    async def _waited(self, key: StreamId, wanted_s: float, context: Any) -> Conversation:
-        """The state when its due pass and what follows from it have ended, or the patience has; or, where too many
-        wait already, as it is."""
-        with self._quotas.waiting_if_room(key.namespace) as has_room:
-            return await self._changes.until(
-                key,
-                lambda: self._conversations.state(key),
-                lambda s: s.due_pass is None,
-                timeout_s=min(wanted_s, wire.patience_s(context.time_remaining())) if has_room else 0.0,
-            )
-
-    async def _held(self, key: StreamId, state: Conversation, policy: Policy, context: Any) -> Conversation:
-        """The state with a window below its emergency ratio, where extraction brings it there before the patience ends.
-
-        Whoever wants the model's record has waited for it; a window that no chat model takes helps nobody.
-        """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + wire.patience_s(context.time_remaining())
-        for _ in range(STAND_INS_MAX):
-            if state.pending is None and may_stand_in(state, policy):
-                # The operator's policy may be another one since the last event: the rules are asked once more.
-                state, _ = await self._conversations.execute(key, lambda _: ApplyRules())
-            plan, patience_s = state.due_pass, until - loop.time()
-            if plan is None or patience_s <= 0 or not may_stand_in(state, policy):
-                return state
-            self._reactor.stand_in(key, plan.pass_id)
-            # Where too many wait, this call keeps its place instead: what it waits for is made for it.
-            with self._quotas.waiting_if_room(key.namespace):
-                state = await self._changes.until(
-                    key, lambda: self._conversations.state(key), _ended_is(plan.pass_id), timeout_s=patience_s
-                )
-        return state
-
     async def _view(self, key: StreamId, state: Conversation) -> conversation_pb2.Conversation:
         return await conversation_shown(self._conversations, self._policies, key, state)
 
@@ -384,16 +332,3 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         page = fitting(map(entry, places), lambda made: made.ByteSize())
         left = end - len(page)
         return page, wire.write_page_token(self._token_key, scope, left) if left else ""
-
-
-def _require_no_failure(state: Conversation, *, waited_for: str) -> None:
-    """Raise WaitedPassFailed if the pass of this turn has failed: whether before or during the wait is chance."""
-    ended = state.passes[-1] if state.passes else None
-    if ended is None or ended.error_class is None:
-        return
-    if ended.plan.pass_id == waited_for or ended.plan.message_version == state.message_version:
-        raise WaitedPassFailed(ended.plan.pass_id, ended.error_class.value, ended.cause)
-
-
-def _ended_is(pass_id: str) -> Callable[[Conversation], bool]:
-    return lambda state: state.pending is None or state.pending.pass_id != pass_id

@@ -24,6 +24,10 @@ WRITTEN_PART = 8
 """Answers to calls that write are short; they have this part of the room of the others beside it."""
 
 
+WRITTEN_BYTES_MAX = 1 << 18
+"""What an answer to a call that writes takes at most: the places of 512 messages, with ids as long as they may be."""
+
+
 class _Limit(NamedTuple):
     """What there may be too much of, and when to come back then."""
 
@@ -64,9 +68,13 @@ class Quotas:
 
     def take_call(self, namespace: str, *, reads: bool) -> None:
         """Take a place for a call that works, if there is room for its answer too. Raises TooManyRequests."""
+        self.require_room(namespace, reads=reads)
+        _require(self._calls.take_if_room(namespace), CALLS)
+
+    def require_room(self, namespace: str, *, reads: bool) -> None:
+        """Raise TooManyRequests if there is no room for an answer."""
         room = self._room(reads=reads)
         _require(room.has_room(namespace, RESPONSE_BYTES_MAX if reads else ANSWER_BYTES_MIN), UNTAKEN)
-        _require(self._calls.take_if_room(namespace), CALLS)
 
     def give_back_call(self, namespace: str) -> None:
         """End what `take_call` began."""
@@ -137,9 +145,10 @@ class Quotas:
     def sending(self, namespace: str, size: int, *, reads: bool) -> Callable[[object], None]:
         """Count an answer of `size` bytes; returns what ends that, to be called when it is written or the call over.
 
-        Raises TooManyRequests for the answer of a call that `reads`: one that wrote is answered, and briefly.
+        Raises TooManyRequests for the answer of a call that `reads`. One that wrote is answered, and briefly: a window
+        in its answer is counted by whoever made it, as what it is.
         """
-        size = max(size, ANSWER_BYTES_MIN)
+        size = max(size, ANSWER_BYTES_MIN) if reads else min(max(size, ANSWER_BYTES_MIN), WRITTEN_BYTES_MAX)
         room = self._room(reads=reads)
         if reads:
             _require(room.take_if_room(namespace, size), UNTAKEN)

@@ -19,7 +19,7 @@ from service.cli.options import Invocation, sidecar_options
 from service.cli.plain_json import word
 from service.cli.sidecar import client_for, configuration
 from service.cli.terminal import is_interactive, say, say_text
-from service.client import ConversationSettings, SidecarClient, SidecarError
+from service.client import AppendMessagesResponse, ConversationSettings, SidecarClient, SidecarError
 from service.config.settings import OllamaSettings as OllamaGroup
 from service.config.settings import Settings
 from service.domain.message import Message, Role
@@ -125,8 +125,11 @@ class _Chat:
             await self._turn(text)
 
     async def _turn(self, text: str) -> None:
-        await self._append(Role.USER, text)
-        context = await self._client.context(self._conversation, rendering="ollama", wait_s=PASS_WAIT_S)
+        appended = await self._append(Role.USER, text, rendering="ollama", wait_s=PASS_WAIT_S)
+        context, failure = appended.context, appended.context_failure
+        if appended.HasField("context_failure"):
+            say(f"abridged: {word(failure, 'reason')}: {failure.message}; your message is kept", is_error=True)
+            return
         if context.summary_id != self._summary_id:
             self._summary_id = context.summary_id
             records = await self._client.summaries(self._conversation)
@@ -141,13 +144,18 @@ class _Chat:
             await self._client.report_usage(self._conversation, context, prompt_tokens=answer.prompt_tokens)
         await self._append(Role.ASSISTANT, answer.text)
 
-    async def _append(self, role: Role, text: str) -> None:
+    async def _append(
+        self, role: Role, text: str, *, rendering: str = "", wait_s: float = 0.0
+    ) -> AppendMessagesResponse:
         message = Message(id=f"msg-{uuid.uuid4().hex}", role=role, content=text)
-        answer = await self._client.append(self._conversation, [message], settings=self._settings)
+        answer = await self._client.append(
+            self._conversation, [message], settings=self._settings, rendering=rendering, wait_s=wait_s
+        )
         if role is Role.ASSISTANT:
             say(f"({usage_line(answer.usage)})")
         if answer.HasField("summarization"):
             say(f"({pass_line(answer.summarization)})")
+        return answer
 
     async def _ratio(self) -> None:
         state = await self._client.conversation(self._conversation)

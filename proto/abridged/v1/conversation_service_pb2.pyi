@@ -4,6 +4,7 @@ isort:skip_file
 """
 
 from abridged.v1 import conversation_pb2 as _conversation_pb2
+from abridged.v1 import error_reason_pb2 as _error_reason_pb2
 from abridged.v1 import event_log_service_pb2 as _event_log_service_pb2
 from abridged.v1 import event_pb2 as _event_pb2
 from abridged.v1 import message_pb2 as _message_pb2
@@ -273,6 +274,7 @@ class AppendMessagesRequest(_message.Message):
     EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
     SETTINGS_FIELD_NUMBER: _builtins.int
     WAIT_FIELD_NUMBER: _builtins.int
+    CONTEXT_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation, in the caller's namespace."""
     request_id: _builtins.str
@@ -295,6 +297,12 @@ class AppendMessagesRequest(_message.Message):
         already waiting, the call returns at once with the pass's current state.
         """
 
+    @_builtins.property
+    def context(self) -> Global___ContextOptions:
+        """If set, the response has the window after the append, as GetContext would return it, up to 3 MiB. Takes the scope
+        `read` beside `append`.
+        """
+
     def __init__(
         self,
         *,
@@ -304,16 +312,97 @@ class AppendMessagesRequest(_message.Message):
         expected_version: _builtins.int | None = ...,
         settings: _conversation_pb2.ConversationSettings | None = ...,
         wait: _duration_pb2.Duration | None = ...,
+        context: Global___ContextOptions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "expected_version", b"expected_version", "settings", b"settings", "wait", b"wait"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "context", b"context", "expected_version", b"expected_version", "settings", b"settings", "wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "conversation_id", b"conversation_id", "expected_version", b"expected_version", "messages", b"messages", "request_id", b"request_id", "settings", b"settings", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "context", b"context", "conversation_id", b"conversation_id", "expected_version", b"expected_version", "messages", b"messages", "request_id", b"request_id", "settings", b"settings", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_version: _TypeAlias = _typing.Literal["expected_version"]  # noqa: Y015
     _WhichOneofArgType__expected_version: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_version) -> _WhichOneofReturnType__expected_version | None: ...
 
 Global___AppendMessagesRequest: _TypeAlias = AppendMessagesRequest  # noqa: Y015
+
+@_typing.final
+class ContextOptions(_message.Message):
+    """ContextOptions are those of GetContext, for the window that an append leaves behind."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MAX_TOKENS_FIELD_NUMBER: _builtins.int
+    CLIP_FIELD_NUMBER: _builtins.int
+    SUMMARY_ROLE_FIELD_NUMBER: _builtins.int
+    VIEW_FIELD_NUMBER: _builtins.int
+    RENDERING_FIELD_NUMBER: _builtins.int
+    ABORT_ON_FAILURE_FIELD_NUMBER: _builtins.int
+    CACHE_MARKS_FIELD_NUMBER: _builtins.int
+    max_tokens: _builtins.int
+    """Most tokens that the context may cost, without the overhead; 0 for no limit."""
+    clip: _builtins.bool
+    """Excerpt the largest messages until they fit max_tokens, instead of failing."""
+    summary_role: _conversation_pb2.SummaryRole.ValueType
+    """The role of the summary message."""
+    view: Global___ContextView.ValueType
+    """What to return."""
+    rendering: Global___Rendering.ValueType
+    """A JSON form to add."""
+    abort_on_failure: _builtins.bool
+    """Return no window if the pass that this call waited for fails, instead of the original messages."""
+    cache_marks: _builtins.bool
+    """As in GetContextRequest."""
+    def __init__(
+        self,
+        *,
+        max_tokens: _builtins.int = ...,
+        clip: _builtins.bool = ...,
+        summary_role: _conversation_pb2.SummaryRole.ValueType = ...,
+        view: Global___ContextView.ValueType = ...,
+        rendering: Global___Rendering.ValueType = ...,
+        abort_on_failure: _builtins.bool = ...,
+        cache_marks: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "cache_marks", b"cache_marks", "clip", b"clip", "max_tokens", b"max_tokens", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ContextOptions: _TypeAlias = ContextOptions  # noqa: Y015
+
+@_typing.final
+class ContextFailure(_message.Message):
+    """ContextFailure says why a response has no window, with the reason and message of the error that GetContext would
+    return.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    RETRY_DELAY_FIELD_NUMBER: _builtins.int
+    reason: _error_reason_pb2.ErrorReason.ValueType
+    """The reason."""
+    message: _builtins.str
+    """What went wrong, for people."""
+    @_builtins.property
+    def retry_delay(self) -> _duration_pb2.Duration:
+        """When to call GetContext again, if it can help."""
+
+    def __init__(
+        self,
+        *,
+        reason: _error_reason_pb2.ErrorReason.ValueType = ...,
+        message: _builtins.str = ...,
+        retry_delay: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_delay", b"retry_delay"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "reason", b"reason", "retry_delay", b"retry_delay"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ContextFailure: _TypeAlias = ContextFailure  # noqa: Y015
 
 @_typing.final
 class AppendedMessage(_message.Message):
@@ -360,6 +449,8 @@ class AppendMessagesResponse(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     SUMMARIZATION_FIELD_NUMBER: _builtins.int
     SETTINGS_IGNORED_FIELD_NUMBER: _builtins.int
+    CONTEXT_FIELD_NUMBER: _builtins.int
+    CONTEXT_FAILURE_FIELD_NUMBER: _builtins.int
     message_version: _builtins.int
     """The conversation's messages so far."""
     settings_ignored: _builtins.bool
@@ -378,6 +469,14 @@ class AppendMessagesResponse(_message.Message):
     def summarization(self) -> _conversation_pb2.Summarization:
         """The pass that this call triggered or waited for; absent if there is none."""
 
+    @_builtins.property
+    def context(self) -> Global___GetContextResponse:
+        """The window, if the request has `context`."""
+
+    @_builtins.property
+    def context_failure(self) -> Global___ContextFailure:
+        """Why there is none although the request has `context`. The messages are appended all the same."""
+
     def __init__(
         self,
         *,
@@ -386,10 +485,12 @@ class AppendMessagesResponse(_message.Message):
         usage: _conversation_pb2.TokenUsage | None = ...,
         summarization: _conversation_pb2.Summarization | None = ...,
         settings_ignored: _builtins.bool = ...,
+        context: Global___GetContextResponse | None = ...,
+        context_failure: Global___ContextFailure | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["summarization", b"summarization", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "context_failure", b"context_failure", "summarization", b"summarization", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_version", b"message_version", "messages", b"messages", "settings_ignored", b"settings_ignored", "summarization", b"summarization", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "context_failure", b"context_failure", "message_version", b"message_version", "messages", b"messages", "settings_ignored", b"settings_ignored", "summarization", b"summarization", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,185 @@
+"""Windows for callers: of GetContext, and of an append that returns the window it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import structlog
+from google.rpc.code_pb2 import Code
+
+from abridged.v1 import conversation_service_pb2, error_reason_pb2
+from eventlog.event import StreamId
+from service.api import wire
+from service.api.context import ContextQuery, context_of
+from service.api.errors import WaitTooShort, internal_status, reason_of, retry_ms, status_of
+from service.api.fitting import RESPONSE_BYTES_MAX
+from service.api.quotas import Quotas
+from service.api.views import key_of
+from service.codec.values import duration
+from service.codec.wire_format import field
+from service.conversations.changes import Changes
+from service.conversations.conversations import Conversations
+from service.conversations.policies import Policies
+from service.domain.commands import ApplyRules
+from service.domain.conversation import Conversation
+from service.domain.errors import TooLarge, WaitedPassFailed
+from service.domain.policy import Policy
+from service.domain.triggers import may_stand_in
+from service.passes.reactor import Reactor
+
+__all__ = ["Contexts"]
+
+STAND_INS_MAX = 4
+"""Extractive passes that one GetContext may wait for: the pending one, and what its end requests."""
+
+_pb = conversation_service_pb2
+_CONTEXT = _pb.AppendMessagesResponse.CONTEXT_FIELD_NUMBER
+
+_log = structlog.get_logger()
+
+
+class Contexts:
+    """Waits for what a window is to have, and makes it within the quotas of its caller."""
+
+    def __init__(
+        self,
+        conversations: Conversations,
+        reactor: Reactor,
+        changes: Changes,
+        policies: Policies,
+        quotas: Quotas,
+    ) -> None:
+        self._conversations = conversations
+        self._reactor = reactor
+        self._changes = changes
+        self._policies = policies
+        self._quotas = quotas
+
+    async def get(self, request: _pb.GetContextRequest, context: Any) -> bytes:
+        """See the contract; serialized."""
+        key = key_of(request.conversation_id)
+        state = await self._conversations.state(key)
+        if state.message_version < request.min_version:
+            with self._quotas.waiting(key.namespace):
+                state = await self._changes.until(
+                    key,
+                    lambda: self._conversations.state(key),
+                    lambda s: s.message_version >= request.min_version,
+                    timeout_s=wire.patience_s(context.time_remaining()),
+                )
+            if state.message_version < request.min_version:
+                raise WaitTooShort(wanted=request.min_version, actual=state.message_version)
+        pending = state.due_pass
+        if pending is not None and request.HasField("wait"):
+            state = await self.waited(key, wire.seconds(request.wait), context)
+        waited_for = pending.pass_id if pending else ""
+        return await self._made(key, state, request, waited_for=waited_for, context=context)
+
+    async def after_append(
+        self,
+        key: StreamId,
+        state: Conversation,
+        appended: _pb.AppendMessagesResponse,
+        options: _pb.ContextOptions,
+        *,
+        waited_for: str,
+        context: Any,
+    ) -> bytes:
+        """The response to an append with the window that is now `state`'s, serialized; or with why there is none.
+
+        `waited_for` is the pass that the append waited for. What was appended stays so: only the end of the call, or of
+        the process, is raised. A window of more than RESPONSE_BYTES_MAX is left out, because a client that takes no
+        more than gRPC's default would see an error instead of the append.
+        """
+        try:
+            self._quotas.require_room(key.namespace, reads=True)
+            made = await self._made(key, state, options, waited_for=waited_for, context=context)
+            if len(made) > RESPONSE_BYTES_MAX:
+                raise TooLarge("context", size=len(made), limit=RESPONSE_BYTES_MAX)
+            context.add_done_callback(self._quotas.sending(key.namespace, len(made), reads=True))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the append is on disk
+            appended.context_failure.CopyFrom(_failure(error))
+            return appended.SerializeToString()
+        return appended.SerializeToString() + field(_CONTEXT, made)
+
+    async def waited(self, key: StreamId, wanted_s: float, context: Any) -> Conversation:
+        """The state when its due pass and what follows from it have ended, or the patience has; or, where too many
+        wait already, as it is."""
+        with self._quotas.waiting_if_room(key.namespace) as has_room:
+            return await self._changes.until(
+                key,
+                lambda: self._conversations.state(key),
+                lambda s: s.due_pass is None,
+                timeout_s=min(wanted_s, wire.patience_s(context.time_remaining())) if has_room else 0.0,
+            )
+
+    async def _made(
+        self,
+        key: StreamId,
+        state: Conversation,
+        asked: _pb.GetContextRequest | _pb.ContextOptions,
+        *,
+        waited_for: str,
+        context: Any,
+    ) -> bytes:
+        if asked.abort_on_failure:
+            _require_no_failure(state, waited_for=waited_for)
+        policy = self._policies.of(state.settings)
+        query = ContextQuery.of(asked, default_role=policy.summary_role)
+        if not query.original:
+            state = await self._held(key, state, policy, context)
+        with self._quotas.making(key.namespace) as grow:
+            return await context_of(self._conversations, key, state, query, policy, grow)
+
+    async def _held(self, key: StreamId, state: Conversation, policy: Policy, context: Any) -> Conversation:
+        """The state with a window below its emergency ratio, where extraction brings it there before the patience ends.
+
+        Whoever wants the model's record has waited for it; a window that no chat model takes helps nobody.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wire.patience_s(context.time_remaining())
+        for _ in range(STAND_INS_MAX):
+            if state.pending is None and may_stand_in(state, policy):
+                # The operator's policy may be another one since the last event: the rules are asked once more.
+                state, _ = await self._conversations.execute(key, lambda _: ApplyRules())
+            plan, patience_s = state.due_pass, until - loop.time()
+            if plan is None or patience_s <= 0 or not may_stand_in(state, policy):
+                return state
+            self._reactor.stand_in(key, plan.pass_id)
+            # Where too many wait, this call keeps its place instead: what it waits for is made for it.
+            with self._quotas.waiting_if_room(key.namespace):
+                state = await self._changes.until(
+                    key, lambda: self._conversations.state(key), _ended_is(plan.pass_id), timeout_s=patience_s
+                )
+        return state
+
+
+def _failure(error: Exception) -> _pb.ContextFailure:
+    """What a caller may know of it, as a status would say it; what it may not, and damage, is logged."""
+    status = status_of(error)
+    if status is None or status.code == Code.DATA_LOSS:
+        error_id = uuid4().hex
+        status = status or internal_status(error_id)
+        _log.error("context.failed", error_id=error_id, error_type=type(error).__name__, exc_info=error)
+    retry = retry_ms(status)
+    return _pb.ContextFailure(
+        reason=error_reason_pb2.ErrorReason.Value(f"ERROR_REASON_{reason_of(status)}"),
+        message=status.message,
+        retry_delay=None if retry is None else duration(retry),
+    )
+
+
+def _require_no_failure(state: Conversation, *, waited_for: str) -> None:
+    """Raise WaitedPassFailed if the pass of this turn has failed: whether before or during the wait is chance."""
+    ended = state.passes[-1] if state.passes else None
+    if ended is None or ended.error_class is None:
+        return
+    if ended.plan.pass_id == waited_for or ended.plan.message_version == state.message_version:
+        raise WaitedPassFailed(ended.plan.pass_id, ended.error_class.value, ended.cause)
+
+
+def _ended_is(pass_id: str) -> Callable[[Conversation], bool]:
+    return lambda state: state.pending is None or state.pending.pass_id != pass_id
