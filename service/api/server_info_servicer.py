@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from abridged.v1 import server_info_service_pb2, server_info_service_pb2_grpc
+from eventlog.event import StreamId
 from service.api import wire
 from service.api.auth import current_caller
 from service.api.quotas import Quotas
 from service.codec.values import timestamp
+from service.conversations.changes import Changes
+from service.conversations.conversations import Conversations
 from service.passes.queue import Backlog
 
 __all__ = ["CAPABILITIES", "ServerFacts", "ServerInfoServicer"]
@@ -43,8 +46,12 @@ class ServerFacts:
 class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer):
     """See the contract: every method's promise is written there."""
 
-    def __init__(self, facts: ServerFacts, backlog: Backlog, quotas: Quotas) -> None:
+    def __init__(
+        self, facts: ServerFacts, backlog: Backlog, quotas: Quotas, *, conversations: Conversations, changes: Changes
+    ) -> None:
         self._facts = facts
+        self._conversations = conversations
+        self._changes = changes
         self._backlog = backlog
         self._quotas = quotas
 
@@ -67,8 +74,20 @@ class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer)
         patience_s = wire.IDLE_WITHOUT_DEADLINE_S if remaining is None else wire.patience_s(remaining)
         if request.HasField("timeout"):
             patience_s = min(patience_s, wire.seconds(request.timeout))
+        if request.HasField("conversation_id"):
+            return await self._conversation_idle(StreamId(namespace, request.conversation_id), patience_s)
         with self._quotas.waiting_if_room(namespace) as has_room, suppress(TimeoutError):
             if has_room:
                 await asyncio.wait_for(self._backlog.idle(namespace), patience_s)
         pending = self._backlog.of_namespace(namespace)
         return _pb.WaitIdleResponse(idle=pending == 0, pending=pending)
+
+    async def _conversation_idle(self, key: StreamId, patience_s: float) -> _pb.WaitIdleResponse:
+        with self._quotas.waiting_if_room(key.namespace) as has_room:
+            state = await self._changes.until(
+                key,
+                lambda: self._conversations.state(key),
+                lambda s: s.due_pass is None,
+                timeout_s=patience_s if has_room else 0.0,
+            )
+        return _pb.WaitIdleResponse(idle=state.due_pass is None, pending=int(state.due_pass is not None))

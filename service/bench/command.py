@@ -27,6 +27,7 @@ NAMES = (
     "append",
     "batch",
     "context",
+    "turn",
     "long",
     "size",
     "catchup",

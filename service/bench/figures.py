@@ -99,6 +99,14 @@ FIGURES = (
     Figure("context.p99", "ms", "the same", "echo.one_p99", Target(10, at_least=False)),
     Figure("context.whole_p50", "ms", "GetContext, 10,000 messages, all in the window", "echo.one_p50"),
     Figure("context.whole_p99", "ms", "the same", "echo.one_p99"),
+    Figure("turn.two_p50", "ms", "a message and its window by AppendMessages and GetContext, 1 client"),
+    Figure(
+        "turn.one_p50",
+        "ms",
+        "the same by one AppendMessages with context",
+        "turn.two_p50",
+        Target(0.9, at_least=False, of_ratio=True),
+    ),
     Figure(
         "catchup.rate",
         "events/s",

@@ -170,6 +170,28 @@ async def _context(bench: Bench) -> AsyncIterator[Measure]:
 
 
 @asynccontextmanager
+async def _turn(bench: Bench) -> AsyncIterator[Measure]:
+    """One client appends a message and gets its window, in two calls and in one, in turns."""
+    with sidecar_child(bench.folder, "turn", _EXTRACTIVE) as child:
+        async with SidecarCalls.connected(child.address) as calls:
+            numbers = itertools.count()
+
+            async def measure() -> Values:
+                number = next(numbers)
+                latencies = await _in_turns(
+                    {
+                        "two": calls.turns(f"two{number}", calls=2),
+                        "one": calls.turns(f"one{number}", calls=1),
+                    },
+                    bench.seconds,
+                    clients=1,
+                )
+                return {f"turn.{name}_p50": percentile(found, 0.5) * 1e3 for name, found in latencies.items()}
+
+            yield measure
+
+
+@asynccontextmanager
 async def _long(bench: Bench) -> AsyncIterator[Measure]:
     """One client appends to a conversation of LONG_EVENTS events and to new ones, in turns."""
     with sidecar_child(bench.folder, "long", _EXTRACTIVE) as child:
@@ -299,6 +321,7 @@ _MEASUREMENTS = {
     "append": _append,
     "batch": _batch,
     "context": _context,
+    "turn": _turn,
     "long": _long,
     "size": _size,
     "catchup": _catchup,

@@ -106,6 +106,22 @@ class SidecarCalls:
 
         return call
 
+    def turns(self, conversation: str, *, calls: int) -> Callable[[int, int], Awaitable[Any]]:
+        """A message and the window behind it, in one call or in two."""
+
+        async def call(client: int, number: int) -> Any:
+            request = _request(conversation, None, number, 1)
+            request.settings.context_length = WINDOW_TOKENS
+            stub = self._stubs[client % CHANNELS]
+            if calls == 1:
+                request.context.SetInParent()
+                return await stub.AppendMessages(request, timeout=CALL_MAX_S)
+            await stub.AppendMessages(request, timeout=CALL_MAX_S)
+            asked = conversation_service_pb2.GetContextRequest(conversation_id=conversation)
+            return await stub.GetContext(asked, timeout=CALL_MAX_S)
+
+        return call
+
     def contexts(self, conversation: str) -> Callable[[int, int], Awaitable[Any]]:
         """A GetContext of a conversation."""
         request = conversation_service_pb2.GetContextRequest(conversation_id=conversation)

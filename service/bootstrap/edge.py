@@ -179,7 +179,13 @@ def servicers(
             token_key=hashlib.blake2b(core.log.log_id.encode(), digest_size=32).digest(),
         ),
         event_log=EventLogServicer(watching, core.table),
-        server_info=ServerInfoServicer(_facts(settings, core), core.reactor.backlog, quotas),
+        server_info=ServerInfoServicer(
+            _facts(settings, core),
+            core.reactor.backlog,
+            quotas,
+            conversations=core.conversations,
+            changes=core.changes,
+        ),
     )
 
 

@@ -26,7 +26,6 @@ GRANTS = [
     [
         {},
         {"rendering": api.RENDERING_OPENAI},
-        {"rendering": api.RENDERING_ANTHROPIC, "cache_marks": True},
         {"rendering": api.RENDERING_ANTHROPIC, "summary_role": conversation.SUMMARY_ROLE_USER},
         {"view": api.CONTEXT_VIEW_ORIGINAL},
         {"max_tokens": 300, "clip": True},
@@ -54,6 +53,19 @@ async def test_the_window_is_that_of_get_context_byte_for_byte(tmp_path, options
         assert not appended.HasField("context_failure")
 
 
+async def test_an_append_sets_the_marks_of_the_window_before_it(tmp_path):
+    """`cache_marks` and what is stable work from turn to turn without a GetContext."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        options = {"rendering": api.RENDERING_ANTHROPIC, "cache_marks": True}
+        await chat.append(said(1), context=options)
+
+        appended = await chat.append(said(2), context=options)
+
+        assert appended.context.stable_messages == 1
+        assert "cache_control" in appended.context.rendered_json
+
+
 async def test_without_context_an_append_returns_no_window(tmp_path):
     """Neither the window nor a reason why there is none."""
     async with sidecar(tmp_path) as s:
@@ -72,7 +84,7 @@ async def test_a_repeat_returns_the_window_too(tmp_path):
         again = await chat.append(said(1), context={})
 
         assert again.messages[0].already_appended
-        assert again.context == first.context
+        assert again.context.messages == first.context.messages
 
 
 async def test_a_window_that_cannot_be_returned_leaves_the_append_as_it_is(tmp_path):

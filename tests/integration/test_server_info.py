@@ -20,7 +20,7 @@ from tests.support.answers import gated
 from tests.support.edge_server import Working, only_place_taken
 from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import refused
-from tests.support.sidecar import PATIENCE_S, duration, on_ollama, sidecar
+from tests.support.sidecar import PATIENCE_S, duration, on_ollama, said, sidecar
 
 ATTEMPTS_MAX = 50
 SERVICES = {
@@ -81,6 +81,25 @@ async def test_wait_idle_gives_up_with_its_timeout_and_says_how_many_wait(tmp_pa
                 break
 
         assert asked == waited == bounded == info.WaitIdleResponse(idle=False, pending=1)
+
+
+async def test_wait_idle_of_a_conversation_waits_for_its_pass_alone(tmp_path):
+    """Another conversation's pass keeps nobody; a conversation that there is not is no idle one."""
+    gate = asyncio.Event()
+    async with FakeOllama(responder=gated(gate)) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        await s.chat("busy").talk(14)
+        await s.chat("quiet").append(said(1))
+
+        quiet = await s.info.WaitIdle(info.WaitIdleRequest(conversation_id="quiet"), timeout=PATIENCE_S)
+        busy = await s.info.WaitIdle(info.WaitIdleRequest(conversation_id="busy", timeout=duration(0)))
+        assert (quiet.idle, busy) == (True, info.WaitIdleResponse(idle=False, pending=1))
+
+        waiting = asyncio.ensure_future(s.info.WaitIdle(info.WaitIdleRequest(conversation_id="busy")))
+        gate.set()
+        assert (await waiting) == info.WaitIdleResponse(idle=True)
+        assert (await s.chat("busy").context()).compacted
+        async with refused("NOT_FOUND", "CONVERSATION_NOT_FOUND"):
+            await s.info.WaitIdle(info.WaitIdleRequest(conversation_id="none"))
 
 
 @pytest.mark.parametrize("service", ["", "abridged.v1.ConversationService", "abridged.v1.EventLogService"])

@@ -152,6 +152,9 @@ class WaitIdleRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TIMEOUT_FIELD_NUMBER: _builtins.int
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation; if unset, all of the namespace."""
     @_builtins.property
     def timeout(self) -> _duration_pb2.Duration:
         """Wait at most this long, bounded by the call's deadline; if unset, until the deadline."""
@@ -160,18 +163,21 @@ class WaitIdleRequest(_message.Message):
         self,
         *,
         timeout: _duration_pb2.Duration | None = ...,
+        conversation_id: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["timeout", b"timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_conversation_id", b"_conversation_id", "conversation_id", b"conversation_id", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_conversation_id", b"_conversation_id", "conversation_id", b"conversation_id", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__conversation_id: _TypeAlias = _typing.Literal["conversation_id"]  # noqa: Y015
+    _WhichOneofArgType__conversation_id: _TypeAlias = _typing.Literal["_conversation_id", b"_conversation_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__conversation_id) -> _WhichOneofReturnType__conversation_id | None: ...
 
 Global___WaitIdleRequest: _TypeAlias = WaitIdleRequest  # noqa: Y015
 
 @_typing.final
 class WaitIdleResponse(_message.Message):
-    """WaitIdleResponse is whether the namespace is idle."""
+    """WaitIdleResponse is whether the namespace, or the conversation, is idle."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -66,7 +66,8 @@ class ServerInfoServiceServicer:
         """WaitIdle returns when no pass is pending in the caller's namespace, or after `timeout`: for tests and for draining.
         Passes that wait after a failure are not pending. No side effects. It never returns DEADLINE_EXCEEDED itself: it
         returns with `idle` false shortly before the call's deadline, and at once if passes are pending and too many calls
-        are already waiting. Errors: INVALID_ARGUMENT.
+        are already waiting. With `conversation_id` it looks at one conversation alone, as `wait` does: a pass that remakes
+        a fallback record is not waited for. Errors: INVALID_ARGUMENT, NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,7 +42,8 @@ class ServerInfoServiceStub:
     """WaitIdle returns when no pass is pending in the caller's namespace, or after `timeout`: for tests and for draining.
     Passes that wait after a failure are not pending. No side effects. It never returns DEADLINE_EXCEEDED itself: it
     returns with `idle` false shortly before the call's deadline, and at once if passes are pending and too many calls
-    are already waiting. Errors: INVALID_ARGUMENT.
+    are already waiting. With `conversation_id` it looks at one conversation alone, as `wait` does: a pass that remakes
+    a fallback record is not waited for. Errors: INVALID_ARGUMENT, NOT_FOUND.
     """
 
 @_typing.type_check_only
@@ -59,7 +60,8 @@ class ServerInfoServiceAsyncStub(ServerInfoServiceStub):
     """WaitIdle returns when no pass is pending in the caller's namespace, or after `timeout`: for tests and for draining.
     Passes that wait after a failure are not pending. No side effects. It never returns DEADLINE_EXCEEDED itself: it
     returns with `idle` false shortly before the call's deadline, and at once if passes are pending and too many calls
-    are already waiting. Errors: INVALID_ARGUMENT.
+    are already waiting. With `conversation_id` it looks at one conversation alone, as `wait` does: a pass that remakes
+    a fallback record is not waited for. Errors: INVALID_ARGUMENT, NOT_FOUND.
     """
 
 class ServerInfoServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -85,7 +87,8 @@ class ServerInfoServiceServicer(metaclass=_abc_1.ABCMeta):
         """WaitIdle returns when no pass is pending in the caller's namespace, or after `timeout`: for tests and for draining.
         Passes that wait after a failure are not pending. No side effects. It never returns DEADLINE_EXCEEDED itself: it
         returns with `idle` false shortly before the call's deadline, and at once if passes are pending and too many calls
-        are already waiting. Errors: INVALID_ARGUMENT.
+        are already waiting. With `conversation_id` it looks at one conversation alone, as `wait` does: a pass that remakes
+        a fallback record is not waited for. Errors: INVALID_ARGUMENT, NOT_FOUND.
         """
 
 def add_ServerInfoServiceServicer_to_server(servicer: ServerInfoServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
