@@ -178,7 +178,7 @@ async def _turn(bench: Bench) -> AsyncIterator[Measure]:
 
             async def measure() -> Values:
                 number = next(numbers)
-                latencies = await _in_turns(
+                latencies = await in_turns(
                     {
                         "two": calls.turns(f"two{number}", calls=2),
                         "one": calls.turns(f"one{number}", calls=1),

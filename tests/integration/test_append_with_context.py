@@ -66,6 +66,15 @@ async def test_an_append_sets_the_marks_of_the_window_before_it(tmp_path):
         assert "cache_control" in appended.context.rendered_json
 
 
+def test_the_options_are_those_of_get_context():
+    """All but what names the conversation and what it waits for."""
+    options = {(field.name, field.type) for field in api.ContextOptions.DESCRIPTOR.fields}
+    asked = {(field.name, field.type) for field in api.GetContextRequest.DESCRIPTOR.fields}
+
+    assert {name for name, _ in asked - options} == {"conversation_id", "wait", "min_version"}
+    assert options <= asked
+
+
 async def test_without_context_an_append_returns_no_window(tmp_path):
     """Neither the window nor a reason why there is none."""
     async with sidecar(tmp_path) as s:

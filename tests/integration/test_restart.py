@@ -24,11 +24,26 @@ from service.domain.fold import fold
 from service.passes.wakeups import PROBE_FIRST_S
 from tests.support.answers import gated, hanging, record, saying
 from tests.support.ollama_server import FakeOllama
+from tests.support.read_tables import asked, changed
 from tests.support.refusal import refused
 from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Clock, Sidecar, on_ollama, said, script, sidecar
 
 DEAD = {"summarizer.models": ["ollama:x"], "ollama.hosts": ["127.0.0.1:9"]}
 CLAIMS_MAX = 3
+_SNAPSHOTS = "SELECT event_version FROM snapshots"
+
+
+async def test_snapshots_are_kept_by_a_restart_and_dropped_with_the_read_table(tmp_path):
+    """A start that makes the read table again may fold otherwise than the program that wrote them."""
+    async with sidecar(tmp_path) as s:
+        await s.chat(context_length=1_000_000).append(*(said(n, tokens=1) for n in range(1, 301)))
+    async with sidecar(tmp_path) as s:
+        assert len((await s.chat().context()).messages) == 300
+    assert asked(tmp_path / "abridged.db", _SNAPSHOTS) == [(301,)]
+
+    changed(tmp_path / "abridged.db", "UPDATE projections SET version = 1")
+    async with sidecar(tmp_path):
+        assert asked(tmp_path / "abridged.db", _SNAPSHOTS) == []
 
 
 async def test_a_pending_pass_resumes_after_a_restart_and_ends_once(tmp_path):

@@ -20,7 +20,7 @@ from tests.support.answers import gated, hanging
 from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import Refusal, refusal_of, refused
 from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, duration, on_ollama, said, sidecar
-from tests.support.unread import unread_answer, unread_channel
+from tests.support.unread import unread_answer, unread_append, unread_channel
 
 TWO_NAMESPACES = {
     "server.tokens": [{"token": name, "namespace": name, "scopes": ["append", "read"]} for name in ("alpha", "beta")]
@@ -176,6 +176,23 @@ async def test_answers_that_are_not_taken_are_bounded_for_their_namespace_alone(
         assert (await alpha.append(said(13))).message_version == 13
         assert len([call for call in calls if not call.done()]) == 3
 
+        for call in calls:
+            call.cancel()
+        await until_served(alpha.context)
+
+
+async def test_unread_windows_of_appends_count_as_what_is_read(tmp_path):
+    """They take the room of those who read, and nobody's to append."""
+    settings = TWO_NAMESPACES | {"server.answer_bytes_max": 16 << 20}
+    async with sidecar(tmp_path, settings) as s, unread_channel(s) as channel:
+        alpha = of(s, "alpha").chat(context_length=4_000_000)
+        for first in range(1, 13, 4):
+            await alpha.append(*(said(n, "x" * 200_000, tokens=1) for n in range(first, first + 4)))
+
+        calls = [unread_append(channel, alpha, said(n)) for n in range(13, 25)]
+
+        await until_refused(alpha.state)
+        assert (await alpha.append(said(25))).messages[0].already_appended is False
         for call in calls:
             call.cancel()
         await until_served(alpha.context)

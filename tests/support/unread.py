@@ -9,9 +9,10 @@ from typing import Any
 import grpc
 
 from abridged.v1 import conversation_service_pb2 as api
+from abridged.v1 import message_pb2
 from tests.support.sidecar import Chat, Sidecar
 
-__all__ = ["UNREAD_OPTIONS", "unread_answer", "unread_channel"]
+__all__ = ["UNREAD_OPTIONS", "unread_answer", "unread_append", "unread_channel"]
 
 UNREAD_OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
@@ -26,6 +27,13 @@ async def unread_channel(sidecar: Sidecar) -> AsyncIterator[grpc.aio.Channel]:
     """A connection whose client never lets the server send ahead: 64 KiB for all its calls together."""
     async with grpc.aio.insecure_channel(sidecar.running.grpc_addresses[0], options=UNREAD_OPTIONS) as channel:
         yield channel
+
+
+def unread_append(channel: grpc.aio.Channel, chat: Chat, message: message_pb2.Message) -> Any:
+    """AppendMessages with its window, called like `unread_answer`."""
+    method: Any = channel.unary_stream("/abridged.v1.ConversationService/AppendMessages")
+    request = api.AppendMessagesRequest(conversation_id=chat.id, messages=[message], context=api.ContextOptions())
+    return method(request.SerializeToString(), metadata=chat.sidecar.metadata)
 
 
 def unread_answer(channel: grpc.aio.Channel, chat: Chat, **options: Any) -> Any:

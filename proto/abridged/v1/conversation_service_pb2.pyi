@@ -337,6 +337,7 @@ class ContextOptions(_message.Message):
     RENDERING_FIELD_NUMBER: _builtins.int
     ABORT_ON_FAILURE_FIELD_NUMBER: _builtins.int
     CACHE_MARKS_FIELD_NUMBER: _builtins.int
+    WITH_TOOLS_FIELD_NUMBER: _builtins.int
     max_tokens: _builtins.int
     """Most tokens that the context may cost, without the overhead; 0 for no limit."""
     clip: _builtins.bool
@@ -351,6 +352,10 @@ class ContextOptions(_message.Message):
     """Return no window if the pass that this call waited for fails, instead of the original messages."""
     cache_marks: _builtins.bool
     """As in GetContextRequest."""
+    @_builtins.property
+    def with_tools(self) -> _containers.RepeatedScalarFieldContainer[Global___HistoryTool.ValueType]:
+        """As in GetContextRequest."""
+
     def __init__(
         self,
         *,
@@ -361,10 +366,11 @@ class ContextOptions(_message.Message):
         rendering: Global___Rendering.ValueType = ...,
         abort_on_failure: _builtins.bool = ...,
         cache_marks: _builtins.bool = ...,
+        with_tools: _abc.Iterable[Global___HistoryTool.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "cache_marks", b"cache_marks", "clip", b"clip", "max_tokens", b"max_tokens", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "cache_marks", b"cache_marks", "clip", b"clip", "max_tokens", b"max_tokens", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view", "with_tools", b"with_tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
