@@ -25,6 +25,8 @@ from abridged.v1 import (
     conversation_service_pb2_grpc,
     server_info_service_pb2,
     server_info_service_pb2_grpc,
+    text_service_pb2,
+    text_service_pb2_grpc,
 )
 from abridged.v1.conversation_pb2 import Conversation, ConversationSettings, Summarization, TokenUsage
 from abridged.v1.conversation_service_pb2 import (
@@ -47,6 +49,7 @@ from abridged.v1.event_pb2 import Event
 from abridged.v1.message_pb2 import Role
 from abridged.v1.server_info_service_pb2 import GetServerInfoResponse
 from abridged.v1.summary_pb2 import EpisodeFigures, MessageRange, Rating, SummaryRecord
+from abridged.v1.text_service_pb2 import SummarizeTextResponse
 from service.client_errors import DEFAULT_PATIENCE, Patience, SidecarError
 from service.codec.events import UnknownEvent, fact
 from service.codec.values import message_to_proto
@@ -72,6 +75,7 @@ __all__ = [
     "SidecarClient",
     "SidecarError",
     "Summarization",
+    "SummarizeTextResponse",
     "SummaryRecord",
     "TokenUsage",
     "WatchConversationResponse",
@@ -145,6 +149,7 @@ class SidecarClient:
         self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
         self._conversations = conversation_service_pb2_grpc.ConversationServiceStub(self._channel)
         self._server = server_info_service_pb2_grpc.ServerInfoServiceStub(self._channel)
+        self._texts = text_service_pb2_grpc.TextServiceStub(self._channel)
         self._health = health_pb2_grpc.HealthStub(self._channel)
 
     async def __aenter__(self) -> Self:
@@ -304,6 +309,16 @@ class SidecarClient:
         """Events and progress from a version on, until the sidecar stops."""
         request = _pb.WatchConversationRequest(conversation_id=conversation_id, after_version=after_version)
         call = self._conversations.WatchConversation(request, metadata=self._metadata)
+        async for item in self._items(call):
+            yield item
+
+    async def summarize_text(self, text: str, *, max_tokens: int = 0) -> AsyncIterator[SummarizeTextResponse]:
+        """Progress, then the summary of a text; `max_tokens` is 0 for the sidecar's own maximum."""
+        request = text_service_pb2.SummarizeTextRequest(text=text, max_tokens=max_tokens)
+        async for item in self._items(self._texts.SummarizeText(request, metadata=self._metadata)):
+            yield item
+
+    async def _items(self, call: Any) -> AsyncIterator[Any]:
         try:
             async for item in call:
                 yield item

@@ -18,8 +18,9 @@ from observability.facts import RpcEnded, RpcStarted
 from observability.metrics import Metrics
 from observability.tracing import SilentTracing, Span, Tracing, sampled_trace_id
 from service.api.call import Call
-from service.api.errors import internal_status, reason_of, status_of
+from service.api.errors import internal_status, status_of
 from service.api.methods import UNKNOWN, Method
+from service.api.rich_status import reason_of
 
 __all__ = ["CallRecord"]
 

@@ -22,19 +22,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
-from google.protobuf.any_pb2 import Any as AnyProto
-from google.protobuf.duration_pb2 import Duration
-from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, ResourceInfo, RetryInfo
+from google.rpc.error_details_pb2 import ResourceInfo
 from google.rpc.status_pb2 import Status
 
 from abridged.v1 import conversation_pb2, error_reason_pb2
 from eventlog import errors as log
 from service.api.fitting import fitting
+from service.api.rich_status import bad_request, packed, retry_info
 from service.domain import errors as domain
 from service.recall import errors as recall
 
 __all__ = [
-    "DOMAIN",
     "STATUSES",
     "CompressedRequest",
     "CursorOutOfRange",
@@ -50,17 +48,14 @@ __all__ = [
     "UnknownMethod",
     "WaitTooShort",
     "internal_status",
-    "reason_of",
-    "retry_ms",
     "status_of",
 ]
 
-DOMAIN = "abridged.dev"
-"""What tells our reasons from those of all other services: a name of the project's own, no address to ask."""
 LOG_RETRY_S = 0.5
 FULL_RETRY_S = 5.0
 MEMORY_RETRY_S = 1.0
 EMBEDDER_RETRY_S = 5.0
+MODEL_RETRY_S = 5.0
 RESTART_RETRY_S = 5.0
 """Until a supervisor has started the next process and it serves."""
 LISTED_BYTES_MAX = 1_000
@@ -119,12 +114,13 @@ class ServiceNotFound(EdgeError):
 
 
 class RequestTooLarge(EdgeError):
-    """More bytes than any request needs."""
+    """More bytes than any request needs, most of them in `field`; empty if no field could be found in time."""
 
-    def __init__(self, *, size: int, limit: int) -> None:
+    def __init__(self, *, size: int, limit: int, field: str) -> None:
         super().__init__(f"the request has {size} bytes, the limit is {limit}; send it in parts")
         self.size = size
         self.limit = limit
+        self.field = field
 
 
 class CompressedRequest(EdgeError):
@@ -168,7 +164,7 @@ _C = grpc.StatusCode
 _STOPPING = _Row(
     _C.UNAVAILABLE,
     _R.ERROR_REASON_SERVER_STOPPING,
-    details=lambda _: (_retry(RESTART_RETRY_S),),
+    details=lambda _: (retry_info(RESTART_RETRY_S),),
     text="the server stops; the same ids make a retry safe",
 )
 """A server that stops and a log that is closed or failed are one to a caller: it comes back when the next process
@@ -176,11 +172,13 @@ serves. Which of them it was is told to the operator, by the server's log. A log
 this process stays."""
 
 STATUSES: Mapping[type[Exception], _Row] = {
-    InvalidRequest: _Row(_C.INVALID_ARGUMENT, _R.ERROR_REASON_INVALID_FIELD, details=lambda e: (_bad(e.violations),)),
+    InvalidRequest: _Row(
+        _C.INVALID_ARGUMENT, _R.ERROR_REASON_INVALID_FIELD, details=lambda e: (bad_request(e.violations),)
+    ),
     Unauthenticated: _Row(_C.UNAUTHENTICATED, _R.ERROR_REASON_UNAUTHENTICATED),
     PermissionDenied: _Row(_C.PERMISSION_DENIED, _R.ERROR_REASON_PERMISSION_DENIED, lambda e: {"scope": e.scope}),
     TooManyRequests: _Row(
-        _C.RESOURCE_EXHAUSTED, _R.ERROR_REASON_TOO_MANY_REQUESTS, details=lambda e: (_retry(e.retry_after_s),)
+        _C.RESOURCE_EXHAUSTED, _R.ERROR_REASON_TOO_MANY_REQUESTS, details=lambda e: (retry_info(e.retry_after_s),)
     ),
     CursorOutOfRange: _Row(
         _C.OUT_OF_RANGE,
@@ -188,7 +186,12 @@ STATUSES: Mapping[type[Exception], _Row] = {
         lambda e: {"log_id": e.log_id, "cursor": e.cursor, "head": e.head},
     ),
     ServiceNotFound: _Row(_C.NOT_FOUND, _R.ERROR_REASON_SERVICE_NOT_FOUND),
-    RequestTooLarge: _Row(_C.INVALID_ARGUMENT, _R.ERROR_REASON_TOO_LARGE, lambda e: {"size": e.size, "limit": e.limit}),
+    RequestTooLarge: _Row(
+        _C.INVALID_ARGUMENT,
+        _R.ERROR_REASON_TOO_LARGE,
+        lambda e: {"size": e.size, "limit": e.limit},
+        lambda e: (bad_request(((e.field, str(e)),)),),
+    ),
     CompressedRequest: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),
     UnknownMethod: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),
     DeadlinePassed: _Row(_C.DEADLINE_EXCEEDED, _R.ERROR_REASON_DEADLINE_EXCEEDED),
@@ -200,18 +203,18 @@ STATUSES: Mapping[type[Exception], _Row] = {
     domain.InvalidPolicy: _Row(
         _C.INVALID_ARGUMENT,
         _R.ERROR_REASON_INVALID_POLICY,
-        details=lambda e: (_bad(((_setting(e.field), e.reason),)),),
+        details=lambda e: (bad_request(((_setting(e.field), e.reason),)),),
     ),
     domain.TooLarge: _Row(
         _C.INVALID_ARGUMENT,
         _R.ERROR_REASON_TOO_LARGE,
         lambda e: {"size": e.size, "limit": e.limit},
-        lambda e: (_bad(((e.what, str(e)),)),),
+        lambda e: (bad_request(((e.what, str(e)),)),),
     ),
     domain.InvalidPageToken: _Row(
         _C.INVALID_ARGUMENT,
         _R.ERROR_REASON_INVALID_PAGE_TOKEN,
-        details=lambda _: (_bad((("page_token", "is not of this list"),)),),
+        details=lambda _: (bad_request((("page_token", "is not of this list"),)),),
         text="the page token is not of this list",
     ),
     domain.ConversationNotFound: _no_such(
@@ -274,13 +277,24 @@ STATUSES: Mapping[type[Exception], _Row] = {
         _R.ERROR_REASON_SUMMARIZATION_FAILED,
         lambda e: {"summarization_id": e.pass_id, "error_class": e.error_class, "cause": e.cause},
     ),
+    domain.TextNotSummarized: _Row(
+        _C.FAILED_PRECONDITION,
+        _R.ERROR_REASON_SUMMARIZATION_FAILED,
+        lambda e: {"error_class": e.error_class, "cause": e.cause},
+    ),
+    domain.ModelAway: _Row(
+        _C.UNAVAILABLE,
+        _R.ERROR_REASON_MODEL_AWAY,
+        lambda e: {"error_class": e.error_class, "cause": e.cause},
+        lambda _: (retry_info(MODEL_RETRY_S),),
+    ),
     domain.VersionNotReached: _Row(
         _C.FAILED_PRECONDITION,
         _R.ERROR_REASON_VERSION_NOT_REACHED,
         lambda e: {"wanted": e.wanted, "actual": e.actual},
     ),
     domain.TooManyPasses: _Row(
-        _C.RESOURCE_EXHAUSTED, _R.ERROR_REASON_TOO_MANY_REQUESTS, details=lambda e: (_retry(e.retry_after_s),)
+        _C.RESOURCE_EXHAUSTED, _R.ERROR_REASON_TOO_MANY_REQUESTS, details=lambda e: (retry_info(e.retry_after_s),)
     ),
     recall.RecallOff: _Row(
         _C.FAILED_PRECONDITION, _R.ERROR_REASON_RECALL_OFF, lambda e: {"setting": e.setting, "value": e.value}
@@ -294,11 +308,11 @@ STATUSES: Mapping[type[Exception], _Row] = {
     recall.EmbedderAway: _Row(
         _C.UNAVAILABLE,
         _R.ERROR_REASON_EMBEDDER_AWAY,
-        details=lambda _: (_retry(EMBEDDER_RETRY_S),),
+        details=lambda _: (retry_info(EMBEDDER_RETRY_S),),
         text="the model that makes vectors does not answer; a search by words needs none",
     ),
     log.WrongExpectedVersion: _Row(
-        _C.UNAVAILABLE, _R.ERROR_REASON_LOG_UNAVAILABLE, details=lambda _: (_retry(LOG_RETRY_S),), text="try again"
+        _C.UNAVAILABLE, _R.ERROR_REASON_LOG_UNAVAILABLE, details=lambda _: (retry_info(LOG_RETRY_S),), text="try again"
     ),
     log.EventTooLarge: _Row(
         _C.INVALID_ARGUMENT, _R.ERROR_REASON_TOO_LARGE, lambda e: {"size": e.size, "limit": e.limit}
@@ -306,7 +320,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
     log.LogUnavailable: _Row(
         _C.UNAVAILABLE,
         _R.ERROR_REASON_LOG_UNAVAILABLE,
-        details=lambda _: (_retry(LOG_RETRY_S),),
+        details=lambda _: (retry_info(LOG_RETRY_S),),
         text="the log is busy; the same ids make a retry safe",
     ),
     ServerStopping: _STOPPING,
@@ -315,19 +329,19 @@ STATUSES: Mapping[type[Exception], _Row] = {
     log.LogGone: _Row(
         _C.UNAVAILABLE,
         _R.ERROR_REASON_LOG_GONE,
-        details=lambda _: (_retry(RESTART_RETRY_S),),
+        details=lambda _: (retry_info(RESTART_RETRY_S),),
         text="the log's file is not in its place; the same ids make a retry safe",
     ),
     log.LogFull: _Row(
         _C.RESOURCE_EXHAUSTED,
         _R.ERROR_REASON_LOG_FULL,
-        details=lambda _: (_retry(FULL_RETRY_S),),
+        details=lambda _: (retry_info(FULL_RETRY_S),),
         text="no space is left for the log",
     ),
     MemoryError: _Row(
         _C.RESOURCE_EXHAUSTED,
         _R.ERROR_REASON_TOO_MANY_REQUESTS,
-        details=lambda _: (_retry(MEMORY_RETRY_S),),
+        details=lambda _: (retry_info(MEMORY_RETRY_S),),
         text="the server is out of memory; the same ids make a retry safe",
     ),
     log.LogCorrupt: _Row(
@@ -343,53 +357,15 @@ def status_of(error: Exception) -> Status | None:
     if row is None:
         return None
     metadata = {name: str(value) for name, value in row.metadata(error).items()}
-    return _status(row.code, row.reason, row.text or str(error), metadata, row.details(error))
-
-
-def retry_ms(status: Status) -> int | None:
-    """When a caller may come back, in milliseconds, as the status says it; None when it does not."""
-    retry = RetryInfo()
-    for detail in status.details:
-        if detail.Unpack(retry):
-            return int(retry.retry_delay.ToMilliseconds())
-    return None
-
-
-def reason_of(status: Status) -> str:
-    """The reason of its ErrorInfo, which every status of ours has."""
-    info = ErrorInfo()
-    status.details[0].Unpack(info)
-    return str(info.reason)
+    return packed(row.code, row.reason, row.text or str(error), metadata, row.details(error))
 
 
 def internal_status(error_id: str) -> Status:
     """A bug: an id that the server's log carries, and nothing else."""
-    return _status(_C.INTERNAL, _R.ERROR_REASON_INTERNAL, f"internal error {error_id}", {"error_id": error_id}, ())
-
-
-def _status(
-    code: grpc.StatusCode, reason: int, text: str, metadata: Mapping[str, str], details: tuple[Any, ...]
-) -> Status:
-    name = error_reason_pb2.ErrorReason.Name(reason).removeprefix("ERROR_REASON_")  # type: ignore[arg-type]  # a row's
-    packed = []
-    for detail in (ErrorInfo(reason=name, domain=DOMAIN, metadata=metadata), *details):
-        wrapped = AnyProto()
-        wrapped.Pack(detail)
-        packed.append(wrapped)
-    return Status(code=code.value[0], message=text, details=packed)
+    return packed(_C.INTERNAL, _R.ERROR_REASON_INTERNAL, f"internal error {error_id}", {"error_id": error_id}, ())
 
 
 def _setting(field: str) -> str:
     """Where a request has it: some rules are about the conversation's own settings, most about its policy."""
     own = field in conversation_pb2.ConversationSettings.DESCRIPTOR.fields_by_name
     return f"settings.{field}" if own else f"settings.policy.{field}"
-
-
-def _bad(violations: Iterable[tuple[str, str]]) -> BadRequest:
-    return BadRequest(
-        field_violations=[BadRequest.FieldViolation(field=field, description=what) for field, what in violations]
-    )
-
-
-def _retry(seconds: float) -> RetryInfo:
-    return RetryInfo(retry_delay=Duration(seconds=int(seconds), nanos=round(seconds % 1 * 1e9)))

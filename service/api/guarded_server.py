@@ -22,10 +22,11 @@ from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
 
 from service.api.call import Refused
-from service.api.errors import InvalidRequest, retry_ms
+from service.api.errors import InvalidRequest
 from service.api.methods import UNKNOWN, Method
 from service.api.pipeline import Pipeline
 from service.api.request_reader import RequestReader
+from service.api.rich_status import retry_ms
 from service.api.validation import Validation
 
 __all__ = ["GuardedServer"]

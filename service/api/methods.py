@@ -37,6 +37,8 @@ METHOD_SCOPES: Mapping[str, str] = {
     "abridged.v1.EventLogService/ReadEvents": "read",
     "abridged.v1.EventLogService/SubscribeEvents": "read",
     "abridged.v1.EventLogService/GetHead": "read",
+    "abridged.v1.TextService/SummarizeText": "append",
+    "abridged.v1.TextService/CountTokens": "read",
     "abridged.v1.ServerInfoService/GetServerInfo": "read",
     "abridged.v1.ServerInfoService/WaitIdle": "read",
 }

@@ -6,7 +6,9 @@ before anything is made of them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
@@ -35,6 +37,7 @@ class RequestReader:
         self._deserialize = deserialize
         self._bytes_max = bytes_max
         self._validation = validation
+        self._fields = deserialize(b"").DESCRIPTOR.fields_by_number
         self._nested = _nested(deserialize(b"").DESCRIPTOR)
 
     def sized(self, data: bytes) -> tuple[Message, int]:
@@ -44,7 +47,7 @@ class RequestReader:
     def __call__(self, data: bytes) -> Message:
         """The message. Raises InvalidRequest, RequestTooLarge, CompressedRequest, or MemoryError."""
         if len(data) > self._bytes_max:
-            raise RequestTooLarge(size=len(data), limit=self._bytes_max)
+            raise RequestTooLarge(size=len(data), limit=self._bytes_max, field=self._largest_field(data))
         if data.startswith(_COMPRESSED):
             raise CompressedRequest("compressed requests are not read; send it as it is")
         try:
@@ -57,6 +60,21 @@ class RequestReader:
             raise InvalidRequest((("", "the request is no message of this method"),)) from error
         self._validation.check(request, fields=FIELDS_MAX - left)
         return request
+
+    def _largest_field(self, data: bytes) -> str:
+        """The name of the field that most bytes belong to, among the first fields; empty if there is none."""
+        sizes: Counter[int] = Counter()
+        at = 0
+        with suppress(IndexError):
+            for _ in range(FIELDS_MAX):
+                tag, at = _varint(data, at)
+                if tag & 7 != 2:
+                    break
+                size, at = _varint(data, at)
+                sizes[tag >> 3] += size
+                at += size
+        known = [number for number, _ in sizes.most_common(1) if number in self._fields]
+        return str(self._fields[known[0]].name) if known else ""
 
 
 def _left(data: bytes, at: int, end: int, nested: _Nested, left: int) -> int:

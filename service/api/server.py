@@ -17,6 +17,8 @@ from abridged.v1 import (
     event_log_service_pb2_grpc,
     server_info_service_pb2,
     server_info_service_pb2_grpc,
+    text_service_pb2,
+    text_service_pb2_grpc,
 )
 from service.api.conversation_servicer import ConversationServicer
 from service.api.event_log_servicer import EventLogServicer
@@ -26,6 +28,7 @@ from service.api.listeners import NO_REUSE, bind
 from service.api.pipeline import Pipeline
 from service.api.reflection import reflection_handlers
 from service.api.server_info_servicer import ServerInfoServicer
+from service.api.text_servicer import TextServicer
 from service.api.validation import Validation
 
 __all__ = ["CONNECTIONS_MAX", "SERVICES", "Connections", "GrpcServer", "Servicers"]
@@ -36,6 +39,7 @@ SERVICES = tuple(
         (conversation_service_pb2, "ConversationService"),
         (event_log_service_pb2, "EventLogService"),
         (server_info_service_pb2, "ServerInfoService"),
+        (text_service_pb2, "TextService"),
     )
 )
 
@@ -83,6 +87,7 @@ class Servicers:
     conversations: ConversationServicer
     event_log: EventLogServicer
     server_info: ServerInfoServicer
+    texts: TextServicer
 
 
 class GrpcServer:
@@ -126,6 +131,7 @@ class GrpcServer:
         conversation_service_pb2_grpc.add_ConversationServiceServicer_to_server(servicers.conversations, guarded)
         event_log_service_pb2_grpc.add_EventLogServiceServicer_to_server(servicers.event_log, guarded)
         server_info_service_pb2_grpc.add_ServerInfoServiceServicer_to_server(servicers.server_info, guarded)
+        text_service_pb2_grpc.add_TextServiceServicer_to_server(servicers.texts, guarded)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, guarded)
         health = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
         guard.add_generic_rpc_handlers(reflection_handlers((*SERVICES, health)))

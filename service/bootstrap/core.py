@@ -55,8 +55,9 @@ from service.passes.titles import Titles, TitleSettings
 from service.summarizer.ask import AskerSettings, Timing
 from service.summarizer.by_extraction import EXTRACTIVE, ExtractiveSummarizer, is_extractive
 from service.summarizer.by_model import ModelSummarizer
-from service.summarizer.forms import forms_with
+from service.summarizer.forms import DraftForm, forms_with
 from service.summarizer.summarizer import Summarizers
+from service.summarizer.texts import TEXT_FORMS, TextSummarizer
 from service.telemetry.commits import CommitReport
 from service.telemetry.models import TracedModel
 from service.telemetry.progress import ProgressBoard
@@ -93,6 +94,7 @@ class Core:
     counter: TokenCounter
     models: ChatModels
     policies: Policies
+    texts: TextSummarizer
     board: ProgressBoard
     model: SummaryModel | None
     tracing: Tracing
@@ -121,7 +123,7 @@ def open_core(
     providers = Providers(settings.ollama, metrics=metrics, clock_s=time.monotonic, cache_dir=_cache_dir(settings))
     # Each by itself: the call of a missing model and that of the next one are two spans.
     model = providers.preferred(settings.summarizer.models, traced=lambda model: TracedModel(model, tracing))
-    summarizers = _summarizers(settings, model, counter)
+    summarizers = _summarizers(settings, model, counter, _forms(settings))
     policies = _policies(settings, summarizers)
     board = ProgressBoard()
     telemetry = Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content)
@@ -164,6 +166,7 @@ def open_core(
         counter=counter,
         models=models,
         policies=policies,
+        texts=TextSummarizer(_summarizers(settings, model, counter, TEXT_FORMS), counter),
         board=board,
         model=model,
         tracing=tracing,
@@ -285,11 +288,15 @@ def _conversations(
     )
 
 
-def _summarizers(settings: Settings, model: SummaryModel | None, counter: TokenCounter) -> Summarizers:
+def _forms(settings: Settings) -> Mapping[FormName, DraftForm]:
+    files = settings.summarizer
+    return forms_with({**own_prompts(files.prompt_file), **own_prompts(files.text_prompt_file, FormName.TEXT)})
+
+
+def _summarizers(
+    settings: Settings, model: SummaryModel | None, counter: TokenCounter, forms: Mapping[FormName, DraftForm]
+) -> Summarizers:
     summarizer = settings.summarizer
-    forms = forms_with(
-        {**own_prompts(summarizer.prompt_file), **own_prompts(summarizer.text_prompt_file, FormName.TEXT)}
-    )
     extraction = ExtractiveSummarizer(counter=counter, forms=forms, deadline_s=summarizer.deadline_s)
     if model is None:
         return Summarizers(extraction, extraction)

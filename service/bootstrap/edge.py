@@ -26,6 +26,7 @@ from service.api.readiness import log_checks, model_check, rebuild_check, recall
 from service.api.search import HistorySearch
 from service.api.server import CONNECTIONS_MAX, Connections, GrpcServer, Servicers
 from service.api.server_info_servicer import ServerFacts, ServerInfoServicer
+from service.api.text_servicer import TextServicer
 from service.api.validation import Validation
 from service.api.watch import Watching
 from service.bootstrap.core import Core, new_id
@@ -33,7 +34,9 @@ from service.bootstrap.descriptors import for_connections
 from service.bootstrap.rebuild import rebuild_if_due
 from service.bootstrap.recall import open_recall
 from service.config.settings import ServerSettings, Settings
+from service.conversations.counting import Counting
 from service.recall.recall import Recall
+from service.shares import Shares
 from service.version import VERSION
 
 __all__ = ["Running", "Sidecar", "assembled", "quotas_of", "servicers"]
@@ -186,6 +189,14 @@ def servicers(
             conversations=core.conversations,
             changes=core.changes,
         ),
+        texts=TextServicer(
+            texts=core.texts,
+            counting=Counting(core.counter),
+            policies=core.policies,
+            models=core.models,
+            places=Shares(settings.summarizer.concurrent_texts, shared=server.is_shared),
+            stopping=stopping,
+        ),
     )
 
 
@@ -247,6 +258,8 @@ def _facts(settings: Settings, core: Core) -> ServerFacts:
             "waits_max": server.waits_max,
             "answer_bytes_max": server.answer_bytes_max,
             "queued_passes_max": settings.summarizer.queue_max,
+            "request_bytes_max": REQUEST_FACTOR * server.batch_bytes_max,
+            "concurrent_texts_max": settings.summarizer.concurrent_texts,
         },
         started_us=core.now_us(),
     )

@@ -118,6 +118,12 @@ def _summaries() -> click.Command:
     return summaries
 
 
+def _summarize() -> click.Command:
+    from service.cli.summarize import summarize
+
+    return summarize
+
+
 def _watch() -> click.Command:
     from service.cli.watch import watch
 
@@ -139,6 +145,7 @@ COMMANDS: Mapping[str, Callable[[], click.Command]] = {
     "pin": _pin,
     "rewind": _rewind,
     "search": _search,
+    "summarize": _summarize,
     "doctor": _doctor,
     "config": _config,
     "log": _log,

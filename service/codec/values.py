@@ -38,6 +38,7 @@ from service.domain.record import (
 
 __all__ = [
     "canonical",
+    "context_to_proto",
     "duration",
     "figures_to_proto",
     "message_from_proto",
@@ -46,6 +47,7 @@ __all__ = [
     "overrides_to_proto",
     "policy_from_proto",
     "policy_to_proto",
+    "quality_to_proto",
     "ranges_from_proto",
     "ranges_to_proto",
     "record_from_proto",
@@ -162,7 +164,6 @@ def ranges_from_proto(protos: Iterable[summary_pb2.MessageRange]) -> tuple[Messa
 
 def record_to_proto(record: SummaryRecord) -> summary_pb2.SummaryRecord:
     """The record in the contract's form."""
-    context = record.context
     return summary_pb2.SummaryRecord(
         id=record.id,
         create_time=timestamp(record.create_time_us),
@@ -170,13 +171,7 @@ def record_to_proto(record: SummaryRecord) -> summary_pb2.SummaryRecord:
         parent_id=record.parent_id,
         summary=record.summary,
         key_points=record.key_points,
-        context=summary_pb2.SummaryContext(
-            participants=context.participants,
-            decisions=context.decisions,
-            action_items=[summary_pb2.ActionItem(owner=i.owner, task=i.task, due=i.due) for i in context.action_items],
-            unresolved=context.unresolved,
-            domain_entities=context.domain_entities,
-        ),
+        context=context_to_proto(record.context),
         covered=ranges_to_proto(record.covered),
         covered_message_count=record.covered_count,
         tokens_before=record.tokens_before,
@@ -187,12 +182,7 @@ def record_to_proto(record: SummaryRecord) -> summary_pb2.SummaryRecord:
         provenance=PROVENANCES.to_proto(record.provenance),
         attempts=record.attempts,
         latency=duration(record.latency_ms),
-        quality=summary_pb2.RecordQuality(
-            identifier_survival=record.quality.identifier_survival,
-            all_identifier_survival=record.quality.all_identifier_survival,
-            unsupported_claims=record.quality.unsupported_claims,
-            reduction=record.quality.reduction,
-        ),
+        quality=quality_to_proto(record.quality),
         covered_tokens=record.covered_tokens,
         rewrites=record.rewrites,
         stands_alone=record.stands_alone,
@@ -200,6 +190,27 @@ def record_to_proto(record: SummaryRecord) -> summary_pb2.SummaryRecord:
         short_summary=record.short_summary,
         short_tokens=record.short_tokens,
         episode=figures_to_proto(record.episode) if record.episode else None,
+    )
+
+
+def context_to_proto(context: RecordContext) -> summary_pb2.SummaryContext:
+    """The facets in the contract's form."""
+    return summary_pb2.SummaryContext(
+        participants=context.participants,
+        decisions=context.decisions,
+        action_items=[summary_pb2.ActionItem(owner=i.owner, task=i.task, due=i.due) for i in context.action_items],
+        unresolved=context.unresolved,
+        domain_entities=context.domain_entities,
+    )
+
+
+def quality_to_proto(quality: RecordQuality) -> summary_pb2.RecordQuality:
+    """The figures in the contract's form."""
+    return summary_pb2.RecordQuality(
+        identifier_survival=quality.identifier_survival,
+        all_identifier_survival=quality.all_identifier_survival,
+        unsupported_claims=quality.unsupported_claims,
+        reduction=quality.reduction,
     )
 
 

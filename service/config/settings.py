@@ -248,6 +248,9 @@ class SummarizerSettings(_Group):
         default=250, ge=1, le=60_000, description="Delay before the first retry, in milliseconds."
     )
     concurrent_passes: int = Field(default=2, ge=1, le=64, description="Passes that run concurrently.")
+    concurrent_texts: int = Field(
+        default=4, ge=1, le=256, description="SummarizeText calls that run concurrently; more are refused."
+    )
     queue_max: int = Field(
         default=256, ge=1, le=100_000, description="Pending passes per namespace; past it, forced ones are refused."
     )

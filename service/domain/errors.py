@@ -20,6 +20,8 @@ DomainError
 ├── PassSuperseded           the pass is no longer pending
 ├── WindowTooLarge           the window does not fit into the caller's limit
 ├── WaitedPassFailed         the pass that a caller waited for failed
+├── TextNotSummarized        no summary of a text could be made
+│   └── ModelAway            a retry can help
 ├── VersionNotReached        the conversation does not have this version yet
 ├── TooManyPasses            the queue of passes is full; retry later
 └── InvalidPageToken         not a token of ours, or one of another request
@@ -37,6 +39,7 @@ __all__ = [
     "MessageIdReused",
     "MessageNotFound",
     "MessageRemoved",
+    "ModelAway",
     "NothingToSummarize",
     "PassNotFound",
     "PassSuperseded",
@@ -45,6 +48,7 @@ __all__ = [
     "RequestIdReused",
     "SummaryNotFound",
     "SummaryNotInUse",
+    "TextNotSummarized",
     "TooLarge",
     "TooManyPasses",
     "VersionNotReached",
@@ -196,6 +200,19 @@ class WaitedPassFailed(DomainError):
         self.pass_id = pass_id
         self.error_class = error_class
         self.cause = cause
+
+
+class TextNotSummarized(DomainError):
+    """No summary of a text could be made. `cause` never has text of it."""
+
+    def __init__(self, error_class: str, cause: str) -> None:
+        super().__init__(f"no summary could be made: {error_class} ({cause})")
+        self.error_class = error_class
+        self.cause = cause
+
+
+class ModelAway(TextNotSummarized):
+    """The model does not answer; a retry can help."""
 
 
 class VersionNotReached(DomainError):

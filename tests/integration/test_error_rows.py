@@ -23,6 +23,7 @@ from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import error_reason_pb2, message_pb2
 from abridged.v1 import event_log_service_pb2 as log
 from abridged.v1 import server_info_service_pb2 as info
+from abridged.v1 import text_service_pb2 as texts
 from service.bootstrap.recall import index_path
 from tests.support.answers import hanging, saying
 from tests.support.broken_log import Connections, connections, damaged, locked
@@ -31,6 +32,7 @@ from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import refusal_of, refused
 from tests.support.searching import WORDS, search
 from tests.support.sidecar import PATIENCE_S, Sidecar, on_ollama, said, sidecar
+from tests.support.texts import document, summarized
 
 ANY = "any"
 NEVER_BY_A_CLIENT = {"INTERNAL"}
@@ -131,7 +133,7 @@ async def a_batch_too_large(at: Scene) -> None:
     await at.s.chat().append(*(said(n, "x" * 250_000) for n in range(5)))
 
 
-@row("INVALID_ARGUMENT", "TOO_LARGE", metadata={"size": ANY, "limit": "2097152"})
+@row("INVALID_ARGUMENT", "TOO_LARGE", metadata={"size": ANY, "limit": "2097152"}, fields=("messages",))
 async def a_request_too_large_to_parse(at: Scene) -> None:
     await at.s.chat().append(said(1, "x" * (9 << 20)))
 
@@ -350,6 +352,61 @@ async def a_search_of_a_damaged_index(at: Scene) -> None:
 )
 async def a_search_by_a_model_that_is_away(at: Scene) -> None:
     await search(at.s, "hello")
+
+
+@row("INVALID_ARGUMENT", "TOO_LARGE", metadata={"size": ANY, "limit": "2097152"}, fields=("text",))
+async def a_text_too_large_to_parse(at: Scene) -> None:
+    await summarized(at.s, "x" * (9 << 20))
+
+
+@row("INVALID_ARGUMENT", "INVALID_FIELD", fields=("text",))
+async def a_text_that_is_none(at: Scene) -> None:
+    await summarized(at.s, "PK\x03\x04")
+
+
+@row("INVALID_ARGUMENT", "INVALID_FIELD", fields=("texts",))
+async def a_count_of_nothing(at: Scene) -> None:
+    await at.s.texts.CountTokens(texts.CountTokensRequest(), timeout=PATIENCE_S)
+
+
+@row("PERMISSION_DENIED", "PERMISSION_DENIED", settings={"server.tokens": GRANTS}, metadata={"scope": "append"})
+async def a_text_without_the_scope(at: Scene) -> None:
+    at.s.metadata = bearer("reader")
+    await summarized(at.s, document(20))
+
+
+@row(
+    "FAILED_PRECONDITION",
+    "SUMMARIZATION_FAILED",
+    responder=saying("not JSON"),
+    metadata={"error_class": "INVALID", "cause": ANY},
+)
+async def a_text_that_the_model_fails(at: Scene) -> None:
+    await summarized(at.s, document(20))
+
+
+@row(
+    "UNAVAILABLE",
+    "MODEL_AWAY",
+    settings={"summarizer.models": ["ollama:any"], "ollama.hosts": ["127.0.0.1:9"]},
+    metadata={"error_class": "TRANSPORT", "cause": ANY},
+    retries=True,
+)
+async def a_text_for_a_model_that_is_away(at: Scene) -> None:
+    await summarized(at.s, document(20))
+
+
+@row(
+    "RESOURCE_EXHAUSTED",
+    "TOO_MANY_REQUESTS",
+    settings={"summarizer.concurrent_texts": 1},
+    responder=hanging(),
+    retries=True,
+)
+async def too_many_texts(at: Scene) -> None:
+    held = at.s.texts.SummarizeText(texts.SummarizeTextRequest(text=document(20)), timeout=PATIENCE_S)
+    await first_of(held)
+    await summarized(at.s, document(20))
 
 
 @row("FAILED_PRECONDITION", "WINDOW_TOO_LARGE", metadata={"tokens": ANY, "limit": "10"})

@@ -21,7 +21,7 @@ from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
 from eventlog.errors import LogCorrupt, LogFailed, LogUnsafe
-from service.api.errors import reason_of
+from service.api.rich_status import reason_of
 from tests.support.below_grpc import BelowGrpc, RefusedCall, below_grpc
 from tests.support.refusal import refusal_of
 from tests.support.sidecar import ANY_DRAFT, Chat, Sidecar, said, script, sidecar

@@ -29,6 +29,7 @@ from abridged.v1 import (
     message_pb2,
     server_info_service_pb2,
     server_info_service_pb2_grpc,
+    text_service_pb2_grpc,
 )
 from eventlog.sqlite.file import volume_free_bytes
 from observability.logs import LogSettings, configure_logs
@@ -107,6 +108,11 @@ class Sidecar:
     def info(self) -> Any:
         """The stub of ServerInfoService."""
         return server_info_service_pb2_grpc.ServerInfoServiceStub(self.channel)
+
+    @property
+    def texts(self) -> Any:
+        """The stub of TextService."""
+        return text_service_pb2_grpc.TextServiceStub(self.channel)
 
     @property
     def health(self) -> Any:

@@ -10,11 +10,11 @@ from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from service.api.auth import Authenticator, Grant
 from service.api.call import Refused
-from service.api.errors import reason_of
 from service.api.intake import Intake
 from service.api.methods import Method
 from service.api.pipeline import Pipeline
 from service.api.quotas import Quotas
+from service.api.rich_status import reason_of
 from tests.support.edge_server import ROOMY, Silent
 
 APPEND = Method.named("abridged.v1.ConversationService/AppendMessages")

@@ -47,8 +47,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_WINDOW_TOO_LARGE: _ErrorReason.ValueType  # 11
     """FAILED_PRECONDITION: the window does not fit into max_tokens; metadata has `tokens` and `limit`."""
     ERROR_REASON_SUMMARIZATION_FAILED: _ErrorReason.ValueType  # 12
-    """FAILED_PRECONDITION: the pass that a GetContext with abort_on_failure waited for has failed; metadata has
-    `summarization_id`, `error_class` and `cause`.
+    """FAILED_PRECONDITION: the pass that a GetContext with abort_on_failure waited for has failed, or no summary of a
+    text could be made; metadata has `error_class`, `cause` and, of a pass, `summarization_id`.
     """
     ERROR_REASON_NOTHING_TO_SUMMARIZE: _ErrorReason.ValueType  # 13
     """FAILED_PRECONDITION: a forced pass has nothing to compress."""
@@ -112,6 +112,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """UNAVAILABLE: the model that turns a query into a vector does not answer; SEARCH_MODE_WORDS needs none."""
     ERROR_REASON_EPISODE_NOT_FOUND: _ErrorReason.ValueType  # 37
     """NOT_FOUND: no such episode in use in this conversation."""
+    ERROR_REASON_MODEL_AWAY: _ErrorReason.ValueType  # 38
+    """UNAVAILABLE: the model that would summarize a text does not answer; metadata has `error_class` and `cause`, RetryInfo
+    says when to retry.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the `reason` of the google.rpc.ErrorInfo that every error of the server carries; its domain is
@@ -144,8 +148,8 @@ ERROR_REASON_REQUEST_ID_REUSED: ErrorReason.ValueType  # 10
 ERROR_REASON_WINDOW_TOO_LARGE: ErrorReason.ValueType  # 11
 """FAILED_PRECONDITION: the window does not fit into max_tokens; metadata has `tokens` and `limit`."""
 ERROR_REASON_SUMMARIZATION_FAILED: ErrorReason.ValueType  # 12
-"""FAILED_PRECONDITION: the pass that a GetContext with abort_on_failure waited for has failed; metadata has
-`summarization_id`, `error_class` and `cause`.
+"""FAILED_PRECONDITION: the pass that a GetContext with abort_on_failure waited for has failed, or no summary of a
+text could be made; metadata has `error_class`, `cause` and, of a pass, `summarization_id`.
 """
 ERROR_REASON_NOTHING_TO_SUMMARIZE: ErrorReason.ValueType  # 13
 """FAILED_PRECONDITION: a forced pass has nothing to compress."""
@@ -209,4 +213,8 @@ ERROR_REASON_EMBEDDER_AWAY: ErrorReason.ValueType  # 36
 """UNAVAILABLE: the model that turns a query into a vector does not answer; SEARCH_MODE_WORDS needs none."""
 ERROR_REASON_EPISODE_NOT_FOUND: ErrorReason.ValueType  # 37
 """NOT_FOUND: no such episode in use in this conversation."""
+ERROR_REASON_MODEL_AWAY: ErrorReason.ValueType  # 38
+"""UNAVAILABLE: the model that would summarize a text does not answer; metadata has `error_class` and `cause`, RetryInfo
+says when to retry.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -51,6 +51,8 @@ class Limits(_message.Message):
     QUEUED_PASSES_MAX_FIELD_NUMBER: _builtins.int
     WAITS_MAX_FIELD_NUMBER: _builtins.int
     ANSWER_BYTES_MAX_FIELD_NUMBER: _builtins.int
+    REQUEST_BYTES_MAX_FIELD_NUMBER: _builtins.int
+    CONCURRENT_TEXTS_MAX_FIELD_NUMBER: _builtins.int
     append_messages_max: _builtins.int
     """Messages in one AppendMessages."""
     message_bytes_max: _builtins.int
@@ -71,6 +73,10 @@ class Limits(_message.Message):
     """Bytes of responses that are being built or that callers have not received yet; past it, calls that read are
     refused.
     """
+    request_bytes_max: _builtins.int
+    """Bytes in any request, and so in the text of a SummarizeText."""
+    concurrent_texts_max: _builtins.int
+    """Concurrent SummarizeText calls; more are refused."""
     def __init__(
         self,
         *,
@@ -82,10 +88,12 @@ class Limits(_message.Message):
         queued_passes_max: _builtins.int = ...,
         waits_max: _builtins.int = ...,
         answer_bytes_max: _builtins.int = ...,
+        request_bytes_max: _builtins.int = ...,
+        concurrent_texts_max: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_bytes_max", b"answer_bytes_max", "append_bytes_max", b"append_bytes_max", "append_messages_max", b"append_messages_max", "concurrent_rpcs_max", b"concurrent_rpcs_max", "message_bytes_max", b"message_bytes_max", "queued_passes_max", b"queued_passes_max", "streams_max", b"streams_max", "waits_max", b"waits_max"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_bytes_max", b"answer_bytes_max", "append_bytes_max", b"append_bytes_max", "append_messages_max", b"append_messages_max", "concurrent_rpcs_max", b"concurrent_rpcs_max", "concurrent_texts_max", b"concurrent_texts_max", "message_bytes_max", b"message_bytes_max", "queued_passes_max", b"queued_passes_max", "request_bytes_max", b"request_bytes_max", "streams_max", b"streams_max", "waits_max", b"waits_max"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,192 @@
+"""TextService: work on texts that belong to no conversation, and that nothing of is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from abridged.v1 import conversation_pb2, text_service_pb2, text_service_pb2_grpc
+from service.api.auth import current_caller
+from service.api.errors import InvalidRequest, ServerStopping, TooManyRequests
+from service.codec.enums import ERROR_CLASSES, FALLBACKS, PROVENANCES, TOKEN_SOURCES
+from service.codec.values import context_to_proto, message_from_proto, quality_to_proto
+from service.conversations.chat_models import ChatModels
+from service.conversations.counting import Counting
+from service.conversations.policies import Policies
+from service.domain.errors import InvalidPolicy
+from service.domain.events import Settings
+from service.domain.policy import Policy
+from service.domain.tokens import TokenCount, TokenSource, calibrated_tokens
+from service.models.model import Completion
+from service.shares import Shares
+from service.summarizer.texts import TextSummarizer, TextSummary
+from service.turn import aside
+
+__all__ = ["TextServicer"]
+
+RETRY_S = 5.0
+"""Until one of the texts under way may have ended: a model's call takes seconds, or minutes without a GPU."""
+
+_pb = text_service_pb2
+_NO_ERROR = conversation_pb2.ERROR_CLASS_UNSPECIFIED
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+"""What no text has. Escape stays, because a terminal's output has colours, and so do form feeds."""
+
+CHARS_PER_WEIGHT = 50
+"""As in service.conversations.counting."""
+
+
+class TextServicer(text_service_pb2_grpc.TextServiceServicer):
+    """See the contract: every method's promise is written there. `places` bounds the texts under way."""
+
+    def __init__(
+        self,
+        *,
+        texts: TextSummarizer,
+        counting: Counting,
+        policies: Policies,
+        models: ChatModels,
+        places: Shares,
+        stopping: asyncio.Event,
+    ) -> None:
+        self._texts = texts
+        self._counting = counting
+        self._policies = policies
+        self._models = models
+        self._places = places
+        self._stopping = stopping
+
+    async def SummarizeText(
+        self, request: _pb.SummarizeTextRequest, context: Any
+    ) -> AsyncGenerator[_pb.SummarizeTextResponse, None]:
+        _require_text(request.text)
+        policy = self._policy(request)
+        namespace = current_caller().namespace
+        if not self._places.take_if_room(namespace):
+            raise TooManyRequests("texts", retry_after_s=RETRY_S)
+        heard = _Heard()
+        work = asyncio.create_task(
+            self._texts.summarize(request.text, max_tokens=request.max_tokens, policy=policy, observer=heard)
+        )
+        stop = asyncio.create_task(self._stopping.wait())
+        try:
+            while True:
+                news = asyncio.create_task(heard.news.wait())
+                try:
+                    await asyncio.wait({work, stop, news}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    news.cancel()
+                if heard.news.is_set():
+                    yield _pb.SummarizeTextResponse(progress=heard.taken())
+                elif work.done():
+                    yield _pb.SummarizeTextResponse(summary=_summary(work.result()))
+                    return
+                else:
+                    raise ServerStopping
+        finally:
+            work.cancel()
+            stop.cancel()
+            await asyncio.gather(work, stop, return_exceptions=True)
+            self._places.give_back(namespace)
+
+    async def CountTokens(self, request: _pb.CountTokensRequest, context: Any) -> _pb.CountTokensResponse:
+        if not request.texts and not request.messages:
+            raise InvalidRequest((("texts", "must not be empty if there are no messages"),))
+        counter, model = self._counting.counter, request.model
+        chars = sum(map(len, request.texts))
+        texts = await aside(
+            len(request.texts) + chars // CHARS_PER_WEIGHT, lambda: [counter.count(text) for text in request.texts]
+        )
+        messages = await self._counting.counted([message_from_proto(message) for message in request.messages])
+        credited = self._counting.credited(messages, model)
+        factor = self._models.opening(current_caller().namespace, Settings(model=model)).calibration_factor
+        source = counter.source_for(model)
+        of_texts = [_count(TokenCount(tokens, source), factor) for tokens in texts]
+        of_messages = [_count(counted.cost, factor) for counted in credited]
+        return _pb.CountTokensResponse(
+            texts=of_texts,
+            messages=of_messages,
+            total_tokens=sum(count.tokens for count in (*of_texts, *of_messages)),
+            counter=counter.name,
+            calibration_factor=factor,
+        )
+
+    def _policy(self, request: _pb.SummarizeTextRequest) -> Policy:
+        overrides = {"fallback": FALLBACKS.to_domain(request.fallback)} if request.fallback else {}
+        try:
+            return self._policies.accepted(Settings(policy=overrides))
+        except InvalidPolicy as error:
+            raise InvalidRequest(((error.field, error.reason),)) from error
+
+
+class _Heard:
+    """The newest progress of one text: what nobody has taken yet is replaced, so a slow reader holds nothing up."""
+
+    def __init__(self) -> None:
+        self.news = asyncio.Event()
+        self._progress = _pb.TextProgress()
+
+    def taken(self) -> _pb.TextProgress:
+        """The progress so far."""
+        self.news.clear()
+        return self._progress
+
+    def attempt(self, number: int, model: str) -> None:
+        """See Observer."""
+        self._changed(attempt=number, model=model, output_chars=0)
+
+    def output(self, chars: int) -> None:
+        """See Observer."""
+        self._changed(output_chars=chars)
+
+    def answered(self, completion: Completion) -> None:
+        """See Observer. The model that answered is not always the preferred one."""
+        self._changed(model=completion.model)
+
+    def calls(self, done: int, total: int) -> None:
+        """See Observer."""
+        self._changed(calls_done=done, calls_total=total)
+
+    def _changed(self, **fields: Any) -> None:
+        changed = _pb.TextProgress()
+        changed.CopyFrom(self._progress)
+        for name, value in fields.items():
+            setattr(changed, name, value)
+        self._progress = changed
+        self.news.set()
+
+
+def _require_text(text: str) -> None:
+    if not text.strip():
+        raise InvalidRequest((("text", "must not be blank"),))
+    if (found := _CONTROL.search(text)) is not None:
+        what = f"is no text: it has the control character U+{ord(found[0]):04X} at character {found.start() + 1}"
+        raise InvalidRequest((("text", what),))
+
+
+def _summary(made: TextSummary) -> _pb.TextSummary:
+    summary = made.summary
+    draft = summary.draft
+    return _pb.TextSummary(
+        text=made.text,
+        summary=draft.summary,
+        key_points=draft.highlights,
+        context=context_to_proto(draft.context),
+        tokens_before=made.tokens_before,
+        tokens_after=made.tokens_after,
+        model=summary.model,
+        provenance=PROVENANCES.to_proto(summary.provenance),
+        attempts=summary.attempts,
+        quality=quality_to_proto(summary.quality),
+        clipped=made.clipped,
+        error_class=ERROR_CLASSES.to_proto(made.failure.error_class) if made.failure else _NO_ERROR,
+        prompt_name=summary.template.name,
+        prompt_version=summary.template.version,
+    )
+
+
+def _count(count: TokenCount, factor: float) -> _pb.TokenCount:
+    tokens = calibrated_tokens(count.tokens, factor) if count.source is TokenSource.ESTIMATE else count.tokens
+    return _pb.TokenCount(tokens=tokens, source=TOKEN_SOURCES.to_proto(count.source))

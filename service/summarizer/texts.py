@@ -1,0 +1,167 @@
+"""The summary of one text that belongs to no conversation, by the summarizers of passes.
+
+A text is the one message of a source, so whatever a pass does with long input happens to it too: parts, merges, checks,
+the bound on calls. Nothing is stored, and nothing is logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from service.domain.errors import ModelAway, TextNotSummarized
+from service.domain.events import MessageAppended, PassPlan, Trigger
+from service.domain.message import Message, Role
+from service.domain.policy import SUMMARY_TOKENS_MAX, SUMMARY_TOKENS_MIN, Fallback, Policy
+from service.domain.prompt import CHAIN_TEMPLATE, MERGE_TEMPLATE
+from service.domain.record import FormName, MessageRange
+from service.domain.tokens import TokenCounter, TokenSource
+from service.summarizer.check import fit_draft
+from service.summarizer.draft import Draft
+from service.summarizer.forms import FORMS, DraftForm
+from service.summarizer.summarizer import (
+    Observer,
+    PassFailed,
+    PassWork,
+    Summarizers,
+    Summary,
+    WindowCost,
+    draft_text,
+)
+
+__all__ = ["TEXT_FORMS", "TextSummarizer", "TextSummary"]
+
+PLANNED_SHARE = 0.5
+"""Share of the calls that a text may plan with; the rest is for repairs and for the merges."""
+
+_ID = "text"
+_OF_A_TEXT = "\n- The transcript is one text, not a conversation: tell what the text says."
+_FACETS = FORMS[FormName.FACETS]
+
+TEXT_FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(
+    {
+        FormName.FACETS: replace(
+            _FACETS,
+            prompt=replace(CHAIN_TEMPLATE, name="text", version="1", system=CHAIN_TEMPLATE.system + _OF_A_TEXT),
+            merge_prompt=replace(
+                MERGE_TEMPLATE, name="text-merge", version="1", system=MERGE_TEMPLATE.system + _OF_A_TEXT
+            ),
+        )
+    }
+)
+"""The forms of passes, with prompts that speak of a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextSummary:
+    """A text's summary.
+
+    Attributes:
+        text: All of it as plain text.
+        summary: Its draft, as fitted, and how it was made.
+        tokens_before: Tokens of the source.
+        tokens_after: Tokens of `text`.
+        clipped: Whether the narrative was cut to fit.
+        failure: Why an extract stands in for a model.
+    """
+
+    text: str
+    summary: Summary
+    tokens_before: int
+    tokens_after: int
+    clipped: bool
+    failure: PassFailed | None = None
+
+
+class TextSummarizer:
+    """Summarizes texts. `summarizers` write their drafts by TEXT_FORMS; `counter` counts text and summary."""
+
+    def __init__(self, summarizers: Summarizers, counter: TokenCounter) -> None:
+        self._summarizers = summarizers
+        self._counter = counter
+
+    async def summarize(self, text: str, *, max_tokens: int, policy: Policy, observer: Observer) -> TextSummary:
+        """The summary, in at most `max_tokens` tokens, and in at most half of the text or 128 tokens if that is more.
+
+        `max_tokens` is 0 for the policy's maximum. Raises TextNotSummarized, as ModelAway if a retry can help.
+        """
+        work, limit = await asyncio.to_thread(self._work, text, max_tokens, policy)
+        failure: PassFailed | None = None
+        try:
+            summary = await self._summarizers.wanted.summarize(work, observer)
+        except PassFailed as failed:
+            if not self._stands_in(failed, policy):
+                raise _refusal(failed) from failed
+            failure = None if self._summarizers.is_listed_for(failed) else failed
+            summary = await self._extracted(work, observer, failed)
+        return await asyncio.to_thread(self._fitted, work, summary, limit, failure)
+
+    def _stands_in(self, failure: PassFailed, policy: Policy) -> bool:
+        if self._summarizers.wants_extraction:
+            return False
+        return policy.fallback is Fallback.ALWAYS or self._summarizers.is_listed_for(failure)
+
+    async def _extracted(self, work: PassWork, observer: Observer, failure: PassFailed) -> Summary:
+        try:
+            summary = await self._summarizers.extraction.summarize(work, observer)
+        except PassFailed as failed:
+            raise _refusal(failed) from failed
+        return replace(summary, attempts=failure.attempts)
+
+    def _work(self, text: str, max_tokens: int, policy: Policy) -> tuple[PassWork, int]:
+        """The text as the work of a pass, and the most tokens that its summary may have."""
+        tokens = self._counter.count(text)
+        most = max_tokens or policy.max_summary_tokens or SUMMARY_TOKENS_MAX
+        limit = min(most, max(SUMMARY_TOKENS_MIN, tokens // 2))
+        # Longer parts before more calls; the summarizer bounds them by what its model holds.
+        planned = math.ceil(tokens / max(1, int(policy.pass_calls_max * PLANNED_SHARE)))
+        whole = (MessageRange(1, 1),)
+        plan = PassPlan(
+            pass_id=_ID,
+            trigger=Trigger.FORCED,
+            covered=whole,
+            source=whole,
+            base_id="",
+            parent_id="",
+            depth=0,
+            token_ratio=0.0,
+            message_version=1,
+            replaced_tokens=tokens,
+            summary_tokens_max=limit,
+            policy=replace(policy, max_input_tokens=max(policy.max_input_tokens, planned)),
+        )
+        message = Message(_ID, Role.USER, text)
+        appended = MessageAppended(1, message, tokens, TokenSource.ESTIMATE, self._counter.name)
+        work = PassWork("", plan, (appended,), None)
+        # A record's room includes the frame that it has in a window, which a summary of a text has not.
+        room = limit + WindowCost(work, self._counter).frame_tokens
+        return replace(work, plan=replace(plan, summary_tokens_max=room, room_tokens=room)), limit
+
+    def _fitted(self, work: PassWork, summary: Summary, limit: int, failure: PassFailed | None) -> TextSummary:
+        """The summary within its limit, whatever the model wrote."""
+
+        def cost(draft: Draft) -> int:
+            return self._counter.count(draft_text(work, draft))
+
+        draft = fit_draft(summary.draft, tokens_max=limit, cost=cost, cut_narrative=True)
+        assert draft is not None, "a narrative that is cut fits"
+        clipped = draft.summary != summary.draft.summary
+        tokens = cost(draft)
+        quality = replace(summary.quality, reduction=1 - tokens / max(1, work.plan.replaced_tokens))
+        return TextSummary(
+            text=draft_text(work, draft),
+            summary=replace(summary, draft=draft, tokens=tokens, quality=quality),
+            tokens_before=work.plan.replaced_tokens,
+            tokens_after=tokens,
+            clipped=clipped,
+            failure=failure,
+        )
+
+
+def _refusal(failure: PassFailed) -> TextNotSummarized:
+    kind = ModelAway if failure.retryable else TextNotSummarized
+    return kind(failure.error_class.value, failure.cause)
