@@ -44,9 +44,8 @@ class Part:
 
     @classmethod
     def of(cls, pieces: Sequence[tuple[str, Message]], overlap: tuple[str, ...] = ()) -> Self:
-        """The part with these entries and their messages; a message that was cut is included once."""
-        messages = {message.id: message for _, message in pieces}
-        return cls(tuple(entry for entry, _ in pieces), tuple(messages.values()), overlap)
+        """The part with these entries and their messages."""
+        return cls(tuple(entry for entry, _ in pieces), tuple(message for _, message in pieces), overlap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,9 @@ class Questions:
         limit = limits.whole if fits else limits.part
         pieces: list[tuple[str, Message]] = []
         for entry, message in entries:
-            pieces.extend((text, message) for text in cut_text(entry, limit=limit, count=count))
+            texts = cut_text(entry, limit=limit, count=count)
+            # An answer is judged by the piece that it was made from.
+            pieces.extend((text, message if len(texts) == 1 else _piece(message, text)) for text in texts)
         groups = grouped([count(entry) for entry, _ in pieces], limit=limit)
         parts = [Part.of(pieces[start:end], () if start else self._overlap) for start, end in groups]
         return parts or [Part((), (), self._overlap)]
@@ -217,3 +218,8 @@ class Questions:
             replaces=self._work.replaces if whole else None,
             context=[m.message for m in self._work.overlap],
         )
+
+
+def _piece(message: Message, text: str) -> Message:
+    """The message as if a piece of its entry were all that it says."""
+    return message._replace(content=text, tool_calls=(), attachments=())

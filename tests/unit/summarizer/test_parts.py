@@ -1,0 +1,32 @@
+"""The parts of a source that is too long for one call."""
+
+from __future__ import annotations
+
+from service.domain.message import Message, Role
+from service.domain.record import FormName
+from service.summarizer.forms import FORMS
+from service.summarizer.questions import Questions
+from service.summarizer.summarizer import WindowCost
+from service.tokenizers.estimated import EstimatingCounter
+from tests.support.summarizers import work_on
+from tests.support.texts import document
+
+COUNTER = EstimatingCounter()
+
+
+def test_a_piece_of_a_long_message_is_judged_by_itself():
+    """Not by the whole message: that would cost its length once for each part, and every part would have to speak of
+    all of it."""
+    text = document(120)
+    work = work_on([Message("m1", Role.USER, "Please read this."), Message("m2", Role.USER, text)])
+    questions = Questions(
+        work, FORMS[FormName.FACETS], cost=WindowCost(work, COUNTER), counter=COUNTER, window_tokens=4_096
+    )
+
+    parts = questions.parts(questions.limits())
+
+    judged = [sum(COUNTER.count(m.content) for m in part.messages) for part in parts]
+    assert len(parts) > 2
+    assert sum(judged) < 1.1 * COUNTER.count(text)
+    assert "".join(m.content for part in parts for m in part.messages if m.id == "m2").endswith(text)
+    assert parts[0].messages[0] is work.messages[0].message
