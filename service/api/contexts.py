@@ -14,9 +14,10 @@ from abridged.v1 import conversation_service_pb2, error_reason_pb2
 from eventlog.event import StreamId
 from service.api import wire
 from service.api.context import ContextQuery, context_of
-from service.api.errors import WaitTooShort, internal_status, reason_of, retry_ms, status_of
+from service.api.errors import WaitTooShort, internal_status, status_of
 from service.api.fitting import RESPONSE_BYTES_MAX
 from service.api.quotas import Quotas
+from service.api.rich_status import reason_of, retry_ms
 from service.api.views import key_of
 from service.codec.values import duration
 from service.codec.wire_format import field

@@ -32,6 +32,7 @@ from abridged.v1 import server_info_service_pb2 as info
 from eventlog import errors as log_errors
 from observability.logs import LogSettings, configure_logs
 from service.api import errors as edge_errors
+from service.api.rich_status import retry_ms
 from service.api.validation import PATTERNS
 from service.domain import errors as domain_errors
 from tests.support.answers import gated, hanging
@@ -575,7 +576,7 @@ def test_a_log_that_ended_is_one_answer_whatever_ended_it():
     (answer,) = {status.SerializeToString() for end in ends if (status := edge_errors.status_of(end))}
 
     status = Status.FromString(answer)
-    assert (status.code, edge_errors.retry_ms(status)) == (grpc.StatusCode.UNAVAILABLE.value[0], 5_000)
+    assert (status.code, retry_ms(status)) == (grpc.StatusCode.UNAVAILABLE.value[0], 5_000)
 
 
 def test_every_reason_of_the_contract_is_used():

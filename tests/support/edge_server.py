@@ -69,7 +69,7 @@ async def edge_listening(
         metrics=Metrics(version="1", labels=MetricLabels()),
         deadline_s=deadline_s,
     )
-    servicers = Servicers(conversations, Silent(), Silent())  # type: ignore[arg-type]  # one of a test, two unused
+    servicers = Servicers(conversations, Silent(), Silent(), Silent())  # type: ignore[arg-type]  # one of a test
     server = GrpcServer(
         servicers,
         pipeline,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.config.sources import load
-from service.domain.policy import DepthLimit, Fallback, ProfileName
+from service.domain.policy import DepthLimit, Fallback, ProfileName, summary_cap
 from service.domain.record import FormName
 from tests.support.presets import PRESETS
 
@@ -49,6 +49,21 @@ def test_the_preset_of_s4_has_the_numbers_of_s4() -> None:
     assert policy.profile is ProfileName.EPISODES
     assert (policy.episode_trigger_messages, policy.max_episode_size, policy.episode_overlap) == (10, 20, 2)
     assert (policy.min_episode_size, policy.preserve_recent, policy.fallback) == (4, 2, Fallback.ALWAYS)
+
+
+def test_the_preset_of_s3_has_the_numbers_of_s3() -> None:
+    """256 tokens at most, 4,000 a call, 30 s, one request, and the extract whenever a model fails."""
+    environ = {"SUMMARY_MODEL": "gemma:2b", "LLM_MODEL": "qwen2.5:7b"}
+    settings = load(environ, config_path=PRESETS / "s3.toml").settings
+
+    policy = settings.policy_for("")
+    assert (policy.max_summary_tokens, policy.max_input_tokens) == (256, 4_000)
+    assert (policy.fallback, policy.repair_attempts, settings.summarizer.retries) == (Fallback.ALWAYS, 0, 0)
+    assert (settings.ollama.first_byte_timeout_s, settings.ollama.stall_timeout_s) == (30.0, 30.0)
+    assert settings.summarizer.models == ("ollama:gemma:2b",)
+    assert summary_cap(policy, budget=8_192, replaced_tokens=1_252) == 256
+    assert summary_cap(policy, budget=8_192, replaced_tokens=300) == 150
+    assert summary_cap(policy, budget=8_192, replaced_tokens=100) == 128
 
 
 def test_every_preset_loads() -> None:
