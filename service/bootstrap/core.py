@@ -57,7 +57,7 @@ from service.summarizer.by_extraction import EXTRACTIVE, ExtractiveSummarizer, i
 from service.summarizer.by_model import ModelSummarizer
 from service.summarizer.forms import DraftForm, forms_with
 from service.summarizer.summarizer import Summarizers
-from service.summarizer.texts import TEXT_FORMS, TextSummarizer
+from service.summarizer.texts import DOCUMENT_FORMS, TextSummarizer
 from service.telemetry.commits import CommitReport
 from service.telemetry.models import TracedModel
 from service.telemetry.progress import ProgressBoard
@@ -140,9 +140,7 @@ def open_core(
         summarizers=summarizers,
         counter=counter,
         telemetry=telemetry,
-        limits=ReactorLimits(
-            settings.summarizer.concurrent_passes, settings.summarizer.queue_max, shared=settings.server.is_shared
-        ),
+        limits=_limits(settings),
         hash_key=log.secret("bad answers"),
         clock_s=time.monotonic,
     )
@@ -166,7 +164,7 @@ def open_core(
         counter=counter,
         models=models,
         policies=policies,
-        texts=TextSummarizer(_summarizers(settings, model, counter, TEXT_FORMS), counter),
+        texts=TextSummarizer(_summarizers(settings, model, counter, DOCUMENT_FORMS), counter),
         board=board,
         model=model,
         tracing=tracing,
@@ -286,6 +284,11 @@ def _conversations(
         on_changed=listeners.changed,
         on_loaded=listeners.loaded,
     )
+
+
+def _limits(settings: Settings) -> ReactorLimits:
+    summarizer = settings.summarizer
+    return ReactorLimits(summarizer.concurrent_passes, summarizer.queue_max, shared=settings.server.is_shared)
 
 
 def _forms(settings: Settings) -> Mapping[FormName, DraftForm]:

@@ -33,7 +33,7 @@ from service.summarizer.summarizer import (
     draft_text,
 )
 
-__all__ = ["TEXT_FORMS", "TextSummarizer", "TextSummary"]
+__all__ = ["DOCUMENT_FORMS", "TextSummarizer", "TextSummary"]
 
 PLANNED_SHARE = 0.5
 """Share of the calls that a text may plan with; the rest is for repairs and for the merges."""
@@ -42,13 +42,13 @@ _ID = "text"
 _OF_A_TEXT = "\n- The transcript is one text, not a conversation: tell what the text says."
 _FACETS = FORMS[FormName.FACETS]
 
-TEXT_FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(
+DOCUMENT_FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(
     {
         FormName.FACETS: replace(
             _FACETS,
-            prompt=replace(CHAIN_TEMPLATE, name="text", version="1", system=CHAIN_TEMPLATE.system + _OF_A_TEXT),
+            prompt=replace(CHAIN_TEMPLATE, name="document", version="1", system=CHAIN_TEMPLATE.system + _OF_A_TEXT),
             merge_prompt=replace(
-                MERGE_TEMPLATE, name="text-merge", version="1", system=MERGE_TEMPLATE.system + _OF_A_TEXT
+                MERGE_TEMPLATE, name="document-merge", version="1", system=MERGE_TEMPLATE.system + _OF_A_TEXT
             ),
         )
     }
@@ -78,7 +78,7 @@ class TextSummary:
 
 
 class TextSummarizer:
-    """Summarizes texts. `summarizers` write their drafts by TEXT_FORMS; `counter` counts text and summary."""
+    """Summarizes texts. `summarizers` write their drafts by DOCUMENT_FORMS; `counter` counts text and summary."""
 
     def __init__(self, summarizers: Summarizers, counter: TokenCounter) -> None:
         self._summarizers = summarizers

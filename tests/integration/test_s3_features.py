@@ -18,17 +18,11 @@ from service.config.sources import load
 from tests.support.answers import record, saying
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_server import FakeOllama
+from tests.support.presets import preset
 from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Sidecar, call, on_ollama, said, script, sidecar, tool_result
 from tests.support.texts import document, summarized
 
-PRESET = load({}, config_path=Path(__file__).parents[2] / "presets" / "s3.toml").settings
-S3: dict[str, Any] = {
-    "policy.max_summary_tokens": PRESET.policy.max_summary_tokens,
-    "policy.max_input_tokens": PRESET.policy.max_input_tokens,
-    "policy.repair_attempts": PRESET.policy.repair_attempts,
-    "policy.fallback": PRESET.policy.fallback,
-    "summarizer.retries": PRESET.summarizer.retries,
-}
+S3 = preset("s3", "policy", "summarizer")
 """The preset, as flags."""
 
 
