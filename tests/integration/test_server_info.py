@@ -27,6 +27,7 @@ SERVICES = {
     "abridged.v1.ConversationService",
     "abridged.v1.EventLogService",
     "abridged.v1.ServerInfoService",
+    "abridged.v1.TextService",
     "grpc.health.v1.Health",
     "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
