@@ -261,6 +261,11 @@ def validated(policy: Policy) -> Policy:
         f"must be 0 (an eighth of the budget) or at least {SUMMARY_TOKENS_MIN}",
     )
     _require(
+        p.record_form in (FormName.FACETS, FormName.TEXT),
+        "record_form",
+        "must be facets or text: the others are what profile EPISODES asks for by itself",
+    )
+    _require(
         p.pass_calls_max >= p.rebase_calls_max, "pass_calls_max", "must not be below rebase_calls_max: none could run"
     )
     if p.profile is ProfileName.ROLLING:

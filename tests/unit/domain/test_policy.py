@@ -8,6 +8,7 @@ import pytest
 
 from service.domain.errors import InvalidPolicy
 from service.domain.policy import CLIENT_FIELDS, Policy, overridden, summary_cap, validated, wait_after_failures
+from service.domain.record import FormName
 
 NOT_A_NUMBER = float("nan")
 
@@ -24,6 +25,9 @@ NOT_A_NUMBER = float("nan")
         ("emergency_token_ratio", {"emergency_token_ratio": 0.79}),
         ("emergency_token_ratio", {"emergency_token_ratio": NOT_A_NUMBER}),
         ("preserve_recent", {"preserve_recent": 1}),
+        ("record_form", {"record_form": FormName.EPISODE}),
+        ("record_form", {"record_form": FormName.DIGEST}),
+        ("pin_token_ratio", {"pin_token_ratio": 0.6}),
         ("tail_token_ratio", {"tail_token_ratio": 0.0}),
         ("tail_token_ratio", {"tail_token_ratio": 1.0}),
         ("tail_token_ratio", {"tail_token_ratio": 0.58}),
