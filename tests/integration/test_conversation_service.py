@@ -265,7 +265,7 @@ async def test_a_model_that_is_missing_leads_to_the_next_of_the_list(tmp_path):
 async def test_an_unknown_method_is_refused_with_a_reason(tmp_path):
     """A newer client learns that this version lacks the method; every error has an ErrorInfo."""
     async with sidecar(tmp_path) as s:
-        for method in ("/abridged.v1.ConversationService/GetEpisode", "/abridged.v1.TextService/SummarizeText"):
+        for method in ("/abridged.v1.ConversationService/CloseConversation", "/abridged.v1.Nothing/AtAll"):
             unary: Any = s.channel.unary_unary(method)
             async with refused("UNIMPLEMENTED", "NOT_IMPLEMENTED"):
                 await unary(b"", timeout=PATIENCE_S)

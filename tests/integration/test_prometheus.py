@@ -100,7 +100,7 @@ async def test_prometheus_finds_our_trace_and_the_success_ratio_of_the_ledger(tm
     server = HttpServer("127.0.0.1", 0, routes=metrics_route(metrics))
     port = await server.start()
     dice = random.Random(7)
-    ledger = Counter(dice.choices(list(PassOutcome), weights=(8, 1, 1, 3, 1), k=1_000))
+    ledger = Counter(dice.choices(list(PassOutcome), weights=(8, 1, 1, 1, 3, 1), k=1_000))
 
     async with scraping(binary, port, tmp_path) as prometheus:
         assert await prometheus.until('up{job="abridged"}', 1) == 1
