@@ -247,7 +247,7 @@ def _request(
         conversation_id=run if client is None else f"{run}-{client}",
         messages=[
             message_pb2.Message(
-                id=f"m{client}.{number}.{place}",
+                id=f"{run}.{client}.{number}.{place}",
                 role=message_pb2.ROLE_USER if place % 2 else message_pb2.ROLE_ASSISTANT,
                 content=content,
             )

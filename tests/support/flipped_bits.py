@@ -143,16 +143,31 @@ async def answers_of(folder: Path, *, head: int, over_grpc: bool = True) -> Answ
 def wrong_answers(answers: Answers, whole: Answers) -> list[str]:
     """What is neither as the whole log answers it nor a refusal for damage. What was not asked depends on a refusal.
 
-    A pass that cannot be committed is no answer, so the window that it was to shorten may be as it was appended.
+    A pass that cannot be committed is no answer, so the window that it was to shorten may be as it was appended. A
+    window whose predecessor was refused begins with nothing that its caller has.
     """
     right = (DAMAGED, *_GONE) if STOPPED in answers else (DAMAGED,)
     if STOPPED in answers:
         answers.pop("pending", None)  # its pass ends in the next process
     if answers.get("pending") == _AS_APPENDED:
         answers.pop("pending")
+    for name in CONVERSATIONS:
+        if answers.get(f"{name} window") in right and f"{name} {_NEXT_WINDOW}" in whole:
+            whole = {**whole, f"{name} {_NEXT_WINDOW}": _sent_first(whole[f"{name} {_NEXT_WINDOW}"])}
     return [
         f"{asked}: {str(answer)[:300]}" for asked, answer in answers.items() if answer not in (whole.get(asked), *right)
     ]
+
+
+def _sent_first(window: bytes) -> bytes:
+    """A response of GetContext as it is when it is the first that is sent."""
+    context = api.GetContextResponse.FromString(window)
+    context.ClearField("stable_messages")
+    context.ClearField("stable_tokens")
+    return context.SerializeToString(deterministic=True)
+
+
+_NEXT_WINDOW = "window behind it"
 
 
 _GONE = (("UNAVAILABLE", "SERVER_STOPPING"), ("UNAVAILABLE", ""), ("CANCELLED", ""))
@@ -210,7 +225,7 @@ async def _ask(s: Served, answers: Answers, head: int) -> None:
         await ask(f"{name} again without a request id", _places(chat, head, *_messages(name, 1)))
         await ask(f"{name} next message", _places(chat, head, said(_MESSAGES + 1, "Go on.", tokens=1)))
         if isinstance(answers[f"{name} next message"], list):
-            await ask(f"{name} window behind it", chat.context())
+            await ask(f"{name} {_NEXT_WINDOW}", chat.context())
     await ask("a new conversation", _places(_chat(s, "chat-new"), head, *_messages("chat-new", 1)))
     if isinstance(answers["a new conversation"], list):
         await ask("its window", _chat(s, "chat-new").context())
