@@ -108,7 +108,7 @@ class Rewrite(NamedTuple):
     """What a rewrite asks of its caller, in its own thread.
 
     `check` looks at the file before anything is copied, and raises what forbids it. `free_bytes` returns what may still
-    be written on the volume of a file. `walked` hears of events copied and their total. `goes_on` is asked every few
+    be written on the volume of a file. `walked` is called with the events copied and their total, `goes_on` every few
     milliseconds.
     """
 

@@ -62,8 +62,8 @@ class LogVerification:
     @classmethod
     @contextmanager
     def opened(cls, path: Path) -> Iterator[LogVerification]:
-        """The checks of the log in `path`; raise LogLocked when a process owns it, LogOlder or LogNewer when
-        another version wrote it, LogForeign when it is no log, LogCorrupt when that cannot be told."""
+        """Open the log in `path` for checks. Raises LogLocked when a process owns it, LogOlder or LogNewer when
+        another version wrote it, LogForeign when it is no log, LogCorrupt when damage hides which it is."""
         path = path.resolve(strict=True)
         refuse_foreign(path)
         refuse_empty(path)

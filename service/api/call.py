@@ -51,18 +51,18 @@ class UnaryCall(Call, Protocol):
         ...
 
     def when_over(self, callback: Callable[[object], None]) -> None:
-        """Have `callback` called when the answer has been written, or the call has ended otherwise."""
+        """Have `callback` called when the response has been written, or the call has ended otherwise."""
         ...
 
 
 class StreamingCall(Call, Protocol):
-    """A call with many answers."""
+    """A call with many responses."""
 
     @property
     def requests(self) -> Any:
-        """Where requests go on coming."""
+        """The stream of its requests."""
         ...
 
     def handled(self, request: Any) -> AsyncGenerator[Any, None]:
-        """The answers to the request. The next one is asked for when the transport has taken this one."""
+        """The responses to the request. Each is asked for when the transport has taken the one before."""
         ...

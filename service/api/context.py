@@ -82,11 +82,11 @@ async def context_of(
     policy: Policy,
     count_bytes: Callable[[int], None],
 ) -> bytes:
-    """The answer: a GetContextResponse, serialized.
+    """A GetContextResponse, serialized.
 
-    `count_bytes` hears, from any thread, of the texts that it is made of before it is made.
-    Raises WindowTooLarge when it cannot be within `max_tokens`, TooLarge when there are more originals than one answer
-    holds, and what `count_bytes` raises.
+    `count_bytes` is called, from any thread, with the bytes of its texts before it is made.
+    Raises WindowTooLarge when it cannot be within `max_tokens`, TooLarge when there are more originals than fit one
+    response, and what `count_bytes` raises.
     """
     answering = _Answering(state, query, policy, conversations.now_us())
     if query.original:

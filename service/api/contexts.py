@@ -1,4 +1,4 @@
-"""Windows for callers: of GetContext, and of an append that returns the window it leaves behind."""
+"""Windows for callers: of GetContext, and of an append that returns the resulting window."""
 
 from __future__ import annotations
 

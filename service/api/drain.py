@@ -1,9 +1,9 @@
 """How a server stops taking calls without leaving one unanswered.
 
-When its transport is stopped, it cancels without a word what it holds and has not handed over. So the handing over goes
-on until nothing more comes. Callers who come back at once would never let that be: at the end whoever comes is held
-instead of refused, until all wait; then the transport says that it goes, and only after that they are told to come
-back, which leads them elsewhere.
+A transport that is stopped silently cancels the calls that it has not handed over yet. So it keeps handing them over
+until no more arrive. Callers that retry at once would never let that happen: towards the end, new calls are held
+instead of refused, until every caller waits; then the transport announces that it goes away, and only after that are
+the calls refused, so that their retries go elsewhere.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ __all__ = ["HELD_MAX", "Drain"]
 
 LOOK_S = 0.01
 QUIET_LOOKS = 15
-"""Looks in a row at which nothing has come: then the transport holds nothing back, and whoever comes back within 0.1 s
-is held. One long look might be a busy loop, several are not."""
+"""Looks in a row without a new call: then the transport holds nothing back, and a caller that retries within 0.1 s is
+held. One long look might be a busy loop; several are not."""
 
 HELD_PART = 0.5
 """The part of its time that a drain keeps for those who come at its end."""
 
 HELD_MAX = 1_000
-"""Calls that are held at the end: as many as are answered within the time that the transport has for its last answers.
+"""Calls that are held at the end: as many as can be refused in the time that the transport has for its last responses.
 More are refused at once."""
 
 

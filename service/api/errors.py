@@ -167,9 +167,8 @@ _STOPPING = _Row(
     details=lambda _: (retry_info(RESTART_RETRY_S),),
     text="the server stops; the same ids make a retry safe",
 )
-"""A server that stops and a log that is closed or failed are one to a caller: it comes back when the next process
-serves. Which of them it was is told to the operator, by the server's log. A log whose file is gone is another matter:
-this process stays."""
+"""To a caller, a server that stops and a log that is closed or failed are the same: it retries when the next process
+serves. The server's log says which of them it was. A log whose file is gone differs: this process stays."""
 
 STATUSES: Mapping[type[Exception], _Row] = {
     InvalidRequest: _Row(
@@ -265,7 +264,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
         _C.FAILED_PRECONDITION, _R.ERROR_REASON_SUMMARIZATION_DISABLED, text="summarization is switched off"
     ),
     domain.PassSuperseded: _Row(
-        _C.ABORTED, _R.ERROR_REASON_WRONG_EXPECTED_VERSION, text="the summarization is not pending any more"
+        _C.ABORTED, _R.ERROR_REASON_WRONG_EXPECTED_VERSION, text="the summarization is no longer pending"
     ),
     domain.WindowTooLarge: _Row(
         _C.FAILED_PRECONDITION,

@@ -45,10 +45,10 @@ __all__ = ["EventLogServicer"]
 READ_DEFAULT = 100
 
 READ_BYTES_MAX = RESPONSE_BYTES_MAX // 2
-"""Payload of an answer to ReadEvents, which has it as bytes and as a message."""
+"""Payload of a ReadEvents response, which has it as bytes and as a message."""
 
 _Read = tuple[list[RecordedEvent], int, bool]
-"""Events, the cursor behind them, and whether there is nothing more in this direction."""
+"""Events, the cursor after them, and whether nothing more follows in this direction."""
 
 assert 2 * max(BATCH_BYTES_MAX, READ_BYTES_MAX, PAYLOAD_BYTES_MAX) <= RESPONSE_BYTES_MAX, (
     "a batch, in both forms, exceeds an answer"
@@ -150,8 +150,8 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
             raise CursorOutOfRange(cursor=cursor, head=head, log_id=self._log.log_id)
 
     async def _response(self, namespace: str, item: Item | Progress) -> _pb.SubscribeEventsResponse | bytes:
-        assert not isinstance(item, Progress), "only a conversation's watchers hear of progress"
-        # An event of the namespace at the cursor is its head, or before it; else how far the log has come is not told.
+        assert not isinstance(item, Progress), "only watchers of a conversation receive progress"
+        # An event of the namespace at the cursor is at most its head; otherwise the log's own head stays private.
         is_own = isinstance(item, Batch) and item.events[-1].position == item.cursor
         head = item.cursor if is_own else await self._head(namespace)
         cursor, position = min(item.cursor, head), min(item.head, head)

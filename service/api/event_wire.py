@@ -1,4 +1,4 @@
-"""Stored events as bytes of the contract's `Event`, and answers around them.
+"""Stored events as bytes of the contract's `Event`, and the responses that carry them.
 
 A stored payload becomes the `body` of an event without being parsed: the log has checked it against its seal.
 """

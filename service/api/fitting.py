@@ -12,9 +12,9 @@ __all__ = ["RESPONSE_BYTES_MAX", "fitting"]
 T = TypeVar("T")
 
 RESPONSE_BYTES_MAX = 3 << 20
-"""Bytes of the items of one answer. gRPC clients take four megabytes by default; the rest is for what frames them."""
+"""Bytes of the items of one response. gRPC clients accept four megabytes by default; the rest is for framing."""
 
 
 def fitting(items: Iterable[T], size: Callable[[T], int], *, bytes_max: int = RESPONSE_BYTES_MAX) -> list[T]:
-    """The first items up to `bytes_max`, at least one if there is one. Of those behind them, only the first is made."""
+    """The first items up to `bytes_max`, at least one if there is one. Only one item after those is made."""
     return up_to_bytes(items, size, bytes_max=bytes_max)[0]

@@ -186,7 +186,7 @@ def _unread(data: bytes) -> tuple[None, int]:
 
 
 async def _written(writing: Awaitable[None]) -> AsyncGenerator[Any, None]:
-    """No answers, but what the handler writes by itself, as gRPC's own health service does."""
+    """Yield nothing: the handler writes its responses by itself, as gRPC's own health service does."""
     await writing
     return
     yield

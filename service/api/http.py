@@ -1,8 +1,8 @@
 """The HTTP port: liveness, readiness, start-up and metrics, for kubelets and Prometheus.
 
-Invariant: what it answers holds no text of a conversation, and nothing that a peer does holds one of `CONNECTIONS_MAX`
-places for longer than its route takes and twice `PATIENCE_S`; when all are taken, the slowest unfinished request gives
-up its place. Only GET and HEAD, one request a connection, no bodies.
+Invariant: no response contains text of a conversation, and no peer can hold one of `CONNECTIONS_MAX` places for longer
+than its route takes plus twice `PATIENCE_S`; when all are taken, the slowest unfinished request gives up its place.
+Only GET and HEAD, one request a connection, no bodies.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class HttpResponse:
 Route = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 Check = Callable[[], Awaitable[str]]
-"""Answers empty when all is well, else why not, in words of ours: the answer is shown to whoever asks."""
+"""Returns an empty string when all is well, else the reason in our own words: it is shown to every caller."""
 
 
 def _never() -> bool:
@@ -92,8 +92,8 @@ def health_routes(
 ) -> dict[str, Route]:
     """`/livez`, `/readyz` and `/startupz`.
 
-    Alive is whoever answers. Ready is decided by `ready` alone; `details`, such as a model host's health, are shown
-    beside it and change nothing, because a model that is away must not take the caller's whole Pod out of rotation.
+    A process that responds is alive. `ready` alone decides readiness; `details`, such as a model host's health, are
+    shown beside it and change nothing: a model that is away must not take the caller's whole Pod out of rotation.
     While it is `busy` a start may take as long as it needs: `/startupz` is 200, or the kubelet would end it, and the
     next one would begin again.
     """

@@ -1,7 +1,7 @@
-"""What a scrape looks at before it answers: counts over the read table, sizes of the log.
+"""What a scrape reads before it responds: counts over the read table, sizes of the log.
 
 Never on the event loop, and one look at a time however many ask: a disk that hangs costs one thread of the pool, and
-its scrapes say within `LOOK_S` that they do not know.
+scrapes report within `LOOK_S` that the figures are unknown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the calls of one namespace may hold of the server: places, waits, streams, bytes of answers on their way.
+"""What the calls of one namespace may hold of the server: places, waits, streams, bytes of unwritten responses.
 
-An answer is on its way until the transport has written it, however long its reader takes; meanwhile gRPC holds it. So
-it is counted from before it is made: a reader that takes nothing is refused the next one, and nobody else is.
+gRPC holds a response until the transport has written it, however slowly its client reads. So a response is counted
+before it is made: a client that does not read is refused the next one, and no other client is.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from service.shares import Shares
 __all__ = ["ANSWER_BYTES_MIN", "Limits", "Quotas"]
 
 ANSWER_BYTES_MIN = 4_096
-"""What a call takes while its answer is on its way, however small the answer is."""
+"""What a call takes until its response is written, however small that is."""
 
 WRITTEN_PART = 8
-"""Answers to calls that write are short; they have this part of the room of the others beside it."""
+"""Responses to calls that write are short; they have room of their own, this part of what the others have."""
 
 
 WRITTEN_BYTES_MAX = 1 << 18
-"""What an answer to a call that writes takes at most: the places of 512 messages, with ids as long as they may be."""
+"""The largest response to a call that writes: the places of 512 messages with the longest ids."""
 
 
 class _Limit(NamedTuple):
@@ -38,7 +38,7 @@ class _Limit(NamedTuple):
 CALLS = _Limit("calls", 0.2)
 WAITS = _Limit("waits", 1.0)
 STREAMS = _Limit("streams", 1.0)
-UNTAKEN = _Limit("answers that were not taken", 1.0)
+UNTAKEN = _Limit("responses that were not read", 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Limits:
 class Quotas:
     """What calls hold. `shared` says whether credentials know more than one namespace.
 
-    Streams of gRPC's own services have places apart from ours, and as many; answers to calls that write have room apart
-    from those to calls that read, so that nothing unread keeps anybody from appending.
+    Streams of gRPC's own services have places of their own, as many as ours; so do responses to calls that write, so
+    that unread responses keep nobody from appending.
     """
 
     def __init__(self, limits: Limits, *, shared: bool) -> None:

@@ -1,5 +1,5 @@
-"""What `/readyz` asks: the log takes and gives, and its disk has room; how the model is doing is told beside it and
-decides nothing."""
+"""What `/readyz` checks: the log can be written and read, and its disk has room. The model's health is a detail beside
+it and decides nothing."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def recall_check(projection: Projection) -> Check:
 
 
 def model_check(model: SummaryModel | None) -> Check:
-    """Whether the summarizer's server answers; extraction, which is None, has none that could be away."""
+    """Whether the summarizer's server responds; extraction, which is None, needs no server."""
 
     async def answers() -> str:
         if model is None:

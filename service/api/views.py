@@ -1,4 +1,4 @@
-"""What answers show of a conversation and of its passes."""
+"""How responses show a conversation and its passes."""
 
 from __future__ import annotations
 

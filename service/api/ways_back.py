@@ -1,4 +1,4 @@
-"""The RPCs that look behind a record and repair a window by hand: expand, revoke, rate, pin, unpin, rewind."""
+"""The RPCs that return a record's originals and repair a window by hand: expand, revoke, rate, pin, unpin, rewind."""
 
 from __future__ import annotations
 

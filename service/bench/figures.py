@@ -1,6 +1,6 @@
 """What is measured: each figure with its unit, the reference of the same run that it is compared with, and its target.
 
-A figure is a list of values, one a round; it is told as median and spread, since on a shared machine a single value
+A figure is a list of values, one a round; it is reported as median and spread, since on a shared machine a single value
 says little. A ratio is made within each round, so that what slows both of a pair down cancels out.
 """
 

@@ -113,7 +113,7 @@ def open_core(
 ) -> Core:
     """Everything below the servers, wired. `resources` closes it in the right order.
 
-    `on_fatal` hears, on the event loop, that the log has failed for good.
+    `on_fatal` is called on the event loop when the log has failed for good.
     """
     tracing = _tracing(environ, resources)
     metrics = Metrics(version=VERSION, labels=_labels(settings))
@@ -325,7 +325,7 @@ def _titles(
     counter: TokenCounter,
     resources: AsyncExitStack,
 ) -> tuple[OnChanged, ...]:
-    """Who hears of commits to make titles; nobody where they are off."""
+    """The callbacks that make titles after commits; none if titles are off."""
     if not settings.titles.enabled:
         return ()
     model = providers.preferred(settings.title_models, traced=lambda model: TracedModel(model, tracing))

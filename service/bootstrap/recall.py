@@ -60,7 +60,7 @@ def open_recall(
 async def reindexed(
     settings: Settings, environ: Mapping[str, str], report: Callable[[Progress, int], None]
 ) -> Progress:
-    """Make the index of `settings.log.path` again, whatever made it; `report` hears now and then how far it is, and of
+    """Rebuild the index of `settings.log.path`, whatever made it; `report` is called now and then with the progress and
     the log's head. Raises EventLogError, RecallStopped, RecallMissing.
     """
     async with AsyncExitStack() as resources:

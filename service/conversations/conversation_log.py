@@ -38,7 +38,7 @@ __all__ = ["ConversationLog", "OnChanged", "SentMessages"]
 FOLDS_MAX = 5
 
 OnChanged = Callable[[StreamId, Conversation, Sequence[Event]], None]
-"""Told of a commit, on the event loop, with the state behind it."""
+"""Called after a commit, on the event loop, with the resulting state."""
 
 
 class SentMessages(NamedTuple):
@@ -158,9 +158,9 @@ class ConversationLog:
     ) -> tuple[MessageAppended, ...]:
         """Messages as they were appended, the oldest `limit` of them; `within` ascending ranges, or all.
 
-        The stream has `head` events at least. Nothing is read before the ranges but what they begin behind, and nothing
-        after them. Raises TooLarge, having read no further, when they are stored in more than `bytes_max` bytes.
-        `on_read` hears in a thread of the bytes of each message, and ends the reading by raising.
+        The stream has `head` events at least. Beside the ranges, only the page in which they begin is read. Raises
+        TooLarge, having read no further, when they are stored in more than `bytes_max` bytes.
+        `on_read` is called in a thread with the bytes of each message; it may end the reading by raising.
         """
         return await asyncio.to_thread(self._originals, key, head, limit, within, bytes_max, on_read)
 

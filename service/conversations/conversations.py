@@ -1,10 +1,9 @@
 """Conversations as the service uses them: load, decide, commit.
 
-Inside this process the commands of one conversation are decided one after another. Appends are decided behind those
-that are queued and share their commits; everything else, and an append that was not written as it was decided, waits
-until nothing is under way: no commit of this process, whether its caller still waits for it or was cancelled. Should
-another writer come between, the log's version check decides, and the loser reloads and decides again, a bounded number
-of times.
+Inside this process the commands of one conversation are decided one after another. Appends are decided on the state
+that the queued ones lead to, and share their commits. Everything else, and an append that was not written as decided,
+waits until no commit of this process is under way, whether or not its caller still waits for it. If another writer
+comes between, the log's version check decides, and the loser reloads and decides again, a bounded number of times.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ ATTEMPTS_MAX = 5
 _NOTHING_SENT = SentMessages({})
 
 OnLoaded = Callable[[StreamId, Conversation], None]
-"""Told of a state that was read from the log, on the event loop."""
+"""Called on the event loop with a state that was read from the log."""
 
 
 class Conversations:
@@ -123,7 +122,7 @@ class Conversations:
     async def execute(
         self, key: StreamId, command: Callable[[Conversation], Command]
     ) -> tuple[Conversation, list[Event]]:
-        """Decide on the conversation as it is and commit; answers the state behind it and the events.
+        """Decide on the conversation as it is and commit; return the resulting state and the events.
 
         Raises ConversationNotFound, what the decision raises, or an EventLogError.
         """
@@ -156,9 +155,9 @@ class Conversations:
     async def _append_behind(
         self, key: StreamId, request: AppendRequest, counted: tuple[CountedMessage, ...], sent: SentMessages
     ) -> Appended | None:
-        """Append behind whatever is queued, as if everything were new.
+        """Append after whatever is queued, as if every message were new.
 
-        None when that may not be so: what was decided on is a guess, so that neither a refusal nor a repeat is told.
+        Return None when that may be wrong: the state is a guess, so it proves neither a refusal nor a repeat.
         """
         queue = self._queue(key)
         async with queue.turn:
@@ -296,7 +295,7 @@ class Conversations:
         return Appended(state, placed(request, known, {}))
 
     def _committed(self, key: StreamId, after: Conversation, events: Sequence[Event]) -> None:
-        """Remember the state behind a commit, even when the caller went before it was on disk."""
+        """Keep the state that a commit led to, even if the caller was gone before it was on disk."""
         self._cache.put(key, after)
         self._on_changed(key, after, events)
 
@@ -308,7 +307,7 @@ class Conversations:
     async def _decided(
         self, key: StreamId, state: Conversation, command: Command, originals: Sequence[MessageAppended] = ()
     ) -> list[Event]:
-        """The events of a command, under the profile and the policy of the settings that it leaves behind."""
+        """The events of a command, under the profile and the policy of the resulting settings."""
         settings, policy = state.settings, None
         if isinstance(command, AppendMessages) and not state.is_open:
             settings = command.open_with

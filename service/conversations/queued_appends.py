@@ -1,7 +1,7 @@
-"""The commits of one conversation that are under way, and the appends among them that the next one is decided on.
+"""The commits of one conversation that are under way, and the append among them that the next one is decided on.
 
-Invariant: the state that a queued append leads to is a guess until it is written. When one is not, all that was decided
-on it never comes true: the log refuses those appends by their expected versions, and nothing more is decided on them.
+Invariant: the state that a queued append leads to is a guess until the append is written. If it is not written, the log
+refuses every append that was decided on it by its expected version, and nothing more is decided on that guess.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Queued", "QueuedAppends"]
 
 @dataclass(slots=True)
 class Queued:
-    """An append under way. `state` is the one that it leads to, but for the times that the log will give."""
+    """An append under way. `state` is the resulting one, except for the times, which the log assigns."""
 
     state: Conversation
     projected: Projected
@@ -25,8 +25,8 @@ class Queued:
 
 
 class QueuedAppends:
-    """Whoever decides on the conversation holds `turn`. It may be free while commits are under way, also those of
-    callers that were cancelled.
+    """A caller holds `turn` while it decides on the conversation. It may be free while commits are under way, including
+    those of cancelled callers.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class QueuedAppends:
         self._nothing_under_way = asyncio.Event()
 
     async def newest(self) -> Queued | None:
-        """The append to decide behind; None when all is on disk, having waited for that if need be."""
+        """The append whose state to decide on; None once everything is on disk, after a wait if necessary."""
         if self._newest is None:
             await self.settled()
         return self._newest
@@ -46,18 +46,18 @@ class QueuedAppends:
         return queued is self._newest or queued is None or queued.is_written
 
     async def settled(self) -> None:
-        """Wait until nothing is under way: the conversation is what is on disk. For whoever has the turn."""
+        """Wait until nothing is under way, so that the conversation is what is on disk. The caller holds `turn`."""
         while self._under_way:
             self._nothing_under_way.clear()
             await self._nothing_under_way.wait()
 
     def began(self, queued: Queued | None) -> None:
-        """A commit is under way: an append to decide behind, or None for one that is waited for."""
+        """Note that a commit is under way: an append to decide on, or None for a commit that is waited for."""
         self._newest = queued
         self._under_way += 1
 
     def ended(self, queued: Queued | None, *, written: bool) -> None:
-        """Its outcome is known; when it was not written, neither will be what was decided behind it."""
+        """Note the outcome of a commit; if it was not written, nothing that was decided on it will be."""
         self._under_way -= 1
         if queued is not None:
             queued.is_written = written

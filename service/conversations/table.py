@@ -94,7 +94,7 @@ class Standing:
 class Projected:
     """Accompanies an append through its commit: the fold of its events with the times that the log gave them.
 
-    `state` is the state before, or a guess at it if `behind` is a queued append that leads there. `after` is the state
+    `state` is the state before, or a guess at it if `behind`, a queued append, leads there. `after` is the state
     after the append's events, set during their commit. `originals` are the messages that the events bring back into the
     window.
     """
@@ -173,7 +173,7 @@ def projected_rows(committed: Sequence[Committed], encoded: EncodedSettings, hel
         if not isinstance(projected, Projected):
             raise TypeError("an append without its projection")
         state = projected.before()
-        assert commit.events[0].version == state.event_version + 1, "events are folded behind those before them"
+        assert commit.events[0].version == state.event_version + 1, "events are folded in their order"
         times = [recorded.time_us for recorded in commit.events]
         state = fold(zip(projected.events, times, strict=True), state, originals=partial(_read_before, projected))
         projected.after = state

@@ -47,7 +47,7 @@ class CommitPauses:
 
 
 class PassCommits:
-    """Commits passes, step by step. `hash_key` keys the hashes of bad answers."""
+    """Commits passes, step by step. `hash_key` keys the hashes of refused model output."""
 
     def __init__(self, conversations: Conversations, *, pauses: CommitPauses, hash_key: bytes) -> None:
         self._conversations = conversations
