@@ -37,6 +37,7 @@ from abridged.v1.conversation_service_pb2 import (
     PassProgress,
     PinMessagesResponse,
     Rendering,
+    ReopenConversationResponse,
     RevokeSummaryResponse,
     RewindConversationResponse,
     SearchHistoryResponse,
@@ -304,6 +305,23 @@ class SidecarClient:
         """Remove the messages after a number."""
         request = _pb.RewindConversationRequest(conversation_id=conversation_id, to_version=to_version)
         return await self._unary(self._conversations.RewindConversation, request)
+
+    async def close_conversation(self, conversation_id: str) -> Conversation:
+        """End a conversation: it takes no messages and no passes, and stays readable."""
+        request = _pb.CloseConversationRequest(conversation_id=conversation_id)
+        return (await self._unary(self._conversations.CloseConversation, request)).conversation
+
+    async def reopen_conversation(self, conversation_id: str) -> ReopenConversationResponse:
+        """Let a closed conversation take messages and passes again."""
+        request = _pb.ReopenConversationRequest(conversation_id=conversation_id)
+        return await self._unary(self._conversations.ReopenConversation, request)
+
+    async def wait_idle(self, conversation_id: str = "", *, wait_s: float) -> bool:
+        """Wait until no pass is pending, in a conversation or in all; whether that came within `wait_s`."""
+        request = server_info_service_pb2.WaitIdleRequest(
+            conversation_id=conversation_id or None, timeout=_duration(wait_s)
+        )
+        return bool((await self._unary(self._server.WaitIdle, request, wait_s=wait_s)).idle)
 
     async def watch(self, conversation_id: str, *, after_version: int = 0) -> AsyncIterator[WatchConversationResponse]:
         """Events and progress from a version on, until the sidecar stops."""

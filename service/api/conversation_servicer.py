@@ -152,7 +152,8 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
     ) -> _pb.ListConversationsResponse:
         namespace = current_caller().namespace
         labels = tuple(sorted(request.labels.items()))
-        scope = f"conversations/{namespace}/{labels}/{request.min_ratio}"
+        closed = request.closed if request.HasField("closed") else None
+        scope = f"conversations/{namespace}/{labels}/{request.min_ratio}/{closed}"
         size = wire.page_size(request.page_size)
         query = ListQuery(
             namespace=namespace,
@@ -160,6 +161,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             before=wire.read_page_token(self._token_key, scope, request.page_token),
             labels=labels,
             min_ratio=request.min_ratio,
+            closed=closed,
         )
         rows, page = await asyncio.to_thread(self._listed, query)
         last = rows[len(page) - 1].position if len(page) < len(rows) else 0
@@ -290,6 +292,16 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         self, request: _pb.RewindConversationRequest, context: Any
     ) -> _pb.RewindConversationResponse:
         return await self._ways_back.rewind(request)
+
+    async def CloseConversation(
+        self, request: _pb.CloseConversationRequest, context: Any
+    ) -> _pb.CloseConversationResponse:
+        return await self._ways_back.close(request)
+
+    async def ReopenConversation(
+        self, request: _pb.ReopenConversationRequest, context: Any
+    ) -> _pb.ReopenConversationResponse:
+        return await self._ways_back.reopen(request)
 
     async def ListEpisodes(self, request: _pb.ListEpisodesRequest, context: Any) -> _pb.ListEpisodesResponse:
         state = await self._conversations.state(key_of(request.conversation_id))

@@ -219,6 +219,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
     domain.ConversationNotFound: _no_such(
         "conversation", _R.ERROR_REASON_CONVERSATION_NOT_FOUND, lambda e: e.conversation_id
     ),
+    domain.ConversationIsClosed: _Row(_C.FAILED_PRECONDITION, _R.ERROR_REASON_CONVERSATION_CLOSED),
     domain.EpisodeNotFound: _no_such("episode", _R.ERROR_REASON_EPISODE_NOT_FOUND, lambda e: e.episode_id),
     domain.SummaryNotFound: _no_such("summary", _R.ERROR_REASON_SUMMARY_NOT_FOUND, lambda e: e.summary_id),
     domain.PassNotFound: _no_such("summarization", _R.ERROR_REASON_SUMMARIZATION_NOT_FOUND, lambda e: e.pass_id),

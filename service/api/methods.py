@@ -30,6 +30,8 @@ METHOD_SCOPES: Mapping[str, str] = {
     "abridged.v1.ConversationService/PinMessages": "append",
     "abridged.v1.ConversationService/UnpinMessages": "append",
     "abridged.v1.ConversationService/RewindConversation": "append",
+    "abridged.v1.ConversationService/CloseConversation": "append",
+    "abridged.v1.ConversationService/ReopenConversation": "append",
     "abridged.v1.ConversationService/ListEpisodes": "read",
     "abridged.v1.ConversationService/GetEpisode": "read",
     "abridged.v1.ConversationService/WatchConversation": "read",

@@ -1,4 +1,5 @@
-"""The RPCs that return a record's originals and repair a window by hand: expand, revoke, rate, pin, unpin, rewind."""
+"""The RPCs that return the originals of a record and repair, close or reopen a conversation by hand."""
+rewind, close, reopen."""
 
 from __future__ import annotations
 
@@ -14,7 +15,16 @@ from service.codec.enums import RATINGS
 from service.codec.values import message_to_proto
 from service.conversations.conversations import Conversations
 from service.conversations.policies import Policies
-from service.domain.commands import PinMessages, RateSummary, RevokeSummary, RewindConversation, UnpinMessages, WayBack
+from service.domain.commands import (
+    CloseConversation,
+    PinMessages,
+    RateSummary,
+    ReopenConversation,
+    RevokeSummary,
+    RewindConversation,
+    UnpinMessages,
+    WayBack,
+)
 from service.domain.conversation import Conversation, record_named
 from service.domain.errors import MessageNotFound, MessageRemoved, SummaryNotFound
 from service.domain.events import Event, MessageAppended, SummarizationRequested, SummaryRevoked
@@ -25,6 +35,13 @@ from service.domain.render import RenderedMessage, clipped, rendered_originals
 __all__ = ["WaysBack", "record_ever"]
 
 _pb = conversation_service_pb2
+_Changing = (
+    _pb.PinMessagesRequest
+    | _pb.UnpinMessagesRequest
+    | _pb.RewindConversationRequest
+    | _pb.CloseConversationRequest
+    | _pb.ReopenConversationRequest
+)
 
 
 class WaysBack:
@@ -93,10 +110,16 @@ class WaysBack:
         shown, triggered = await self._changed(request, command)
         return _pb.RewindConversationResponse(conversation=shown, summarization=triggered)
 
+    async def close(self, request: _pb.CloseConversationRequest) -> _pb.CloseConversationResponse:
+        shown, _ = await self._changed(request, CloseConversation())
+        return _pb.CloseConversationResponse(conversation=shown)
+
+    async def reopen(self, request: _pb.ReopenConversationRequest) -> _pb.ReopenConversationResponse:
+        shown, triggered = await self._changed(request, ReopenConversation())
+        return _pb.ReopenConversationResponse(conversation=shown, summarization=triggered)
+
     async def _changed(
-        self,
-        request: _pb.PinMessagesRequest | _pb.UnpinMessagesRequest | _pb.RewindConversationRequest,
-        command: WayBack,
+        self, request: _Changing, command: WayBack | CloseConversation | ReopenConversation
     ) -> tuple[conversation_pb2.Conversation, conversation_pb2.Summarization | None]:
         key = key_of(request.conversation_id)
         state, events = await self._conversations.execute(key, lambda _: command)

@@ -210,6 +210,7 @@ def conversation_view(shown: Overview, *, held_by: HeldBy | None = None) -> conv
         update_time=timestamp(shown.updated_us),
         held_by=HELD_BY.to_proto(held_by) if held_by else _pb.HELD_BY_UNSPECIFIED,
         title=shown.title,
+        closed=shown.closed,
     )
 
 

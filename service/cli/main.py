@@ -94,6 +94,18 @@ def _revoke() -> click.Command:
     return revoke
 
 
+def _close() -> click.Command:
+    from service.cli.ways_back import close
+
+    return close
+
+
+def _reopen() -> click.Command:
+    from service.cli.ways_back import reopen
+
+    return reopen
+
+
 def _rewind() -> click.Command:
     from service.cli.ways_back import rewind
 
@@ -144,6 +156,8 @@ COMMANDS: Mapping[str, Callable[[], click.Command]] = {
     "revoke": _revoke,
     "pin": _pin,
     "rewind": _rewind,
+    "close": _close,
+    "reopen": _reopen,
     "search": _search,
     "summarize": _summarize,
     "doctor": _doctor,

@@ -13,7 +13,9 @@ from service.cli.sidecar import call
 from service.cli.terminal import excerpt, say, width
 from service.client import Event, PassProgress, SidecarClient, WatchConversationResponse, fact_of
 from service.domain.events import (
+    ConversationClosed,
     ConversationOpened,
+    ConversationReopened,
     ConversationRewound,
     MessageAppended,
     MessagesPinned,
@@ -144,6 +146,10 @@ def _told(event: DomainEvent, *, chars_max: int) -> str:
             return f"unpinned: {_numbers(event.numbers)}"
         case ConversationRewound():
             return f"rewound to message {event.to}, {len(event.revoked_ids)} summaries revoked"
+        case ConversationClosed():
+            return "closed"
+        case ConversationReopened():
+            return "reopened"
         case TitleChanged():
             return excerpt(f"title: {event.title}", chars_max=chars_max)
         case _:

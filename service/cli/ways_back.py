@@ -1,4 +1,5 @@
-"""`abridged expand`, `revoke`, `rate`, `pin` and `rewind`: look behind a summary, and repair a window by hand."""
+"""`abridged expand`, `revoke`, `rate`, `pin`, `rewind`, `close` and `reopen`: look behind a summary, repair a window by
+hand, end a conversation."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from service.cli.sidecar import call
 from service.cli.terminal import say, width
 from service.client import Conversation, SidecarClient, Summarization
 
-__all__ = ["expand", "pin", "rate", "revoke", "rewind"]
+__all__ = ["close", "expand", "pin", "rate", "reopen", "revoke", "rewind"]
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -100,6 +101,28 @@ def rewind(invocation: Invocation, conversation: str, version: int) -> None:
     """Remove the messages of CONVERSATION after number VERSION; the log keeps them."""
     answer = call(invocation, lambda client: client.rewind(conversation, version))
     say(f"rewound to message {version}")
+    _say_state(answer.conversation, answer.summarization if answer.HasField("summarization") else None)
+
+
+@click.command(short_help="Take no more messages and passes.")
+@click.argument("conversation")
+@sidecar_options
+@click.pass_obj
+def close(invocation: Invocation, conversation: str) -> None:
+    """Close CONVERSATION: it takes no messages and no passes, and stays readable."""
+    state = call(invocation, lambda client: client.close_conversation(conversation))
+    say("closed")
+    _say_state(state, None)
+
+
+@click.command(short_help="Undo close.")
+@click.argument("conversation")
+@sidecar_options
+@click.pass_obj
+def reopen(invocation: Invocation, conversation: str) -> None:
+    """Let CONVERSATION take messages and passes again."""
+    answer = call(invocation, lambda client: client.reopen_conversation(conversation))
+    say("reopened")
     _say_state(answer.conversation, answer.summarization if answer.HasField("summarization") else None)
 
 

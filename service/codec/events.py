@@ -426,6 +426,16 @@ _REGISTRY: dict[str, _Codec] = {
             p.to_version, tuple(p.revoked_summary_ids), tuple(p.shown_summary_ids), tuple(p.short_summary_ids)
         ),
     ),
+    "ConversationClosed": _Codec(
+        event_pb2.ConversationClosed,
+        lambda _: event_pb2.ConversationClosed(),
+        lambda _: domain.ConversationClosed(),
+    ),
+    "ConversationReopened": _Codec(
+        event_pb2.ConversationReopened,
+        lambda _: event_pb2.ConversationReopened(),
+        lambda _: domain.ConversationReopened(),
+    ),
     "TitleChanged": _Codec(
         event_pb2.TitleChanged,
         lambda e: event_pb2.TitleChanged(title=e.title, summary_id=e.record_id),

@@ -31,6 +31,7 @@ class Overview(NamedTuple):
     created_us: int
     updated_us: int
     title: str
+    closed: bool
 
     @classmethod
     def of(cls, state: Conversation) -> Self:
@@ -54,4 +55,5 @@ class Overview(NamedTuple):
             created_us=state.created_us,
             updated_us=state.updated_us,
             title=state.shown_title,
+            closed=state.closed,
         )

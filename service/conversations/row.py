@@ -54,6 +54,7 @@ class Row(NamedTuple):
     updated_us: int
     held_by: str = ""
     title: str = ""
+    closed: int = 0
     seal: bytes = b""
 
     @property
@@ -83,6 +84,7 @@ class Row(NamedTuple):
             created_us=self.created_us,
             updated_us=self.updated_us,
             title=self.title,
+            closed=bool(self.closed),
         )
 
     @property

@@ -228,7 +228,7 @@ _STREAMS = "SELECT count(*) FROM streams WHERE namespace = ?"
 _ATTENTION = "SELECT namespace, id FROM conversations WHERE pending_pass <> '' OR wait_until_us <> 0 OR fallback <> 0"
 _REPORTED = "SELECT namespace, id FROM conversations WHERE usage_reports > 0 AND model <> ''"
 # The conditions are those of the indexes, word for word: SQLite takes a partial index for no others.
-_OVER_BUDGET = "SELECT count(*) FROM conversations WHERE ratio > 1"
+_OVER_BUDGET = "SELECT count(*) FROM conversations WHERE ratio > 1 AND closed = 0"
 _HELD = "SELECT held_by, count(*) FROM conversations WHERE held_by <> '' GROUP BY held_by"
 _ANY_STREAM = "SELECT 1 FROM streams LIMIT 1"
 _STREAM_COUNT = "SELECT count(*) FROM streams NOT INDEXED"

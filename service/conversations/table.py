@@ -60,9 +60,12 @@ class ListQuery:
     before: int = 0
     labels: tuple[tuple[str, str], ...] = ()
     min_ratio: float = 0.0
+    closed: bool | None = None
 
     def accepts(self, row: Row) -> bool:
-        """Whether the row has the requested labels and ratio."""
+        """Whether the row has the requested labels and ratio, and is closed or not as requested."""
+        if self.closed is not None and bool(row.closed) is not self.closed:
+            return False
         return row.ratio >= self.min_ratio and all(_label(name, value) in row.labels for name, value in self.labels)
 
 
@@ -84,7 +87,8 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How many conversations' windows exceed their budget, and how many past their trigger are held by what."""
+    """How many conversations' windows exceed their budget, and how many past their trigger are held by what; closed
+    conversations are not counted."""
 
     over_budget: int
     held: Mapping[HeldBy, int]
@@ -201,7 +205,7 @@ def row_of(stream: StreamId, state: Conversation, position: int, settings: bytes
         ratio=state.ratio,
         labels=_labels(state.settings.labels),
         pending_pass=state.pending.pass_id if state.pending else "",
-        wait_until_us=state.wait_until_us if state.failures_in_row else 0,
+        wait_until_us=state.wait_until_us if state.failures_in_row and not state.closed else 0,
         fallback=int(next_remake(state) is not None),
         model=state.settings.model,
         calibration_factor=state.settings.calibration_factor,
@@ -222,6 +226,7 @@ def row_of(stream: StreamId, state: Conversation, position: int, settings: bytes
         updated_us=state.updated_us,
         held_by=held_by.value if held_by else "",
         title=state.shown_title,
+        closed=int(state.closed),
     )
 
 
@@ -274,7 +279,7 @@ class MemoryConversationTable:
         """See ConversationTable."""
         rows = self._all()
         held = Counter(HeldBy(row.held_by) for row in rows if row.held_by)
-        return Standing(sum(row.ratio > 1 for row in rows), held)
+        return Standing(sum(row.ratio > 1 and not row.closed for row in rows), held)
 
     def _all(self) -> list[Row]:
         """A copy, made in one step, because reads run in threads while commits write."""

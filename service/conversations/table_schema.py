@@ -27,7 +27,7 @@ from service.conversations.row import Row, checked
 
 __all__ = ["CONVERSATIONS", "PROJECTIONS", "VERSION", "Fault", "refuse_lost_end", "require_same_head", "table_fault"]
 
-VERSION = 3
+VERSION = 4
 """Of the rows. It is raised with whatever changes a column, what one says, or the seal: then tables of the versions
 before are made again from the log, and none is altered."""
 
@@ -75,11 +75,12 @@ CONVERSATIONS = Table(
     Column("updated_us", BigInteger, nullable=False),
     Column("held_by", String, nullable=False),
     Column("title", String, nullable=False),
+    Column("closed", Integer, nullable=False),
     Column("seal", LargeBinary, nullable=False),
     Index("conversations_by_change", "namespace", "position"),
     Index("conversations_attention", "pending_pass", "wait_until_us", "fallback"),
     # Only of those that are counted, so that a count reads them and no others, and most appends write to neither.
-    Index("conversations_over_budget", "ratio", sqlite_where=text("ratio > 1")),
+    Index("conversations_over_budget", "ratio", sqlite_where=text("ratio > 1 AND closed = 0")),
     Index("conversations_held", "held_by", sqlite_where=text("held_by <> ''")),
     sqlite_with_rowid=False,
 )

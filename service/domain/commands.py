@@ -195,6 +195,16 @@ class RewindConversation:
     expected_version: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CloseConversation:
+    """Take no more messages and begin no more passes; end the pending one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReopenConversation:
+    """Take messages again, and apply the rules at once."""
+
+
 WayBack = RevokeSummary | RateSummary | PinMessages | UnpinMessages | RewindConversation
 
 Command = (
@@ -210,5 +220,7 @@ Command = (
     | EndWait
     | ApplyRules
     | ChangeTitle
+    | CloseConversation
+    | ReopenConversation
     | WayBack
 )

@@ -154,6 +154,7 @@ class Conversation(NamedTuple):
         ratings: Users' ratings, by record id.
         marks: The lines in place of cleared tool results, by message number.
         title: The title that a model gave, whatever the client has set.
+        closed: Whether it takes no messages and no passes.
     """
 
     event_version: int = 0
@@ -197,10 +198,11 @@ class Conversation(NamedTuple):
     ratings: Mapping[str, Rating] = MappingProxyType({})
     marks: Mapping[int, ResultMark] = MappingProxyType({})
     title: str = ""
+    closed: bool = False
 
     @property
     def is_open(self) -> bool:
-        """Whether the conversation exists."""
+        """Whether the conversation exists; a closed one does."""
         return self.event_version > 0
 
     @property
@@ -248,9 +250,9 @@ class Conversation(NamedTuple):
     def waiting(self, now_us: int) -> bool:
         """Whether failures still hold back the next model call: until enough messages or enough time have passed.
 
-        If the clock was set back to before the wait began, the wait is over.
+        If the clock was set back to before the wait began, the wait is over. Nothing waits in a closed conversation.
         """
-        if not self.failures_in_row or self.message_version >= self.wait_until_version:
+        if self.closed or not self.failures_in_row or self.message_version >= self.wait_until_version:
             return False
         began_us = self.wait_until_us - wait_s(self.failures_in_row) * 1_000_000
         return began_us <= now_us < self.wait_until_us
@@ -286,8 +288,8 @@ def current_id(state: Conversation, record_id: str) -> str:
 
 
 def next_remake(state: Conversation) -> SummaryRecord | None:
-    """The oldest fallback record of the live chain that may still be remade."""
-    if not state.fallback_ids:
+    """The oldest fallback record of the live chain that may still be remade; none of a closed conversation's."""
+    if state.closed or not state.fallback_ids:
         return None
     for record in reversed(lineage(state)):
         if record.id in state.fallback_ids and state.remakes.get(record.id, 0) < REMAKES_MAX:

@@ -15,12 +15,15 @@ from service.domain.commands import (
     ApplyRules,
     ChangeSettings,
     ChangeTitle,
+    CloseConversation,
     Command,
     CompletePass,
     EndWait,
     FailPass,
+    RateSummary,
     ReleasePass,
     RemakeFallback,
+    ReopenConversation,
     ReportUsage,
     RequestPass,
     RewindConversation,
@@ -29,6 +32,7 @@ from service.domain.commands import (
 )
 from service.domain.conversation import Conversation, next_remake
 from service.domain.errors import (
+    ConversationIsClosed,
     ConversationNotFound,
     InvalidPolicy,
     PassesDisabled,
@@ -37,7 +41,9 @@ from service.domain.errors import (
     WrongMessageVersion,
 )
 from service.domain.events import (
+    ConversationClosed,
     ConversationOpened,
+    ConversationReopened,
     Event,
     MessageAppended,
     PassPlan,
@@ -59,7 +65,7 @@ from service.domain.profiles.profile import DecisionContext, Profile
 from service.domain.record import SummaryRecord
 from service.domain.tokens import TokenSource, calibrated_factor
 from service.domain.triggers import cancelled, followed_up, remade, ruled, superseded
-from service.domain.ways_back import require_pins_fit, taken_back
+from service.domain.ways_back import pending_cancelled, require_pins_fit, taken_back
 from service.domain.window import summary_tokens
 
 __all__ = ["decide", "require_possible"]
@@ -98,6 +104,10 @@ def decide(state: Conversation, command: Command, context: DecisionContext) -> l
             return ruled(state, context._replace(now_us=max(context.now_us, command.until_us)))
         case ApplyRules():
             return ruled(state, context)
+        case CloseConversation():
+            return [] if state.closed else [*pending_cancelled(state), ConversationClosed()]
+        case ReopenConversation():
+            return _with_trigger(state, [ConversationReopened()], context) if state.closed else []
         case ChangeTitle():
             named = state.settings.title or state.title == command.title
             return [] if named else [TitleChanged(command.title, command.record_id)]
@@ -106,6 +116,7 @@ def decide(state: Conversation, command: Command, context: DecisionContext) -> l
 
 
 def _append(state: Conversation, command: AppendMessages, context: DecisionContext) -> list[Event]:
+    _require_not_closed(state)
     _require_version(state, command.expected_version)
     events: list[Event] = []
     if not state.is_open:
@@ -142,6 +153,8 @@ def _change_settings(state: Conversation, command: ChangeSettings, context: Deci
 
 
 def _take_back(state: Conversation, command: WayBack, context: DecisionContext) -> list[Event]:
+    if not isinstance(command, RateSummary):
+        _require_not_closed(state)
     if isinstance(command, RewindConversation):
         _require_version(state, command.expected_version)
     events = taken_back(state, command, context.policy, context.originals)
@@ -173,6 +186,7 @@ def _report_usage(state: Conversation, command: ReportUsage, context: DecisionCo
 
 
 def _request_pass(state: Conversation, context: DecisionContext) -> list[Event]:
+    _require_not_closed(state)
     if not context.policy.enabled:
         raise PassesDisabled
     if state.due_pass:
@@ -296,6 +310,11 @@ def _require_pending(state: Conversation, pass_id: str) -> PassPlan:
     if state.pending is None or state.pending.pass_id != pass_id:
         raise PassSuperseded
     return state.pending
+
+
+def _require_not_closed(state: Conversation) -> None:
+    if state.closed:
+        raise ConversationIsClosed("the conversation is closed; reopen it first")
 
 
 def _require_version(state: Conversation, expected: int | None) -> None:

@@ -3,6 +3,7 @@
 DomainError
 ├── InvalidPolicy            settings that can never work; names the field
 ├── ConversationNotFound     commands other than an append need an open conversation
+├── ConversationIsClosed     a closed conversation takes no messages, passes or changes of its window
 ├── EpisodeNotFound
 ├── SummaryNotFound
 ├── SummaryNotInUse          the record was already revoked
@@ -30,6 +31,7 @@ DomainError
 from __future__ import annotations
 
 __all__ = [
+    "ConversationIsClosed",
     "ConversationNotFound",
     "DepthLimitReached",
     "DomainError",
@@ -77,6 +79,10 @@ class ConversationNotFound(DomainError):
     def __init__(self, conversation_id: str) -> None:
         super().__init__("no such conversation")
         self.conversation_id = conversation_id
+
+
+class ConversationIsClosed(DomainError):
+    """The conversation is closed: it takes no messages, no passes and no changes of its window."""
 
 
 class EpisodeNotFound(DomainError):

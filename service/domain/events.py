@@ -16,7 +16,9 @@ from service.domain.tokens import TokenSource
 __all__ = [
     "CAUSE_CHARS_MAX",
     "ContextLengthSource",
+    "ConversationClosed",
     "ConversationOpened",
+    "ConversationReopened",
     "ConversationRewound",
     "ErrorClass",
     "Event",
@@ -401,6 +403,16 @@ class ConversationRewound:
 
 
 @dataclass(frozen=True, slots=True)
+class ConversationClosed:
+    """The conversation takes no messages, and no pass begins, until it is reopened."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationReopened:
+    """The conversation takes messages again, and the rules apply."""
+
+
+@dataclass(frozen=True, slots=True)
 class TitleChanged:
     """A model named the conversation, from what the window showed when `record_id` was its newest record.
 
@@ -428,5 +440,7 @@ Event = (
     | MessagesPinned
     | MessagesUnpinned
     | ConversationRewound
+    | ConversationClosed
+    | ConversationReopened
     | TitleChanged
 )

@@ -10,7 +10,9 @@ from typing import Final, assert_never
 
 from service.domain.conversation import Conversation, EndedPass, LastSummarization, ShownRecord, initial_state
 from service.domain.events import (
+    ConversationClosed,
     ConversationOpened,
+    ConversationReopened,
     ErrorClass,
     Event,
     MessageAppended,
@@ -100,6 +102,8 @@ _RareEvent = (
     | SummarizationFailed
     | SummarizationSkipped
     | SummaryRated
+    | ConversationClosed
+    | ConversationReopened
     | TitleChanged
     | GoingBack
 )
@@ -136,6 +140,10 @@ def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iter
             return _skipped(state, event, at_us)
         case SummaryRated():
             return state._replace(ratings=MappingProxyType({**state.ratings, event.record_id: event.rating}))
+        case ConversationClosed():
+            return state._replace(closed=True)
+        case ConversationReopened():
+            return state._replace(closed=False)
         case TitleChanged():
             return state._replace(title=event.title)
         case _:

@@ -28,8 +28,8 @@ __all__ = ["cancelled", "followed_up", "held_by", "may_stand_in", "remade", "rul
 
 
 def ruled(state: Conversation, context: DecisionContext) -> list[Event]:
-    """What the rules want now: at most one pass, and the end of a remake that would delay it."""
-    if not context.policy.enabled:
+    """What the rules want now: at most one pass, and the end of a remake that would delay it; none while closed."""
+    if state.closed or not context.policy.enabled:
         return []
     if state.pending is None:
         return _due(state, context)
@@ -61,9 +61,9 @@ def cancelled(pass_id: str, *, attempts: int) -> SummarizationFailed:
 
 
 def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
-    """Why a window past its trigger stays as it is; None below the trigger or if nothing holds it."""
+    """Why a window past its trigger stays as it is; None below the trigger, if nothing holds it, or while closed."""
     profile = profile_of(policy.profile)
-    if state.ratio < profile.trigger_ratio(state, policy):
+    if state.closed or state.ratio < profile.trigger_ratio(state, policy):
         return None
     if state.due_pass:
         return HeldBy.PASS_PENDING
@@ -76,7 +76,7 @@ def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
 
 def may_stand_in(state: Conversation, policy: Policy) -> bool:
     """Whether extraction serves at once while no model may be asked; only once for the same window."""
-    if policy.fallback is Fallback.NEVER or state.ratio < policy.emergency_token_ratio:
+    if state.closed or policy.fallback is Fallback.NEVER or state.ratio < policy.emergency_token_ratio:
         return False
     last = state.passes[-1] if state.passes else None
     if last is None or not last.plan.extractive or last.record_id:

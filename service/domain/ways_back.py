@@ -36,7 +36,7 @@ from service.domain.record import MessageRange, SummaryRecord
 from service.domain.triggers import cancelled
 from service.domain.window import counted_tokens, pinned_units, tool_pairs, tool_units
 
-__all__ = ["needed", "require_pins_fit", "taken_back"]
+__all__ = ["needed", "pending_cancelled", "require_pins_fit", "taken_back"]
 
 UNIT_REACH = 128
 """How far from a pin outside the window, in messages on either side, its tool call and results are looked for."""
@@ -88,7 +88,7 @@ def _revoked(state: Conversation, command: RevokeSummary) -> list[Event]:
         raise SummaryNotInUse(command.record_id)
     if record_named(state, command.record_id) is None:
         raise SummaryNotFound(command.record_id)
-    return [*_pending_cancelled(state), _revocation(state, command.record_id)]
+    return [*pending_cancelled(state), _revocation(state, command.record_id)]
 
 
 def _revocation(state: Conversation, record_id: str) -> SummaryRevoked:
@@ -124,7 +124,7 @@ def _unpinned(state: Conversation, command: UnpinMessages) -> list[Event]:
     chat = [m for m in state.window if m.message.role is not Role.SYSTEM]
     units = pinned_units(tool_units(chat, tool_pairs(chat)), frozenset(command.numbers) & state.pins)
     gone = tuple(sorted({m.number for unit in units for m in unit} & state.pins))
-    return [*_pending_cancelled(state), MessagesUnpinned(gone)] if gone else []
+    return [*pending_cancelled(state), MessagesUnpinned(gone)] if gone else []
 
 
 def _rewound(state: Conversation, command: RewindConversation) -> list[Event]:
@@ -133,7 +133,7 @@ def _rewound(state: Conversation, command: RewindConversation) -> list[Event]:
     event = _rewind(state, command.to)
     if covers(state.removed, state.message_version) and state.removed[-1].first <= command.to + 1:
         return []
-    return [] if command.to == state.message_version else [*_pending_cancelled(state), event]
+    return [] if command.to == state.message_version else [*pending_cancelled(state), event]
 
 
 def _rewind(state: Conversation, to: int) -> ConversationRewound:
@@ -166,11 +166,11 @@ def _around(hidden: tuple[MessageRange, ...], numbers: Iterable[int]) -> tuple[M
     )
 
 
-def _pending_cancelled(state: Conversation) -> list[Event]:
+def pending_cancelled(state: Conversation) -> list[Event]:
     """The end of a pending pass, because what it reads or continues has changed since its plan."""
     return [cancelled(state.pending.pass_id, attempts=0)] if state.pending else []
 
 
 def _cancelled_if_touching(state: Conversation, numbers: Iterable[int]) -> list[Event]:
     covered = state.pending.covered if state.pending else ()
-    return _pending_cancelled(state) if any(covers(covered, number) for number in numbers) else []
+    return pending_cancelled(state) if any(covers(covered, number) for number in numbers) else []

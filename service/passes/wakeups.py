@@ -75,7 +75,8 @@ class Wakeups:
 
     def loaded(self, key: StreamId, state: Conversation) -> None:
         """Act on a state read from the log, without replacing what is known of it."""
-        if state.pending is None and state.failures_in_row and state.wait_until_us and key not in self._waits:
+        waits = state.failures_in_row and state.wait_until_us and not state.closed
+        if state.pending is None and waits and key not in self._waits:
             self.end_wait_at(key, state.wait_until_us)
         if next_remake(state) is not None:
             self.remake_later(key)

@@ -281,6 +281,8 @@ _UNINDEXED = frozenset(
         "SummarizationSkipped",
         "SummarizationCleared",
         "SummaryRated",
+        "ConversationClosed",
+        "ConversationReopened",
         "TitleChanged",
         "MessagesPinned",
         "MessagesUnpinned",

@@ -352,3 +352,6 @@ def test_a_window_is_repaired_from_the_command_line(cli, summarized):
     assert cli("revoke", summarized, record).out.startswith(f"revoked {record}")
     assert cli("rewind", summarized, "10").out.startswith("rewound to message 10\n")
     assert cli("rewind", summarized, "31").code == 1
+    assert cli("close", summarized).out.startswith("closed\n")
+    assert "closed" in cli("pin", summarized, "2").err
+    assert cli("reopen", summarized).out.startswith("reopened\n")

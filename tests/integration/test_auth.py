@@ -232,6 +232,12 @@ async def test_methods_of_scope_append_answer_shortly_whatever_the_conversation_
             "RewindConversation": await s.conversations.RewindConversation(
                 api.RewindConversationRequest(conversation_id=chat.id, to_version=15)
             ),
+            "CloseConversation": await s.conversations.CloseConversation(
+                api.CloseConversationRequest(conversation_id=chat.id)
+            ),
+            "ReopenConversation": await s.conversations.ReopenConversation(
+                api.ReopenConversationRequest(conversation_id=chat.id)
+            ),
         }
         whole = await chat.context(view=api.CONTEXT_VIEW_ORIGINAL)
 

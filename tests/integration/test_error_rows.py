@@ -197,6 +197,13 @@ async def a_rewind_to_what_is_not_reached(at: Scene) -> None:
     await at.s.conversations.RewindConversation(api.RewindConversationRequest(conversation_id="c1", to_version=2))
 
 
+@row("FAILED_PRECONDITION", "CONVERSATION_CLOSED")
+async def an_append_to_a_closed_conversation(at: Scene) -> None:
+    await at.s.chat().append(said(1))
+    await at.s.conversations.CloseConversation(api.CloseConversationRequest(conversation_id="c1"))
+    await at.s.chat().append(said(2))
+
+
 @row("INVALID_ARGUMENT", "INVALID_FIELD", fields=("what",))
 async def an_expansion_of_nothing(at: Scene) -> None:
     await at.s.chat().append(said(1))

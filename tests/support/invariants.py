@@ -144,13 +144,18 @@ def over_budget_has_a_reason(step: Step) -> None:
 
 
 def hold_is_told(state: Conversation, policy: Policy, now_us: int, *, held: HeldBy | None) -> None:
-    """Past the trigger the rules begin a pass now, or `held` says why they do not; below it nothing is held.
+    """Past the trigger the rules begin a pass now, or `held` says why they do not; below it, and in a closed
+    conversation, nothing is held.
 
     `ruled` is asked here too: this is about two tellings of the same rules.
     """
     profile = profile_of(policy.profile)
     if state.ratio < profile.trigger_ratio(state, policy):
         _require(held is None, "a window below its trigger is said to be held")
+        return
+    if state.closed:
+        _require(held is None, "a closed conversation is said to be held")
+        _require(not ruled(state, DecisionContext(profile, policy, now_us, "x")), "a closed conversation begins a pass")
         return
     events = ruled(state, DecisionContext(profile, policy, now_us, "x"))
     begins = any(isinstance(event, SummarizationRequested) for event in events)

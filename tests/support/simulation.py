@@ -1,7 +1,8 @@
 """Random chats against the pure domain: every command there is, in any order, with a clock of its own.
 
-A seed is a chat: policy, context length, messages, failures and waits all come from it. So do revocations, pins and
-rewinds, for those who ask for a share of them; their tools return more, so that results are cleared.
+A seed is a chat: policy, context length, messages, failures and waits all come from it. So do revocations, pins,
+rewinds, closing and reopening, for those who ask for a share of them; their tools return more, so that
+results are cleared.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from service.domain.commands import (
     AppendMessages,
     ChangeSettings,
     ChangeTitle,
+    CloseConversation,
     Command,
     CompletePass,
     CountedMessage,
@@ -23,6 +25,7 @@ from service.domain.commands import (
     PinMessages,
     RateSummary,
     RemakeFallback,
+    ReopenConversation,
     ReportUsage,
     RequestPass,
     RevokeSummary,
@@ -245,6 +248,10 @@ class SimulatedChat:
             PinMessages(numbers),
             UnpinMessages(tuple(state.pins) or numbers),
         ]
+        if state.closed:
+            choices += [ReopenConversation(), ReopenConversation()]
+        elif rng.random() < 0.2:
+            choices += [CloseConversation(), CloseConversation()]
         if ever := (*state.records, *state.revoked):
             record = rng.choice(ever)
             choices += [RevokeSummary(record.id), RevokeSummary(record.id), RateSummary(record.id, Rating.BAD)]

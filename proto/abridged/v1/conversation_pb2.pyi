@@ -976,6 +976,7 @@ class Conversation(_message.Message):
     PINNED_NUMBERS_FIELD_NUMBER: _builtins.int
     REMOVED_FIELD_NUMBER: _builtins.int
     TITLE_FIELD_NUMBER: _builtins.int
+    CLOSED_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The id."""
     message_version: _builtins.int
@@ -1006,6 +1007,8 @@ class Conversation(_message.Message):
     """
     title: _builtins.str
     """The client's title; without one, the one that a model gave after a pass, if the server makes titles."""
+    closed: _builtins.bool
+    """Whether it is closed."""
     @_builtins.property
     def settings(self) -> Global___ConversationSettings:
         """What the client set."""
@@ -1057,10 +1060,11 @@ class Conversation(_message.Message):
         pinned_numbers: _abc.Iterable[_builtins.int] | None = ...,
         removed: _abc.Iterable[_summary_pb2.MessageRange] | None = ...,
         title: _builtins.str = ...,
+        closed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "create_time", b"create_time", "depth", b"depth", "last_summarization", b"last_summarization", "settings", b"settings", "update_time", b"update_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "create_time", b"create_time", "depth", b"depth", "epoch", b"epoch", "event_version", b"event_version", "failures_in_row", b"failures_in_row", "held_by", b"held_by", "id", b"id", "last_summarization", b"last_summarization", "live_summary_id", b"live_summary_id", "message_version", b"message_version", "messages_since_pass", b"messages_since_pass", "pending_summarization_id", b"pending_summarization_id", "pinned_numbers", b"pinned_numbers", "removed", b"removed", "settings", b"settings", "summary_count", b"summary_count", "title", b"title", "update_time", b"update_time", "usage", b"usage", "window_messages", b"window_messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "closed", b"closed", "create_time", b"create_time", "depth", b"depth", "epoch", b"epoch", "event_version", b"event_version", "failures_in_row", b"failures_in_row", "held_by", b"held_by", "id", b"id", "last_summarization", b"last_summarization", "live_summary_id", b"live_summary_id", "message_version", b"message_version", "messages_since_pass", b"messages_since_pass", "pending_summarization_id", b"pending_summarization_id", "pinned_numbers", b"pinned_numbers", "removed", b"removed", "settings", b"settings", "summary_count", b"summary_count", "title", b"title", "update_time", b"update_time", "usage", b"usage", "window_messages", b"window_messages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__depth: _TypeAlias = _typing.Literal["depth"]  # noqa: Y015
     _WhichOneofArgType__depth: _TypeAlias = _typing.Literal["_depth", b"_depth"]  # noqa: Y015

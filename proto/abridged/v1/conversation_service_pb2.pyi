@@ -819,12 +819,15 @@ class ListConversationsRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     MIN_RATIO_FIELD_NUMBER: _builtins.int
+    CLOSED_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """Most results to return; 0 means 50, more than 500 means 500."""
     page_token: _builtins.str
     """The previous response's next_page_token; empty for the first page."""
     min_ratio: _builtins.float
     """Only conversations with at least this ratio."""
+    closed: _builtins.bool
+    """Only closed conversations, or only those that are not; both if unset."""
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Only conversations that have all these labels."""
@@ -836,12 +839,15 @@ class ListConversationsRequest(_message.Message):
         page_token: _builtins.str = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         min_ratio: _builtins.float = ...,
+        closed: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_closed", b"_closed", "closed", b"closed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["labels", b"labels", "min_ratio", b"min_ratio", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_closed", b"_closed", "closed", b"closed", "labels", b"labels", "min_ratio", b"min_ratio", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__closed: _TypeAlias = _typing.Literal["closed"]  # noqa: Y015
+    _WhichOneofArgType__closed: _TypeAlias = _typing.Literal["_closed", b"_closed"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__closed) -> _WhichOneofReturnType__closed | None: ...
 
 Global___ListConversationsRequest: _TypeAlias = ListConversationsRequest  # noqa: Y015
 
@@ -1665,6 +1671,104 @@ class RewindConversationResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RewindConversationResponse: _TypeAlias = RewindConversationResponse  # noqa: Y015
+
+@_typing.final
+class CloseConversationRequest(_message.Message):
+    """CloseConversationRequest names a conversation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CloseConversationRequest: _TypeAlias = CloseConversationRequest  # noqa: Y015
+
+@_typing.final
+class CloseConversationResponse(_message.Message):
+    """CloseConversationResponse is the state after the change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def conversation(self) -> _conversation_pb2.Conversation:
+        """The state."""
+
+    def __init__(
+        self,
+        *,
+        conversation: _conversation_pb2.Conversation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CloseConversationResponse: _TypeAlias = CloseConversationResponse  # noqa: Y015
+
+@_typing.final
+class ReopenConversationRequest(_message.Message):
+    """ReopenConversationRequest names a conversation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReopenConversationRequest: _TypeAlias = ReopenConversationRequest  # noqa: Y015
+
+@_typing.final
+class ReopenConversationResponse(_message.Message):
+    """ReopenConversationResponse is the state after the change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    SUMMARIZATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def conversation(self) -> _conversation_pb2.Conversation:
+        """The state."""
+
+    @_builtins.property
+    def summarization(self) -> _conversation_pb2.Summarization:
+        """The pass that it triggered; absent if there is none."""
+
+    def __init__(
+        self,
+        *,
+        conversation: _conversation_pb2.Conversation | None = ...,
+        summarization: _conversation_pb2.Summarization | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "summarization", b"summarization"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "summarization", b"summarization"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReopenConversationResponse: _TypeAlias = ReopenConversationResponse  # noqa: Y015
 
 @_typing.final
 class Episode(_message.Message):

@@ -124,6 +124,16 @@ class ConversationServiceStub:
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.RewindConversationRequest.SerializeToString,
                 response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.RewindConversationResponse.FromString,
                 _registered_method=True)
+        self.CloseConversation = channel.unary_unary(
+                '/abridged.v1.ConversationService/CloseConversation',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.CloseConversationRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.CloseConversationResponse.FromString,
+                _registered_method=True)
+        self.ReopenConversation = channel.unary_unary(
+                '/abridged.v1.ConversationService/ReopenConversation',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.ReopenConversationRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.ReopenConversationResponse.FromString,
+                _registered_method=True)
         self.ListEpisodes = channel.unary_unary(
                 '/abridged.v1.ConversationService/ListEpisodes',
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.ListEpisodesRequest.SerializeToString,
@@ -307,6 +317,24 @@ class ConversationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CloseConversation(self, request, context):
+        """CloseConversation ends a conversation: no pass begins, and a pending one is cancelled. It stays readable. Appending,
+        forcing a pass, revoking, pinning, unpinning and rewinding return FAILED_PRECONDITION (CONVERSATION_CLOSED), but for
+        a repeat of messages that it has; settings, ratings and usage reports are still taken. Idempotent. Errors:
+        INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReopenConversation(self, request, context):
+        """ReopenConversation undoes CloseConversation; the trigger rules run at once. Idempotent. Errors: as
+        CloseConversation.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListEpisodes(self, request, context):
         """ListEpisodes returns the episodes in use of a conversation, newest first: those that the window shows, and those
         that it has merged. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
@@ -430,6 +458,16 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.RewindConversation,
                     request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.RewindConversationRequest.FromString,
                     response_serializer=abridged_dot_v1_dot_conversation__service__pb2.RewindConversationResponse.SerializeToString,
+            ),
+            'CloseConversation': grpc.unary_unary_rpc_method_handler(
+                    servicer.CloseConversation,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.CloseConversationRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.CloseConversationResponse.SerializeToString,
+            ),
+            'ReopenConversation': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReopenConversation,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.ReopenConversationRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.ReopenConversationResponse.SerializeToString,
             ),
             'ListEpisodes': grpc.unary_unary_rpc_method_handler(
                     servicer.ListEpisodes,
@@ -916,6 +954,60 @@ class ConversationService:
             '/abridged.v1.ConversationService/RewindConversation',
             abridged_dot_v1_dot_conversation__service__pb2.RewindConversationRequest.SerializeToString,
             abridged_dot_v1_dot_conversation__service__pb2.RewindConversationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CloseConversation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/CloseConversation',
+            abridged_dot_v1_dot_conversation__service__pb2.CloseConversationRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.CloseConversationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReopenConversation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/ReopenConversation',
+            abridged_dot_v1_dot_conversation__service__pb2.ReopenConversationRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.ReopenConversationResponse.FromString,
             options,
             channel_credentials,
             insecure,

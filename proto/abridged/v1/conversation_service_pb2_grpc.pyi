@@ -120,6 +120,16 @@ class ConversationServiceStub:
     that covered a removed message are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
     (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
+    CloseConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.CloseConversationRequest, _conversation_service_pb2.CloseConversationResponse]
+    """CloseConversation ends a conversation: no pass begins, and a pending one is cancelled. It stays readable. Appending,
+    forcing a pass, revoking, pinning, unpinning and rewinding return FAILED_PRECONDITION (CONVERSATION_CLOSED), but for
+    a repeat of messages that it has; settings, ratings and usage reports are still taken. Idempotent. Errors:
+    INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
+    ReopenConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ReopenConversationRequest, _conversation_service_pb2.ReopenConversationResponse]
+    """ReopenConversation undoes CloseConversation; the trigger rules run at once. Idempotent. Errors: as
+    CloseConversation.
+    """
     ListEpisodes: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ListEpisodesRequest, _conversation_service_pb2.ListEpisodesResponse]
     """ListEpisodes returns the episodes in use of a conversation, newest first: those that the window shows, and those
     that it has merged. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
@@ -232,6 +242,16 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     The log keeps them, and their numbers and ids are not used again: append the new messages with new ids. Records
     that covered a removed message are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
     (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
+    CloseConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.CloseConversationRequest, _conversation_service_pb2.CloseConversationResponse]  # type: ignore[assignment]
+    """CloseConversation ends a conversation: no pass begins, and a pending one is cancelled. It stays readable. Appending,
+    forcing a pass, revoking, pinning, unpinning and rewinding return FAILED_PRECONDITION (CONVERSATION_CLOSED), but for
+    a repeat of messages that it has; settings, ratings and usage reports are still taken. Idempotent. Errors:
+    INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
+    ReopenConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ReopenConversationRequest, _conversation_service_pb2.ReopenConversationResponse]  # type: ignore[assignment]
+    """ReopenConversation undoes CloseConversation; the trigger rules run at once. Idempotent. Errors: as
+    CloseConversation.
     """
     ListEpisodes: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListEpisodesRequest, _conversation_service_pb2.ListEpisodesResponse]  # type: ignore[assignment]
     """ListEpisodes returns the episodes in use of a conversation, newest first: those that the window shows, and those
@@ -444,6 +464,28 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         The log keeps them, and their numbers and ids are not used again: append the new messages with new ids. Records
         that covered a removed message are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
         (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def CloseConversation(
+        self,
+        request: _conversation_service_pb2.CloseConversationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.CloseConversationResponse, _abc.Awaitable[_conversation_service_pb2.CloseConversationResponse]]:
+        """CloseConversation ends a conversation: no pass begins, and a pending one is cancelled. It stays readable. Appending,
+        forcing a pass, revoking, pinning, unpinning and rewinding return FAILED_PRECONDITION (CONVERSATION_CLOSED), but for
+        a repeat of messages that it has; settings, ratings and usage reports are still taken. Idempotent. Errors:
+        INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def ReopenConversation(
+        self,
+        request: _conversation_service_pb2.ReopenConversationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.ReopenConversationResponse, _abc.Awaitable[_conversation_service_pb2.ReopenConversationResponse]]:
+        """ReopenConversation undoes CloseConversation; the trigger rules run at once. Idempotent. Errors: as
+        CloseConversation.
         """
 
     @_abc_1.abstractmethod

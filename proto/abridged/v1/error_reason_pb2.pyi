@@ -116,6 +116,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """UNAVAILABLE: the model that would summarize a text does not answer; metadata has `error_class` and `cause`, RetryInfo
     says when to retry.
     """
+    ERROR_REASON_CONVERSATION_CLOSED: _ErrorReason.ValueType  # 39
+    """FAILED_PRECONDITION: the conversation is closed: it takes no messages, no passes and no changes of its window until
+    ReopenConversation.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the `reason` of the google.rpc.ErrorInfo that every error of the server carries; its domain is
@@ -216,5 +220,9 @@ ERROR_REASON_EPISODE_NOT_FOUND: ErrorReason.ValueType  # 37
 ERROR_REASON_MODEL_AWAY: ErrorReason.ValueType  # 38
 """UNAVAILABLE: the model that would summarize a text does not answer; metadata has `error_class` and `cause`, RetryInfo
 says when to retry.
+"""
+ERROR_REASON_CONVERSATION_CLOSED: ErrorReason.ValueType  # 39
+"""FAILED_PRECONDITION: the conversation is closed: it takes no messages, no passes and no changes of its window until
+ReopenConversation.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

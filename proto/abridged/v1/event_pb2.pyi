@@ -84,6 +84,8 @@ class Event(_message.Message):
     CONVERSATION_REWOUND_FIELD_NUMBER: _builtins.int
     SUMMARIZATION_CLEARED_FIELD_NUMBER: _builtins.int
     TITLE_CHANGED_FIELD_NUMBER: _builtins.int
+    CONVERSATION_CLOSED_FIELD_NUMBER: _builtins.int
+    CONVERSATION_REOPENED_FIELD_NUMBER: _builtins.int
     log_id: _builtins.str
     """The log's id."""
     position: _builtins.int
@@ -176,6 +178,14 @@ class Event(_message.Message):
     def title_changed(self) -> Global___TitleChanged:
         """See that message."""
 
+    @_builtins.property
+    def conversation_closed(self) -> Global___ConversationClosed:
+        """See that message."""
+
+    @_builtins.property
+    def conversation_reopened(self) -> Global___ConversationReopened:
+        """See that message."""
+
     def __init__(
         self,
         *,
@@ -206,12 +216,14 @@ class Event(_message.Message):
         conversation_rewound: Global___ConversationRewound | None = ...,
         summarization_cleared: Global___SummarizationCleared | None = ...,
         title_changed: Global___TitleChanged | None = ...,
+        conversation_closed: Global___ConversationClosed | None = ...,
+        conversation_reopened: Global___ConversationReopened | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_opened", b"conversation_opened", "conversation_rewound", b"conversation_rewound", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "title_changed", b"title_changed", "usage_reported", b"usage_reported"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "title_changed", b"title_changed", "usage_reported", b"usage_reported"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_id", b"conversation_id", "conversation_opened", b"conversation_opened", "conversation_rewound", b"conversation_rewound", "event_id", b"event_id", "log_id", b"log_id", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "payload", b"payload", "position", b"position", "schema_version", b"schema_version", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "title_changed", b"title_changed", "trace_context", b"trace_context", "type", b"type", "usage_reported", b"usage_reported", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_id", b"conversation_id", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "event_id", b"event_id", "log_id", b"log_id", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "payload", b"payload", "position", b"position", "schema_version", b"schema_version", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "title_changed", b"title_changed", "trace_context", b"trace_context", "type", b"type", "usage_reported", b"usage_reported", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released", "summary_revoked", "summary_rated", "messages_pinned", "messages_unpinned", "conversation_rewound", "summarization_cleared", "title_changed"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released", "summary_revoked", "summary_rated", "messages_pinned", "messages_unpinned", "conversation_rewound", "summarization_cleared", "title_changed", "conversation_closed", "conversation_reopened"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -984,6 +996,40 @@ class ConversationRewound(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ConversationRewound: _TypeAlias = ConversationRewound  # noqa: Y015
+
+@_typing.final
+class ConversationClosed(_message.Message):
+    """ConversationClosed ends passes and appends until the conversation is reopened."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConversationClosed: _TypeAlias = ConversationClosed  # noqa: Y015
+
+@_typing.final
+class ConversationReopened(_message.Message):
+    """ConversationReopened makes a closed conversation take messages and passes again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConversationReopened: _TypeAlias = ConversationReopened  # noqa: Y015
 
 @_typing.final
 class TitleChanged(_message.Message):

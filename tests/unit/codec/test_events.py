@@ -175,6 +175,8 @@ EVENTS = {
     "TitleChanged": st.builds(domain.TitleChanged, TEXT, TEXT),
     "MessagesPinned": st.builds(domain.MessagesPinned, NUMBERS),
     "MessagesUnpinned": st.builds(domain.MessagesUnpinned, NUMBERS),
+    "ConversationClosed": st.builds(domain.ConversationClosed),
+    "ConversationReopened": st.builds(domain.ConversationReopened),
     "ConversationRewound": st.builds(domain.ConversationRewound, COUNT, NAMES, NAMES, NAMES),
     "SummarizationFailed": st.builds(
         domain.SummarizationFailed,

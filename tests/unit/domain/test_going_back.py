@@ -32,6 +32,8 @@ from service.domain.errors import (
     VersionNotReached,
 )
 from service.domain.events import (
+    ConversationClosed,
+    ConversationReopened,
     ConversationRewound,
     Event,
     MessageAppended,
@@ -240,8 +242,8 @@ PROFILES = pytest.mark.parametrize("profile", ProfileName)
 @PROFILES
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_fold_is_the_live_state_after_any_way_back(chunk, profile):
-    """Revoked, pinned, unpinned and rewound in any order; both hold what everything that ever happened says: each
-    message is in the window or stands in a record that is shown.
+    """Revoked, pinned, unpinned, rewound, closed and reopened in any order; both hold what everything that ever
+    happened says: each message is in the window or stands in a record that is shown.
     """
     checked_all(range(chunk, HISTORIES, CHUNKS), profile)
 
@@ -262,6 +264,7 @@ def test_the_histories_go_back_in_every_way_and_bring_messages_back(profile):
                 state = evolve(state, event, step.now_us, chat.originals(back))
 
     assert min(kinds[k] for k in (SummaryRevoked, MessagesPinned, MessagesUnpinned, ConversationRewound)) > 20
+    assert min(kinds[k] for k in (ConversationClosed, ConversationReopened)) > 20
     assert profile is not ProfileName.CHAIN or kinds[SummarizationCleared] > 5
     assert came_back[SummaryRevoked] > 100
     assert came_back[MessagesPinned] > 10
