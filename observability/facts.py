@@ -136,14 +136,18 @@ class ConversationsCounted:
 
 @dataclass(frozen=True, slots=True)
 class RecallMeasured:
-    """How far the search index is behind the log.
+    """How far the search index is.
 
     Attributes:
+        words_position: The position of the log up to which words are indexed.
+        vectors_position: That up to which vectors are.
         words_behind: Positions of the log whose words are not indexed yet.
         vectors_behind: Those whose vectors are not.
         stopped: Whether it follows the log no longer.
     """
 
+    words_position: int
+    vectors_position: int
     words_behind: int
     vectors_behind: int
     stopped: bool

@@ -32,6 +32,10 @@ class RecallInstruments:
             registry=registry,
         )
         self._words, self._vectors = behind.labels("words"), behind.labels("vectors")
+        position = Gauge(
+            "abridged_recall_position", "Up to which position of the log is it indexed?", ("index",), registry=registry
+        )
+        self._words_position, self._vectors_position = position.labels("words"), position.labels("vectors")
         self._stopped = Gauge(
             "abridged_recall_stopped", "Does the search index follow the log no longer? 1: yes.", registry=registry
         )
@@ -45,4 +49,6 @@ class RecallInstruments:
         """Set the gauges."""
         self._words.set(fact.words_behind)
         self._vectors.set(fact.vectors_behind)
+        self._words_position.set(fact.words_position)
+        self._vectors_position.set(fact.vectors_position)
         self._stopped.set(fact.stopped)

@@ -114,7 +114,7 @@ _SECONDS_MAX = 253_402_300_800
 
 def _hit(hit: Hit) -> _pb.SearchHit:
     entry = hit.entry
-    is_message = entry.kind is Kind.MESSAGE
+    is_message, is_episode = entry.kind is Kind.MESSAGE, entry.kind is Kind.EPISODE
     return _pb.SearchHit(
         kind=_KIND_VALUES[entry.kind],
         conversation_id=entry.conversation,
@@ -125,4 +125,6 @@ def _hit(hit: Hit) -> _pb.SearchHit:
         time=timestamp(entry.time_us),
         snippet=hit.snippet,
         score=entry.score,
+        short_summary=hit.record.short_summary if hit.record is not None and is_episode else "",
+        long_summary=hit.record.summary if hit.record is not None and is_episode else "",
     )

@@ -17,6 +17,7 @@ from service.codec.values import timestamp
 from service.conversations.changes import Changes
 from service.conversations.conversations import Conversations
 from service.passes.queue import Backlog
+from service.recall.recall import Recall, Standing
 
 __all__ = ["CAPABILITIES", "ServerFacts", "ServerInfoServicer"]
 
@@ -27,7 +28,7 @@ CAPABILITIES = (
     "rendering.openai",
     "view.original",
 )
-"""What clients may rely on; anything else is refused."""
+"""What clients may rely on, beside the searches that the settings switch on; anything else is refused."""
 
 _pb = server_info_service_pb2
 
@@ -47,25 +48,36 @@ class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer)
     """See the contract: every method's promise is written there."""
 
     def __init__(
-        self, facts: ServerFacts, backlog: Backlog, quotas: Quotas, *, conversations: Conversations, changes: Changes
+        self,
+        facts: ServerFacts,
+        backlog: Backlog,
+        quotas: Quotas,
+        *,
+        conversations: Conversations,
+        changes: Changes,
+        recall: Recall | None,
     ) -> None:
         self._facts = facts
         self._conversations = conversations
         self._changes = changes
         self._backlog = backlog
         self._quotas = quotas
+        self._recall = recall
 
     async def GetServerInfo(
         self, request: _pb.GetServerInfoRequest, context: Any
     ) -> _pb.GetServerInfoResponse:  # the contract's name
+        namespace = current_caller().namespace
+        standing = None if self._recall is None else await asyncio.to_thread(self._recall.standing, namespace)
         return _pb.GetServerInfoResponse(
             version=self._facts.version,
-            capabilities=CAPABILITIES,
+            capabilities=sorted((*CAPABILITIES, *_searches(standing))),
             limits=_pb.Limits(**self._facts.limits),
             log_id=self._facts.log_id,
-            namespace=current_caller().namespace,
+            namespace=namespace,
             summarizer_models=self._facts.models,
             start_time=timestamp(self._facts.started_us),
+            recall=None if standing is None else _recall_info(standing),
         )
 
     async def WaitIdle(self, request: _pb.WaitIdleRequest, context: Any) -> _pb.WaitIdleResponse:
@@ -91,3 +103,20 @@ class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer)
                 timeout_s=patience_s if has_room else 0.0,
             )
         return _pb.WaitIdleResponse(idle=state.due_pass is None, pending=int(state.due_pass is not None))
+
+
+def _searches(standing: Standing | None) -> tuple[str, ...]:
+    if standing is None:
+        return ()
+    return ("recall.meaning", "recall.words") if standing.embedder else ("recall.words",)
+
+
+def _recall_info(standing: Standing) -> _pb.RecallInfo:
+    return _pb.RecallInfo(
+        embedder=standing.embedder,
+        dimension=standing.dimension,
+        head_position=standing.head,
+        words_position=standing.words,
+        vectors_position=standing.vectors,
+        stopped=standing.stopped,
+    )

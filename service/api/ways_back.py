@@ -1,5 +1,4 @@
 """The RPCs that return the originals of a record and repair, close or reopen a conversation by hand."""
-rewind, close, reopen."""
 
 from __future__ import annotations
 

@@ -188,6 +188,7 @@ def servicers(
             quotas,
             conversations=core.conversations,
             changes=core.changes,
+            recall=recall,
         ),
         texts=TextServicer(
             texts=core.texts,
@@ -240,7 +241,13 @@ def _measured(path: Path, free_bytes: Callable[[Path], int]) -> LogMeasured:
 
 def _behind(core: Core, recall: Recall) -> RecallMeasured:
     progress, head = recall.projection.progress, core.log.head()
-    return RecallMeasured(max(0, head - progress.words), max(0, head - progress.vectors), bool(progress.stopped))
+    return RecallMeasured(
+        words_position=progress.words,
+        vectors_position=progress.vectors,
+        words_behind=max(0, head - progress.words),
+        vectors_behind=max(0, head - progress.vectors),
+        stopped=bool(progress.stopped),
+    )
 
 
 def _facts(settings: Settings, core: Core) -> ServerFacts:

@@ -17,14 +17,14 @@ from service.config.settings import Settings
 from service.models.ollama.address import parse_address
 from service.models.ollama.embedding import OllamaEmbedding
 from service.models.ollama.host import open_hosts
-from service.recall.file import remove
+from service.recall.file import remove, require_installed
 from service.recall.ollama import OllamaEmbedder
 from service.recall.projection import IN_BACKGROUND, Pace, Progress, Projection
 from service.recall.recall import Recall
 from service.recall.vectors import Embedder
 from service.recall.wordllama import WordLlamaEmbedder
 
-__all__ = ["index_path", "open_recall", "reindexed"]
+__all__ = ["embedded_dimension", "index_path", "open_recall", "reindexed"]
 
 EMBED_CALLS_MAX = 2
 """Calls to one host for vectors: one for the index and one for a search beside it."""
@@ -77,6 +77,21 @@ async def reindexed(
             report(projection.progress, core.log.head())
         done.result()
         return projection.progress
+
+
+async def embedded_dimension(settings: Settings) -> int:
+    """Numbers of a vector that the settings' model makes of a small text; 0 for an index of words alone.
+
+    Raises RecallMissing, EmbedderAway and AddressError.
+    """
+    require_installed()
+    if settings.recall.index != "both":
+        return 0
+    embedder = _embedder(settings)
+    try:
+        return int((await embedder.embed(["ready"])).shape[1])
+    finally:
+        await embedder.close()
 
 
 def _embedder(settings: Settings) -> Embedder:

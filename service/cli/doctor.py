@@ -9,7 +9,6 @@ import stat
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
@@ -20,9 +19,11 @@ from eventlog.sqlite.file import MOUNTINFO, refuse_network_file_system, refuse_o
 from eventlog.sqlite.verification import log_id_of
 from service.bootstrap.providers import ollama_settings
 from service.cli.failures import CommandFailed
+from service.cli.findings import FAIL, OK, SKIP, WARN, Finding
 from service.cli.http_port import HttpPortError, get, reachable
 from service.cli.options import Invocation, sidecar_options
 from service.cli.prerequisites import log_path_problem
+from service.cli.searching import examined_search
 from service.cli.sidecar import client_for, configuration, failure_at
 from service.cli.speed import advice, longest_prompt, speed_line
 from service.cli.terminal import say
@@ -37,18 +38,10 @@ from service.models.ollama.speed import speed_of
 __all__ = ["doctor"]
 
 TIMEOUT_S = 3.0
-OK, SKIP, WARN, FAIL = "ok", "skip", "warn", "FAIL"
 ANOTHERS_LOG = "log: --address may be another sidecar, with another log"
 UNANSWERED = "it loads, or works for others, or is too slow: see `ollama ps` and the host's own log, then try again"
 GONE = "the file was moved or replaced, or the sidecar was started with another log.path: see docs/operations.md"
 WITHOUT_MODEL = "set summarizer.models=extractive:default, which needs none"
-
-
-@dataclass(frozen=True, slots=True)
-class _Finding:
-    verdict: str
-    what: str
-    hint: str = ""
 
 
 @click.command(short_help="Check the sidecar, Ollama and the log.")
@@ -116,20 +109,21 @@ def _live(settings: Settings, client: ClientSettings) -> None:
     say("live")
 
 
-async def _examined(settings: Settings, client: ClientSettings, *, is_own: bool, asks: bool) -> list[_Finding]:
+async def _examined(settings: Settings, client: ClientSettings, *, is_own: bool, asks: bool) -> list[Finding]:
     sidecar, info = await _sidecar(client)
     models = tuple(info.summarizer_models) if info is not None else settings.summarizer.models
     findings = [sidecar]
     if is_own and info is not None and settings.server.http_listen:
         findings += await asyncio.to_thread(_readiness, settings.server.http_listen)
     findings += await _ollama(settings, models, asks=asks)
+    findings += await examined_search(settings, info)
     if settings.log.backend == "sqlite":
         serving = info.log_id if info is not None else ""
-        findings += _log(settings.log, serving) if is_own else [_Finding(SKIP, ANOTHERS_LOG)]
+        findings += _log(settings.log, serving) if is_own else [Finding(SKIP, ANOTHERS_LOG)]
     return findings
 
 
-async def _sidecar(settings: ClientSettings) -> tuple[_Finding, GetServerInfoResponse | None]:
+async def _sidecar(settings: ClientSettings) -> tuple[Finding, GetServerInfoResponse | None]:
     quick = settings.model_copy(update={"deadline_s": TIMEOUT_S})
     async with client_for(quick, patience=Patience(attempts_max=1)) as client:
         try:
@@ -137,42 +131,42 @@ async def _sidecar(settings: ClientSettings) -> tuple[_Finding, GetServerInfoRes
             info = await client.server_info()
         except SidecarError as error:
             failure = await asyncio.to_thread(failure_at, settings.address, error)
-            return _Finding(FAIL, f"sidecar: {failure.message}", failure.hint), None
+            return Finding(FAIL, f"sidecar: {failure.message}", failure.hint), None
     what = f"sidecar {settings.address}: version {info.version}, namespace {info.namespace}, log {info.log_id[:8]}"
     if not serving:
-        return _Finding(FAIL, f"{what}; it does not serve", "it is starting or stopping: try again"), info
-    return _Finding(OK, f"{what}, serving"), info
+        return Finding(FAIL, f"{what}; it does not serve", "it is starting or stopping: try again"), info
+    return Finding(OK, f"{what}, serving"), info
 
 
-def _readiness(address: str) -> Iterator[_Finding]:
+def _readiness(address: str) -> Iterator[Finding]:
     """What `/readyz` of a sidecar that serves says: it may take calls and no appends."""
     try:
         status, body = get(address, "/readyz", timeout_s=TIMEOUT_S)
         checks = json.loads(body)["checks"]
         unfit = ", ".join(f"{name}: {answer}" for name, answer in checks.items() if answer != "ok")
     except HttpPortError as error:
-        yield _Finding(WARN, f"readiness: {error}", "start the sidecar with these settings, or set server.http_listen")
+        yield Finding(WARN, f"readiness: {error}", "start the sidecar with these settings, or set server.http_listen")
     except (ValueError, KeyError, AttributeError):
-        yield _Finding(WARN, f"readiness: who answers at {address} is no sidecar", "set server.http_listen")
+        yield Finding(WARN, f"readiness: who answers at {address} is no sidecar", "set server.http_listen")
     else:
         if status == HTTPStatus.OK:
-            yield _Finding(OK, f"readiness {address}: {', '.join(checks)}")
+            yield Finding(OK, f"readiness {address}: {', '.join(checks)}")
         else:
-            yield _Finding(FAIL, f"readiness {address}: {unfit or 'starting'}", "see docs/operations.md")
+            yield Finding(FAIL, f"readiness {address}: {unfit or 'starting'}", "see docs/operations.md")
 
 
-async def _ollama(settings: Settings, models: Sequence[str], *, asks: bool) -> list[_Finding]:
+async def _ollama(settings: Settings, models: Sequence[str], *, asks: bool) -> list[Finding]:
     names = [model.removeprefix("ollama:") for model in models if model.startswith("ollama:")]
     if not names:
-        return [_Finding(OK, f"Ollama is not asked: summarizer.models is {', '.join(models)}")]
-    findings: list[_Finding] = []
+        return [Finding(OK, f"Ollama is not asked: summarizer.models is {', '.join(models)}")]
+    findings: list[Finding] = []
     group = settings.ollama
     token = group.api_key.get_secret_value() if group.api_key else ""
     for text in group.hosts:
         try:
             address = parse_address(text, allow_insecure=group.allow_insecure_hosts)
         except AddressError as error:
-            findings.append(_Finding(FAIL, f"ollama.hosts: {error}", "see docs/configuration.md"))
+            findings.append(Finding(FAIL, f"ollama.hosts: {error}", "see docs/configuration.md"))
             continue
         inventory = await inventory_of(address, names, token=token, timeout_s=TIMEOUT_S, clock=time.monotonic)
         findings += _host_findings(inventory, group.num_ctx)
@@ -181,26 +175,26 @@ async def _ollama(settings: Settings, models: Sequence[str], *, asks: bool) -> l
     return findings
 
 
-def _host_findings(inventory: HostInventory, num_ctx: int) -> Iterator[_Finding]:
+def _host_findings(inventory: HostInventory, num_ctx: int) -> Iterator[Finding]:
     if inventory.problem:
         remedy = f"start it with `ollama serve`, set OLLAMA_HOST to its address, or {WITHOUT_MODEL}"
-        yield _Finding(WARN, f"Ollama {inventory.problem}", f"passes fail until it responds: {remedy}")
+        yield Finding(WARN, f"Ollama {inventory.problem}", f"passes fail until it responds: {remedy}")
         return
-    yield _Finding(OK, f"Ollama {inventory.host}: version {inventory.version or 'not said'}")
+    yield Finding(OK, f"Ollama {inventory.host}: version {inventory.version or 'not said'}")
     for model in inventory.models:
         if model.problem:
             remedy = missing_remedy(model.name, inventory.others)
             hint = f"passes fail until it is there: {remedy}" if model.is_missing else ""
-            yield _Finding(WARN, f"model {model.name}: {model.problem}", hint)
+            yield Finding(WARN, f"model {model.name}: {model.problem}", hint)
         elif model.context_length is not None and model.context_length < num_ctx:
             what = f"model {model.name}: context length {model.context_length:,}, below ollama.num_ctx {num_ctx:,}"
-            yield _Finding(WARN, what, "calls use the smaller one; longer sources are split")
+            yield Finding(WARN, what, "calls use the smaller one; longer sources are split")
         else:
             length = f"{model.context_length:,}" if model.context_length is not None else "not said"
-            yield _Finding(OK, f"model {model.name}: context length {length}, called with {num_ctx:,}")
+            yield Finding(OK, f"model {model.name}: context length {length}, called with {num_ctx:,}")
 
 
-async def _speed(address: OllamaAddress, model: ModelEntry, settings: Settings) -> _Finding:
+async def _speed(address: OllamaAddress, model: ModelEntry, settings: Settings) -> Finding:
     limit_s = settings.ollama.first_byte_timeout_s
     say(f"asking {model.name} a small question, for at most {limit_s:g} s; --no-speed leaves it out", is_error=True)
     try:
@@ -208,47 +202,47 @@ async def _speed(address: OllamaAddress, model: ModelEntry, settings: Settings) 
             address, model, ollama_settings(settings.ollama), clock=time.monotonic, nonce=uuid.uuid4().hex
         )
     except ModelError as error:
-        return _Finding(WARN, f"model {model.name}: a small question was not answered: {error}", UNANSWERED)
+        return Finding(WARN, f"model {model.name}: a small question was not answered: {error}", UNANSWERED)
     tokens = longest_prompt(settings, source_tokens_max=settings.policy.max_input_tokens)
     hint = advice(speed, settings, prompt_tokens=tokens)
     what = f"model {model.name}: {speed_line(speed, settings, prompt_tokens=tokens)}"
-    return _Finding(WARN if hint else OK, what, hint)
+    return Finding(WARN if hint else OK, what, hint)
 
 
-def _log(settings: LogSettings, serving: str) -> Iterator[_Finding]:
+def _log(settings: LogSettings, serving: str) -> Iterator[Finding]:
     """`serving` is the id of the log that the sidecar of these settings has; empty when none answers."""
     path = settings.path.absolute()
     yield _file(path, serving)
     try:
         refuse_network_file_system(path, MOUNTINFO.read_text(encoding="utf-8", errors="replace"))
     except LogUnsafe as error:
-        yield _Finding(FAIL, f"log: {error}", "set log.path to a local disk")
+        yield Finding(FAIL, f"log: {error}", "set log.path to a local disk")
     except OSError:
         # A platform without that file; the sidecar cannot tell there either.
-        yield _Finding(WARN, "log: this platform does not say whether the disk is local", "use a local disk")
+        yield Finding(WARN, "log: this platform does not say whether the disk is local", "use a local disk")
     warning = wal_reset_warning(sqlite3.sqlite_version_info)
     if warning is not None:
-        yield _Finding(WARN, warning.message)
+        yield Finding(WARN, warning.message)
 
 
-def _file(path: Path, serving: str) -> _Finding:
+def _file(path: Path, serving: str) -> Finding:
     if problem := log_path_problem(path):
-        return _Finding(FAIL, f"log {path}: {problem}", "make the folder, run as its owner, or set log.path")
+        return Finding(FAIL, f"log {path}: {problem}", "make the folder, run as its owner, or set log.path")
     try:
         refuse_orphan(path)
         found = log_id_of(path) if path.exists() and path.stat().st_size else ""
     except LogForeign as error:
-        return _Finding(FAIL, f"log: {error}", "check log.path")
+        return Finding(FAIL, f"log: {error}", "check log.path")
     except EventLogError as error:
-        return _Finding(FAIL, f"log {path}: {error}", "put the log's own file there, or a backup: docs/operations.md")
+        return Finding(FAIL, f"log {path}: {error}", "put the log's own file there, or a backup: docs/operations.md")
     if found != serving and serving:
         what = f"it is log {found[:8]}" if found else "no log is there"
-        return _Finding(FAIL, f"log {path}: {what}, and the sidecar serves log {serving[:8]}", GONE)
+        return Finding(FAIL, f"log {path}: {what}, and the sidecar serves log {serving[:8]}", GONE)
     if not path.exists():
-        return _Finding(OK, f"log {path}: will be made")
+        return Finding(OK, f"log {path}: will be made")
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
-        return _Finding(WARN, f"log {path}: mode {mode:04o} lets others read conversations", f"chmod 600 {path}")
+        return Finding(WARN, f"log {path}: mode {mode:04o} lets others read conversations", f"chmod 600 {path}")
     if not found:
-        return _Finding(OK, f"log {path}: empty, will be made")
-    return _Finding(OK, f"log {path}: log {found[:8]}, writable, {path.stat().st_size:,} bytes")
+        return Finding(OK, f"log {path}: empty, will be made")
+    return Finding(OK, f"log {path}: log {found[:8]}, writable, {path.stat().st_size:,} bytes")

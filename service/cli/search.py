@@ -46,6 +46,7 @@ def search(
 
 def _place(hit: SearchHit) -> str:
     first, last = hit.messages.first, hit.messages.last
-    where = f"message {first}" if hit.message_id else f"record {hit.summary_id} of messages {first} to {last}"
+    what = "episode" if hit.short_summary else "record"
+    where = f"message {first}" if hit.message_id else f"{what} {hit.summary_id} of messages {first} to {last}"
     role = f", {role_name(hit)}" if hit.message_id else ""
     return f"{hit.conversation_id}  {where}{role}  {hit.time.ToJsonString()}"

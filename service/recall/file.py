@@ -1,8 +1,7 @@
 """The index's file: one SQLite database beside the log, which may be deleted at any time.
 
-It is opened through apsw, which brings an SQLite of its own: the one that Python was built with may load no extensions,
-and before 3.42 it cannot delete words from a full-text index for good. Nothing else opens this file, and this opens no
-other.
+It is opened through apsw, which brings an SQLite of its own: the one that Python was built with may be older than 3.42,
+which cannot delete words from a full-text index for good. Nothing else opens this file, and this opens no other.
 """
 
 from __future__ import annotations
@@ -19,26 +18,29 @@ from service.recall.passages import PIECES_MAX
 __all__ = [
     "Connection",
     "Made",
+    "blocks_table",
     "connected",
     "create_tables_of",
     "entry_of",
     "opened",
     "piece_id",
-    "pieces_table",
     "remove",
     "require_installed",
     "words_table",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Of the tables, of what is indexed of a text and of how it is spelled: an index of another one is made again."""
+
+PAGE_BYTES = 16_384
+"""A block is in one page: one that is spread over small pages takes twice as long to read."""
 
 CACHE_KIB = 32_768
 """Pages in memory of one connection."""
 
 BUSY_MS = 5_000
 
-_EXTRA = ("apsw", "numpy", "sqlite_vec", "tokenizers", "wordllama")
+_EXTRA = ("apsw", "numpy", "tokenizers", "wordllama")
 
 Connection = Any
 """An apsw.Connection; the package may be absent."""
@@ -73,14 +75,11 @@ CREATE VIRTUAL TABLE words_{0} USING fts5(
     text, scope, content='', tokenize='porter unicode61 remove_diacritics 2'
 );
 INSERT INTO words_{0}(words_{0}, rank) VALUES('secure-delete', 1);
-CREATE TABLE pieces_{0}(
-    id INTEGER PRIMARY KEY, conversation INTEGER NOT NULL, kind INTEGER NOT NULL, role TEXT NOT NULL,
-    time_us INTEGER NOT NULL, signs BLOB NOT NULL
-);
-CREATE INDEX pieces_{0}_of_conversation ON pieces_{0}(conversation);
+CREATE TABLE blocks_{0}(id INTEGER PRIMARY KEY, shelf INTEGER NOT NULL, rows BLOB NOT NULL);
+CREATE INDEX blocks_{0}_of_shelf ON blocks_{0}(shelf);
 """
 """A namespace's own tables: no text counts in another namespace's ranking, and none is walked for another one. A search
-by meaning walks `pieces`, whose rows are narrow for that."""
+by meaning walks `blocks` (`service/recall/pieces.py`); a block's id is that of its first piece."""
 
 
 class Made(NamedTuple):
@@ -101,9 +100,9 @@ def words_table(namespace: int) -> str:
     return f"words_{namespace}"
 
 
-def pieces_table(namespace: int) -> str:
+def blocks_table(namespace: int) -> str:
     """The table of a namespace's pieces."""
-    return f"pieces_{namespace}"
+    return f"blocks_{namespace}"
 
 
 def create_tables_of(connection: Connection, namespace: int) -> None:
@@ -125,18 +124,14 @@ def entry_of(piece: int) -> tuple[int, int]:
 def connected(path: Path, *, writes: bool) -> Connection:
     """A connection to the index. Raises apsw.Error when there is none that can be used."""
     import apsw
-    import sqlite_vec
 
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writes else apsw.SQLITE_OPEN_READONLY
     connection = apsw.Connection(str(path), flags=flags)
     connection.set_busy_timeout(BUSY_MS)
-    connection.enable_load_extension(True)
-    connection.load_extension(sqlite_vec.loadable_path())
-    connection.enable_load_extension(False)
     connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
     if writes:
         # What a power cut takes is indexed again; what is deleted is overwritten.
-        for pragma in ("journal_mode=wal", "synchronous=normal", "secure_delete=on"):
+        for pragma in (f"page_size={PAGE_BYTES}", "journal_mode=wal", "synchronous=normal", "secure_delete=on"):
             connection.execute(f"PRAGMA {pragma}").fetchall()
     return connection
 

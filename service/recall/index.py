@@ -6,7 +6,7 @@ the index, because what it says may be that a text must be forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -21,8 +21,9 @@ from service.domain.events import (
     SummarizationCompleted,
     SummaryRevoked,
 )
-from service.recall.file import Connection, create_tables_of, piece_id, pieces_table, words_table
+from service.recall.file import Connection, blocks_table, create_tables_of, piece_id, words_table
 from service.recall.passages import text_of_message, text_of_record
+from service.recall.pieces import BLOCK_BYTES, Row, packed, shelf_of, without
 from service.recall.query import spelled
 from service.recall.vectors import Vector
 
@@ -34,6 +35,7 @@ class Kind(IntEnum):
 
     MESSAGE = 1
     SUMMARY = 2
+    EPISODE = 3
 
 
 class Unembedded(NamedTuple):
@@ -150,17 +152,44 @@ class Index:
     def _embed(self, embedding: Embedding) -> None:
         # An entry that was forgotten since it was read has no row, and gets no vectors.
         rows = self._connection.execute(
-            "UPDATE entries SET has_vectors = 1 WHERE id = ? RETURNING namespace, conversation, kind, role, time_us",
+            "UPDATE entries SET has_vectors = 1 WHERE id = ? RETURNING namespace, conversation, time_us, kind, role",
             (embedding.id,),
         ).fetchall()
-        for namespace, conversation, *what in rows:
-            for place, vector in embedding.vectors.items():
-                piece = piece_id(embedding.id, place)
-                self._connection.execute(
-                    f"INSERT INTO {pieces_table(namespace)} VALUES(?, ?, ?, ?, ?, ?)",
-                    (piece, conversation, *what, vector.signs),
-                )
-                self._connection.execute("INSERT INTO vectors VALUES(?, ?)", (piece, vector.steps))
+        for namespace, *what in rows:
+            added = [
+                (Row(piece_id(embedding.id, place), *what), vector)
+                for place, vector in sorted(embedding.vectors.items())
+            ]
+            for row, vector in added:
+                self._connection.execute("INSERT INTO vectors VALUES(?, ?)", (row.id, vector.steps))
+            if added:
+                self._shelve(namespace, added)
+
+    def _shelve(self, namespace: int, added: Sequence[tuple[Row, Vector]]) -> None:
+        """Add the pieces of an entry to the last block of their shelf, or to a new one where it is full."""
+        first = added[0][0]
+        table, shelf = blocks_table(namespace), shelf_of(first.conversation)
+        last = self._connection.execute(
+            f"SELECT id, rows FROM {table} WHERE shelf = ? ORDER BY id DESC LIMIT 1", (shelf,)
+        ).fetchone()
+        block, rows = last if last is not None and len(last[1]) < BLOCK_BYTES else (first.id, b"")
+        rows += b"".join(packed(row, vector) for row, vector in added)
+        self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES(?, ?, ?)", (block, shelf, rows))
+
+    def _unshelve(self, namespace: int, conversation: int, entries: Collection[int]) -> None:
+        """Remove the pieces of these entries. Blocks of a shelf follow each other by id, as entries get vectors."""
+        table, shelf, dimension = blocks_table(namespace), shelf_of(conversation), self.embedder[1]
+        blocks = self._connection.execute(
+            f"SELECT id, rows FROM {table} WHERE shelf = ?1 AND id < ?3 AND id >= coalesce("
+            f"(SELECT max(id) FROM {table} WHERE shelf = ?1 AND id <= ?2), 0)",
+            (shelf, piece_id(min(entries), 0), piece_id(max(entries) + 1, 0)),
+        ).fetchall()
+        for block, rows in blocks:
+            left = without(rows, entries, dimension=dimension)
+            if not left:
+                self._connection.execute(f"DELETE FROM {table} WHERE id = ?", (block,))
+            elif len(left) < len(rows):
+                self._connection.execute(f"UPDATE {table} SET rows = ? WHERE id = ?", (left, block))
 
     def _forget(self, recorded: RecordedEvent, which: str, *values: object) -> None:
         """Remove the conversation's entries for which a condition is true: words, vectors, labels and text."""
@@ -170,6 +199,8 @@ class Index:
         ).fetchall()
         for entry, text in rows:
             self._remove(namespace, conversation, entry, text)
+        if rows:
+            self._unshelve(namespace, conversation, {entry for entry, _ in rows})
         self._forgot = True
 
     def _remove(self, namespace: int, conversation: int, entry: int, text: str) -> None:
@@ -180,8 +211,7 @@ class Index:
             (entry, spelled(text), f"c{conversation}"),
         )
         of_entry = (piece_id(entry, 0), piece_id(entry + 1, 0))
-        for name in (pieces_table(namespace), "vectors"):
-            self._connection.execute(f"DELETE FROM {name} WHERE id >= ? AND id < ?", of_entry)
+        self._connection.execute("DELETE FROM vectors WHERE id >= ? AND id < ?", of_entry)
         self._connection.execute("DELETE FROM entry_labels WHERE entry = ?", (entry,))
         self._connection.execute("DELETE FROM entries WHERE id = ?", (entry,))
 
@@ -244,7 +274,8 @@ def _message_appended(index: Index, recorded: RecordedEvent, event: MessageAppen
 def _completed(index: Index, recorded: RecordedEvent, event: SummarizationCompleted) -> None:
     record = event.record
     first, last = min(r.first for r in record.covered), max(r.last for r in record.covered)
-    index._add(recorded, _Entry(Kind.SUMMARY, "", first, last, record.id, text_of(event)))
+    kind = Kind.SUMMARY if record.episode is None else Kind.EPISODE
+    index._add(recorded, _Entry(kind, "", first, last, record.id, text_of(event)))
 
 
 def _revoked(index: Index, recorded: RecordedEvent, event: SummaryRevoked) -> None:
@@ -258,7 +289,7 @@ def _rewound(index: Index, recorded: RecordedEvent, event: ConversationRewound) 
 
 def _forget_records(index: Index, recorded: RecordedEvent, ids: Iterable[str]) -> None:
     for record_id in ids:
-        index._forget(recorded, "kind = ? AND source = ?", Kind.SUMMARY, record_id)
+        index._forget(recorded, "kind <> ? AND source = ?", Kind.MESSAGE, record_id)
 
 
 _INDEXED: Mapping[str, Callable[[Index, RecordedEvent, Any], None]] = {

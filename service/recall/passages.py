@@ -35,11 +35,12 @@ def text_of_message(message: Message) -> str:
 
 
 def text_of_record(record: SummaryRecord) -> str:
-    """What the record says, its lists included, a line each."""
+    """What the record says, its lists included, a line each; an episode in short first."""
     context = record.context
     items = (" ".join(filter(None, (item.owner, item.task, item.due))) for item in context.action_items)
     return "\n".join(
         (
+            *([record.short_summary] if record.short_summary else []),
             record.summary,
             *record.key_points,
             *context.participants,

@@ -93,6 +93,7 @@ class Projection:
         self._moved = asyncio.Condition()
         self._position = self._index.position
         self._vectors_position = 0
+        self._dimension = embedder.dimension or self._index.embedder[1] if embedder is not None else 0
         self._has_vectors = embedder is None
         self._words_stopped = ""
         self._vectors_stopped = ""
@@ -101,6 +102,11 @@ class Projection:
     def embedder(self) -> Embedder | None:
         """What makes vectors; None for an index of words alone."""
         return self._embedder
+
+    @property
+    def dimension(self) -> int:
+        """Numbers of a vector; 0 while none is known."""
+        return self._dimension
 
     @property
     def progress(self) -> Progress:
@@ -209,6 +215,7 @@ class Projection:
         pieces = [(entry, place, piece) for entry in entries for place, piece in enumerate(pieces_of(entry.text))]
         rows = await embedder.embed([piece for _, _, piece in pieces]) if pieces else None
         if rows is not None:
+            self._dimension = rows.shape[1]
             await self._require_same(embedder, rows.shape[1])
         await self._in_thread(partial(self._keep, embedder, entries, pieces, rows))
         await self._rest(time.monotonic() - began)

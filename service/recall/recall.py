@@ -10,22 +10,25 @@ from typing import NamedTuple
 from eventlog.event import StreamId
 from eventlog.log import EventLog
 from service.codec.events import decode
+from service.domain.events import Event, SummarizationCompleted
+from service.domain.record import SummaryRecord
 from service.recall.errors import EmbedderChanged, RecallOff, RecallStopped
 from service.recall.index import text_of
 from service.recall.passages import pieces_of, snippet_of
 from service.recall.projection import Projection, require_same
 from service.recall.query import Query
-from service.recall.search import Entry, Mode, Search, Searcher
-from service.recall.vectors import Embedder, Vector, quantized
+from service.recall.search import Asked, Entry, Mode, Search, Searcher
+from service.recall.vectors import Embedder, quantized
 
-__all__ = ["Hit", "Hits", "Recall"]
+__all__ = ["Hit", "Hits", "Recall", "Standing"]
 
 
 class Hit(NamedTuple):
-    """An entry and the part of its text to show."""
+    """An entry and the part of its text to show; `record` is None for a message."""
 
     entry: Entry
     snippet: str
+    record: SummaryRecord | None
 
 
 class Hits(NamedTuple):
@@ -33,6 +36,26 @@ class Hits(NamedTuple):
 
     hits: tuple[Hit, ...]
     position: int
+
+
+class Standing(NamedTuple):
+    """How far the index is, as one namespace may know it.
+
+    Attributes:
+        embedder: What makes vectors, as `provider:model`; empty for an index of words alone.
+        dimension: Numbers of a vector; 0 while none is known.
+        head: The position of the namespace's newest event.
+        words: The last of these that is indexed by words.
+        vectors: The last that has vectors; `words` for an index of words alone.
+        stopped: Why the index, or its vectors, follow the log no longer; empty if they do.
+    """
+
+    embedder: str
+    dimension: int
+    head: int
+    words: int
+    vectors: int
+    stopped: str
 
 
 class Recall:
@@ -58,41 +81,58 @@ class Recall:
         if meaning and embedder is None:
             raise RecallOff("recall.index", "both")
         self.projection.require(meaning=meaning)
-        vector = await self._vector(search.query, embedder) if meaning and embedder is not None else None
-        return await asyncio.to_thread(self._found, search, vector)
+        asked = await _asked(search.query, embedder) if meaning and embedder is not None else None
+        try:
+            return await asyncio.to_thread(self._found, search, asked)
+        except EmbedderChanged as changed:
+            await self.projection.stop_vectors(changed)
+            raise RecallStopped(str(changed)) from changed
+
+    def standing(self, namespace: str) -> Standing:
+        """How far the index is. The head tells nothing of other namespaces, whose events come between."""
+        head, progress = self._log.head_of(namespace), self.projection.progress
+        embedder = self.projection.embedder
+        return Standing(
+            embedder="" if embedder is None else embedder.name,
+            dimension=self.projection.dimension,
+            head=head,
+            words=min(progress.words, head),
+            vectors=min(progress.vectors, head),
+            stopped=progress.stopped,
+        )
 
     async def close(self) -> None:
         """Stop, and release the file."""
         await self.projection.close()
         self._searcher.close()
 
-    async def _vector(self, query: Query, embedder: Embedder) -> Vector | None:
-        rows = await embedder.embed([query.text])
-        name, known = await asyncio.to_thread(self._searcher.embedder)
-        try:
-            require_same(embedder, rows.shape[1], name=name, known=known)
-        except EmbedderChanged as changed:
-            await self.projection.stop_vectors(changed)
-            raise RecallStopped(str(changed)) from changed
-        return quantized(rows)[0]
-
-    def _found(self, search: Search, vector: Vector | None) -> Hits:
-        found = self._searcher(search, vector)
-        # The head tells nothing of other namespaces, whose events come between.
+    def _found(self, search: Search, asked: Asked | None) -> Hits:
+        found = self._searcher(search, asked)
         position = min(found.position, self._log.head_of(search.namespace))
         return Hits(tuple(islice(self._hits(search, found.entries), search.limit)), position)
 
     def _hits(self, search: Search, entries: Iterable[Entry]) -> Iterator[Hit]:
         for entry in entries:
             # What was erased since it was indexed is in the log no longer, and so not in an answer.
-            if self._says(StreamId(search.namespace, entry.conversation), entry) != entry.text:
+            event = self._event(StreamId(search.namespace, entry.conversation), entry)
+            if event is None or text_of(event) != entry.text:
                 continue
             shown = entry.text if entry.piece is None else pieces_of(entry.text)[entry.piece]
-            yield Hit(entry, snippet_of(shown, search.query.stems))
+            record = event.record if isinstance(event, SummarizationCompleted) else None
+            yield Hit(entry, snippet_of(shown, search.query.stems), record)
 
-    def _says(self, stream: StreamId, entry: Entry) -> str:
-        """What the entry's event says in the log now."""
+    def _event(self, stream: StreamId, entry: Entry) -> Event | None:
+        """The entry's event as the log has it now."""
         events = self._log.read_stream(stream, after=entry.version - 1, limit=1)
         if not events or events[0].position != entry.id:
-            return ""
-        return text_of(decode(events[0].type, events[0].schema_version, events[0].payload))
+            return None
+        return decode(events[0].type, events[0].schema_version, events[0].payload)
+
+
+async def _asked(query: Query, embedder: Embedder) -> Asked:
+    rows = await embedder.embed([query.text])
+
+    def require(name: str, known: int) -> None:
+        require_same(embedder, rows.shape[1], name=name, known=known)
+
+    return Asked(quantized(rows)[0], require)

@@ -7,7 +7,7 @@ Condorcet and individual Rank Learning Methods, SIGIR 2009).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 from service.domain.message import Role
 from service.recall.errors import RecallStopped
-from service.recall.file import Connection, connected, entry_of, pieces_table, words_table
+from service.recall.file import Connection, blocks_table, connected, entry_of, words_table
 from service.recall.index import Kind
-from service.recall.passages import PIECES_MAX
+from service.recall.pieces import Wanted, nearest, shelf_of
 from service.recall.query import Query
-from service.recall.vectors import Vector
+from service.recall.vectors import Vector, cosines
 
-__all__ = ["HITS_MAX", "Entry", "Found", "Mode", "Search", "Searcher", "fused"]
+__all__ = ["HITS_MAX", "Asked", "Entry", "Found", "Mode", "Search", "Searcher", "fused"]
 
 HITS_MAX = 100
 """Most hits of a search, and how many entries of each order are fused."""
@@ -35,6 +35,9 @@ NEAR_MAX = 200
 POSTINGS_MAX = 4_000
 """Entries that a search by words ranks. Words of more than that are left out, the most frequent first, if a rarer one
 is there: they tell least, and to rank what any entry has takes as long as reading all of them."""
+
+COUNTED_TO = (256, 1_024, POSTINGS_MAX)
+"""A word's entries are counted so far at first, and further only while that can make it a word that ranks."""
 
 CONNECTIONS_KEPT_MAX = 4
 """As many as there are threads that read."""
@@ -65,6 +68,15 @@ class Search:
     labels: Mapping[str, str] | None = None
     since_us: int = 0
     until_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query as a vector: None where it has no angle. `require` raises unless it can be compared with vectors of a
+    model's name and a dimension, which is 0 where there are none."""
+
+    vector: Vector | None
+    require: Callable[[str, int], None]
 
 
 class Entry(NamedTuple):
@@ -103,8 +115,9 @@ class _Ranked(NamedTuple):
 
 
 class _Where(NamedTuple):
-    """Conditions on a row and their values."""
+    """Conditions on an entry, what has to be joined for them, and their values."""
 
+    join: str
     sql: str
     values: tuple[Any, ...]
 
@@ -116,24 +129,24 @@ class Searcher:
         self._path = path
         self._free: LifoQueue[Connection] = LifoQueue(CONNECTIONS_KEPT_MAX)
 
-    def embedder(self) -> tuple[str, int]:
-        """Which model made the vectors, and how many numbers each has; `("", 0)` while there are none."""
-        with self._reading() as connection:
-            made = _made(connection)
-        return made.get("embedder", ""), int(made.get("dimension", 0))
+    def __call__(self, search: Search, asked: Asked | None = None) -> Found:
+        """The best entries. `asked` is None for a search by words.
 
-    def __call__(self, search: Search, vector: Vector | None) -> Found:
-        """The best entries. `vector` is the query's; None for a search by words, and for a query without an angle."""
+        Raises what `asked.require` raises.
+        """
+        vector = None if asked is None else asked.vector
         with self._reading() as connection:
-            position = int(_made(connection)["position"])
-            if search.mode is not Mode.WORDS:
+            made = dict(connection.execute("SELECT name, value FROM made"))
+            position = int(made["position"])
+            if asked is not None:
+                asked.require(made.get("embedder", ""), int(made.get("dimension", 0)))
                 oldest = connection.execute("SELECT min(id) FROM entries WHERE NOT has_vectors").fetchone()[0]
                 position = position if oldest is None else oldest - 1
             scope = _scope(connection, search)
             if scope is None:
                 return Found((), position)
             words = [] if search.mode is Mode.MEANING else _by_words(connection, search, scope)
-            near = [] if search.mode is Mode.WORDS or vector is None else _by_meaning(connection, search, scope, vector)
+            near = [] if vector is None else _by_meaning(connection, search, scope, vector)
             ranked = fused([words, near]) if search.mode is Mode.BOTH else words or near
             return Found(tuple(_entries(connection, ranked[: 2 * search.limit])), position)
 
@@ -178,10 +191,6 @@ def fused(orders: Iterable[Sequence[_Ranked]]) -> list[_Ranked]:
     return [_Ranked(entry, scores[entry], pieces[entry]) for entry in best]
 
 
-def _made(connection: Connection) -> dict[str, str]:
-    return dict(connection.execute("SELECT name, value FROM made"))
-
-
 def _scope(connection: Connection, search: Search) -> tuple[int, int] | None:
     """The numbers of the namespace and of the conversation, 0 for all; None where nothing is indexed yet."""
     namespace = connection.execute("SELECT id FROM namespaces WHERE name = ?", (search.namespace,)).fetchone()
@@ -193,27 +202,28 @@ def _scope(connection: Connection, search: Search) -> tuple[int, int] | None:
     return None if conversation is None else (namespace[0], conversation[0])
 
 
-def _where(search: Search, entry: str) -> _Where:
-    """The filters, as conditions on a row that has an entry's columns and its id in `entry`."""
+def _where(search: Search) -> _Where:
+    """The filters, as conditions on the entry of a row of words; without any the entry is not even looked up."""
     conditions: list[str] = []
     values: list[Any] = []
     for column, wanted in (("kind", search.kinds), ("role", search.roles)):
         if wanted:
-            conditions.append(f"{column} IN ({', '.join('?' * len(wanted))})")
+            conditions.append(f"e.{column} IN ({', '.join('?' * len(wanted))})")
             values += wanted
     if search.since_us:
-        conditions.append("time_us >= ?")
+        conditions.append("e.time_us >= ?")
         values.append(search.since_us)
     if search.until_us:
-        conditions.append("time_us < ?")
+        conditions.append("e.time_us < ?")
         values.append(search.until_us)
     for label in (search.labels or {}).items():
         conditions.append(
-            f"({entry} IN (SELECT entry FROM entry_labels WHERE name = ? AND value = ?)"
+            "(e.id IN (SELECT entry FROM entry_labels WHERE name = ? AND value = ?)"
             " OR conversation IN (SELECT conversation FROM conversation_labels WHERE name = ? AND value = ?))"
         )
         values += [*label, *label]
-    return _Where("".join(f" AND {condition}" for condition in conditions), tuple(values))
+    join = " CROSS JOIN entries e ON e.id = w.rowid" if conditions else ""
+    return _Where(join, "".join(f" AND {condition}" for condition in conditions), tuple(values))
 
 
 def _matching(scope: tuple[int, int], expression: str) -> str:
@@ -227,19 +237,19 @@ def _by_words(connection: Connection, search: Search, scope: tuple[int, int]) ->
     table = words_table(scope[0])
     telling, common = _telling(connection, table, search.query)
     phrases = search.query.phrases
-    where = _where(search, "e.id")
+    where = _where(search)
     if telling:
         ranking = [word for word in telling if word not in phrases]
         # A text that has the phrases need not have the words: they only rank it.
         expression = " AND ".join((*phrases, *([f"({' OR '.join((*phrases[:1], *ranking))})"] if ranking else [])))
         # A text's place counts nothing: the weight of `scope` is 0.
-        score, order = f"-bm25({table}, 1.0, 0.0)", "score DESC, e.id DESC"
+        score, order = f"-bm25({table}, 1.0, 0.0)", "score DESC, id DESC"
     else:
         # Words that any text has rank nothing: the newest that have all of them, without looking at the rest.
         expression = " AND ".join((*phrases, *(word for word in common if word not in phrases)))
-        score, order = "0.0", "e.id DESC"
+        score, order = "0.0", "w.rowid DESC"
     rows = connection.execute(
-        f"SELECT e.id, {score} AS score FROM {table} w CROSS JOIN entries e ON e.id = w.rowid"
+        f"SELECT w.rowid AS id, {score} AS score FROM {table} w{where.join}"
         f" WHERE w.{table} MATCH ?{where.sql} ORDER BY {order} LIMIT ?",
         (_matching(scope, expression), *where.values, HITS_MAX),
     )
@@ -248,45 +258,69 @@ def _by_words(connection: Connection, search: Search, scope: tuple[int, int]) ->
 
 def _telling(connection: Connection, table: str, query: Query) -> tuple[list[str], list[str]]:
     """The words that are ranked, rarest first, and the others. Phrases are ranked with them if they are as rare."""
-    counts = {
-        word: connection.execute(
-            f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?)",
-            (f"text : ({word})", POSTINGS_MAX + 1),
-        ).fetchone()[0]
-        for word in (*query.words, *query.phrases)
-    }
-    left = POSTINGS_MAX
     telling: list[str] = []
-    for word in sorted(counts, key=lambda word: counts[word]):
-        left -= counts[word]
-        if left >= 0 or (not telling and counts[word] <= POSTINGS_MAX):
-            telling.append(word)
-    return telling, [word for word in counts if word not in telling]
+    waiting = [*query.words, *query.phrases]
+    left = POSTINGS_MAX
+    for counted_to in COUNTED_TO:
+        limit = min(counted_to, left)
+        counts = {word: _count(connection, table, f"text : ({word})", limit + 1) for word in waiting}
+        for word in sorted(counts, key=lambda word: counts[word]):
+            if counts[word] <= min(limit, left):
+                left -= counts[word]
+                telling.append(word)
+        waiting = [word for word in waiting if word not in telling]
+        if limit >= left:
+            break
+    return telling, waiting
+
+
+def _count(connection: Connection, table: str, matching: str, limit: int) -> int:
+    sql = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?)"
+    return int(connection.execute(sql, (matching, limit)).fetchone()[0])
 
 
 def _by_meaning(connection: Connection, search: Search, scope: tuple[int, int], vector: Vector) -> list[_Ranked]:
     namespace, conversation = scope
-    where = _where(search, f"id / {PIECES_MAX}")
-    sql, values = where.sql, list(where.values)
-    if conversation:
-        sql, values = f" AND conversation = ?{sql}", [conversation, *values]
-    for phrase in search.query.phrases:
-        table = words_table(namespace)
-        sql += f" AND id / {PIECES_MAX} IN (SELECT rowid FROM {table} WHERE {table} MATCH ?)"
-        values.append(_matching(scope, phrase))
-    rows = connection.execute(
-        "WITH near AS MATERIALIZED ("
-        f"SELECT id FROM {pieces_table(namespace)} WHERE true{sql}"
-        " ORDER BY vec_distance_hamming(vec_bit(signs), vec_bit(?)) LIMIT ?)"
-        " SELECT v.id, 1 - vec_distance_cosine(vec_int8(v.vector), vec_int8(?)) AS score"
-        " FROM near JOIN vectors v USING (id) ORDER BY score DESC, v.id DESC",
-        (*values, vector.signs, NEAR_MAX, vector.steps),
-    )
+    table = blocks_table(namespace)
+    shelf = ("", ()) if not conversation else (" WHERE shelf = ?", (shelf_of(conversation),))
+    blocks = connection.execute(f"SELECT rows FROM {table}{shelf[0]}", shelf[1])
+    near = nearest((rows for (rows,) in blocks), vector, _wanted(connection, search, scope), NEAR_MAX)
+    found = connection.executemany("SELECT id, vector FROM vectors WHERE id = ?", ((piece.id,) for piece in near))
+    steps = dict(found)
     best: dict[int, _Ranked] = {}
-    for near, score in rows:
-        entry, piece = entry_of(near)
-        best.setdefault(entry, _Ranked(entry, score, piece))
+    scores = cosines(vector, list(steps.values()))
+    for piece, score in sorted(zip(steps, scores, strict=True), key=lambda scored: (-scored[1], -scored[0])):
+        entry, place = entry_of(piece)
+        best.setdefault(entry, _Ranked(entry, score, place))
     return list(best.values())[:HITS_MAX]
+
+
+def _wanted(connection: Connection, search: Search, scope: tuple[int, int]) -> Wanted:
+    """The filters, phrases too, as conditions on pieces."""
+
+    def found(sql: str, *values: object) -> list[int]:
+        return [number for (number,) in connection.execute(sql, values)]
+
+    namespace, conversation = scope
+    table = words_table(namespace)
+    return Wanted(
+        conversation=conversation,
+        kinds=search.kinds,
+        roles=search.roles,
+        since_us=search.since_us,
+        until_us=search.until_us,
+        either=[
+            (
+                found("SELECT entry FROM entry_labels WHERE name = ? AND value = ?", *label),
+                found("SELECT conversation FROM conversation_labels WHERE name = ? AND value = ?", *label),
+            )
+            for label in (search.labels or {}).items()
+        ],
+        entries=[
+            found(f"SELECT rowid FROM {table} WHERE {table} MATCH ?", _matching(scope, phrase))
+            for phrase in search.query.phrases
+        ],
+    )
 
 
 def _entries(connection: Connection, ranked: Sequence[_Ranked]) -> Iterator[Entry]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Embedder", "Vector", "quantized"]
+__all__ = ["Embedder", "Vector", "cosines", "quantized"]
 
 STEPS = 127
 
@@ -54,3 +54,15 @@ def quantized(rows: Any) -> list[Vector | None]:
     signs = np.packbits(rows[has_angle] > 0, axis=1)
     made = iter([Vector(s.tobytes(), t.tobytes()) for s, t in zip(signs, steps, strict=True)])
     return [next(made) if known else None for known in has_angle]
+
+
+def cosines(vector: Vector, steps: Sequence[bytes]) -> list[float]:
+    """How near each of other vectors, by their steps, is to one: 1 for the same angle, -1 for the opposite."""
+    import numpy as np
+
+    if not steps:
+        return []
+    rows = np.frombuffer(b"".join(steps), np.int8).reshape(len(steps), -1).astype(np.float32)
+    wanted = np.frombuffer(vector.steps, np.int8).astype(np.float32)
+    lengths = np.sqrt(np.square(rows).sum(axis=1) * np.square(wanted).sum())
+    return [float(cosine) for cosine in (rows * wanted).sum(axis=1) / lengths]

@@ -9,6 +9,7 @@ import pytest
 from service.bootstrap.recall import index_path
 from tests.support.command import Ran, abridged, served
 
+NOBODY = "127.0.0.1:9"
 RECALL = ("recall.index=both", "recall.dimension=64")
 
 
@@ -62,6 +63,40 @@ def test_a_search_without_an_index_names_the_setting(tmp_path):
         assert "set recall.index = words" in ran.err
 
     assert abridged("log", "reindex", str(tmp_path / "served.db")).code == 2
+
+
+def test_the_doctor_checks_what_searches_need(tmp_path):
+    """The model for vectors, and how far the index is; where searches are off it says so."""
+    with served(tmp_path, *RECALL) as s:
+        abridged("append", "c1", "The booking code is ZK4Q1P.", "--address", s.address)
+        while "up to date" not in (good := abridged("doctor", "--address", s.address, *given(*RECALL))).out:
+            continue
+        away = given("recall.index=both", "recall.embedder=ollama:nomic-embed-text", "ollama.hosts=127.0.0.1:9")
+        silent = abridged("doctor", "--address", s.address, *away)
+        off = abridged("doctor", *given(f"server.listen={NOBODY}", f"log.path={tmp_path / 'none.db'}"))
+
+    assert "ok    search: wordllama embeds, 64 numbers a text" in good.out
+    assert "ok    search index: words, and vectors by wordllama:l2_supercat, up to date" in good.out
+    assert "warn  search: ollama:nomic-embed-text does not embed" in silent.out
+    assert silent.code == 0
+    assert "ok    search: off" in off.out
+
+
+def test_the_doctor_finds_an_index_that_has_stopped(tmp_path):
+    """With what to do, and as a failure: searches by meaning stay away until somebody acts."""
+    wider = ("recall.index=both", "recall.dimension=128")
+    with served(tmp_path, *RECALL) as s:
+        abridged("append", "c1", "The booking code is ZK4Q1P.", "--address", s.address)
+        while "ZK4Q1P" not in abridged("search", "c1", "booking", "--address", s.address).out:
+            continue
+    with served(tmp_path, *wider) as s:
+        while abridged("search", "c1", "booking", "--address", s.address).code == 0:
+            continue
+        ran = abridged("doctor", "--address", s.address, *given(*wider))
+
+    assert ran.code == 1
+    assert "FAIL  search index: stopped: the index has vectors of wordllama:l2_supercat with 64 numbers" in ran.out
+    assert "abridged log reindex" in ran.out
 
 
 def test_reindexing_makes_the_index_of_another_model(tmp_path):

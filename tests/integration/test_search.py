@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2
+from abridged.v1.server_info_service_pb2 import GetServerInfoRequest
 from service.bootstrap.recall import index_path
+from tests.support.command import abridged
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
 from tests.support.searching import BOTH, MEANING, WORDS, numbers, search, searched, snippets
 from tests.support.sidecar import call, on_ollama, said, sidecar, tool_result
@@ -155,18 +161,20 @@ async def test_without_an_index_a_search_says_how_to_switch_it_on(tmp_path):
         assert "recall.index = both" in refusal.text
 
 
-async def test_filters_leave_what_they_name(tmp_path):
-    """Role, kind, time, and labels of the message or of its conversation."""
-    async with sidecar(tmp_path, WORDS) as s:
+@pytest.mark.parametrize("mode", [api.SEARCH_MODE_WORDS, MEANING, api.SEARCH_MODE_BOTH])
+async def test_filters_leave_what_they_name(tmp_path, mode):
+    """Role, kind, time, and labels of the message or of its conversation, whatever is compared."""
+    async with sidecar(tmp_path, BOTH) as s:
         first = s.chat("c1", labels={"team": "north"})
         await first.append(said(1, "red one", labels={"topic": "paint"}), said(2, "red two"), call(3, "x"))
         await first.append(tool_result(4, "x", "red three"))
         await s.chat("c2").append(said(1, "red four"))
-        everything = await searched(s, "red")
+        everything = await searched(s, "red", mode=mode)
         newest = max(hit.time.ToNanoseconds() for hit in everything.hits)
 
         async def contents(**fields: Any) -> list[str]:
-            return sorted(snippets(await searched(s, "red", **fields)))
+            found = snippets(await searched(s, "red", mode=mode, **fields))
+            return sorted(snippet for snippet in found if "red" in snippet)
 
         assert await contents(roles=[message_pb2.ROLE_TOOL, message_pb2.ROLE_ASSISTANT]) == ["red three", "red two"]
         assert await contents(labels={"team": "north"}) == ["red one", "red three", "red two"]
@@ -175,7 +183,7 @@ async def test_filters_leave_what_they_name(tmp_path):
         assert await contents(until={"seconds": newest // 10**9, "nanos": newest % 10**9}) != await contents()
         assert await contents(since={"seconds": newest // 10**9, "nanos": newest % 10**9}) == ["red four"]
         assert await contents(conversation_id="c2") == ["red four"]
-        assert len(await contents(page_size=2)) == 2
+        assert len((await searched(s, "red", mode=mode, page_size=2)).hits) == 2
 
         await first.update(["labels"], labels={"team": "south"})
         assert await contents(labels={"team": "north"}) == []
@@ -184,7 +192,7 @@ async def test_filters_leave_what_they_name(tmp_path):
 async def test_records_are_found_beside_messages(tmp_path):
     """With the messages that they cover."""
     async with sidecar(tmp_path, {**WORDS, "summarizer.models": ["extractive:default"]}) as s:
-        chat = s.chat()
+        chat = s.chat(context_length=64_000)
         await chat.talk(20)
         await chat.summarize()
         (record, *_) = await chat.summaries()
@@ -197,10 +205,38 @@ async def test_records_are_found_beside_messages(tmp_path):
         assert 1 <= hit.messages.first < hit.messages.last <= 20
 
 
+EPISODES = {"policy.profile": "episodes", "summarizer.models": ["extractive:default"]}
+
+
+async def test_episodes_are_found_by_words_and_by_meaning(tmp_path):
+    """By either of their texts, with both of them and their messages; a filter by kind tells them from records."""
+    async with sidecar(tmp_path, {**BOTH, **EPISODES}) as s:
+        chat = s.chat(context_length=8_192)
+        texts_ = [f"The flight to Lisbon has window seat {n}A and a vegetarian meal on board." for n in range(1, 11)]
+        await chat.append(*(said(n, text, tokens=60) for n, text in enumerate(texts_, 1)), wait_s=PATIENCE_S)
+        (episode,) = (await s.conversations.ListEpisodes(api.ListEpisodesRequest(conversation_id="c1"))).episodes
+        assert episode.short_summary
+
+        for mode in (api.SEARCH_MODE_WORDS, MEANING, api.SEARCH_MODE_BOTH):
+            answer = await searched(s, "flight to Lisbon", mode=mode, kinds=[api.SEARCH_KIND_EPISODE])
+            (hit,) = answer.hits
+            assert (hit.kind, hit.summary_id, hit.message_id) == (api.SEARCH_KIND_EPISODE, episode.id, "")
+            assert (hit.short_summary, hit.long_summary) == (episode.short_summary, episode.long_summary)
+            assert (hit.messages.first, hit.messages.last) == (1, episode.messages[-1].last)
+            assert "Lisbon" in hit.snippet
+            assert not (await searched(s, "flight", mode=mode, kinds=[api.SEARCH_KIND_SUMMARY])).hits
+        kinds = {hit.kind for hit in (await searched(s, "flight", page_size=100)).hits}
+        assert kinds == {api.SEARCH_KIND_MESSAGE, api.SEARCH_KIND_EPISODE}
+
+        await s.conversations.RevokeSummary(api.RevokeSummaryRequest(conversation_id="c1", summary_id=episode.id))
+        hits = (await searched(s, "flight", kinds=[api.SEARCH_KIND_EPISODE])).hits
+        assert episode.id not in {hit.summary_id for hit in hits}
+
+
 async def test_what_was_revoked_or_rewound_is_found_no_longer(tmp_path):
     """A record that is out of use, and messages that have left the conversation."""
     async with sidecar(tmp_path, {**WORDS, "summarizer.models": ["extractive:default"]}) as s:
-        chat = s.chat()
+        chat = s.chat(context_length=64_000)
         await chat.talk(20)
         await chat.summarize()
         summaries: dict[str, Any] = {"conversation_id": "c1", "kinds": [api.SEARCH_KIND_SUMMARY]}
@@ -334,6 +370,39 @@ async def test_a_model_that_changes_stops_searches_by_meaning_and_nothing_else(t
         assert [line["event"] for line in s.logs].count("recall.stopped") == 1
 
 
+async def test_a_model_of_ollama_that_changes_its_vectors_stops_meaning_until_the_index_is_made_again(tmp_path):
+    """Its numbers cannot be compared with those of the index; words, appends and reads go on, a command mends it."""
+    async with FakeOllama() as ollama:
+        given = {"recall.index": "both", "recall.embedder": f"ollama:{ollama.models[0].name}"}
+        async with sidecar(tmp_path, {**on_ollama(ollama), **given}) as s:
+            await s.chat().append(*TRIP)
+            assert len((await searched(s, "booking", mode=MEANING)).hits) == 4
+            assert (await s.info.GetServerInfo(GetServerInfoRequest())).recall.dimension == 3
+
+            ollama.embedding_numbers = 5
+            await s.chat().append(said(5, "booking again"))
+
+            async with refused("FAILED_PRECONDITION", "RECALL_STOPPED") as refusal:
+                await search(s, "booking", mode=MEANING)
+            assert "abridged log reindex" in refusal.metadata["cause"]
+            words = await searched(s, "booking", mode=api.SEARCH_MODE_WORDS)
+            assert sorted(numbers(words)) == [3, 5]
+            assert len((await s.chat().context()).messages) == 5
+            assert "abridged_recall_stopped 1.0" in await s.http("/metrics")
+
+        options = (*given.items(), ("ollama.hosts", ollama.url))
+        chosen = [part for name, value in options for part in ("--set", f"{name}={value}")]
+        # The sidecar has shut the loop's own threads down.
+        with ThreadPoolExecutor(1) as threads:
+            reindex = partial(abridged, "log", "reindex", str(tmp_path / "abridged.db"), *chosen)
+            ran = await asyncio.get_running_loop().run_in_executor(threads, reindex)
+        assert ran.code == 0, ran.err
+
+        async with sidecar(tmp_path, {**on_ollama(ollama), **given}) as s:
+            assert len((await searched(s, "booking", mode=MEANING)).hits) == 5
+            assert (await s.info.GetServerInfo(GetServerInfoRequest())).recall.dimension == 5
+
+
 async def test_searches_and_how_far_the_index_is_are_measured(tmp_path):
     """By mode, with a duration, and with nothing behind when it has caught up."""
     async with sidecar(tmp_path, BOTH) as s:
@@ -345,5 +414,6 @@ async def test_searches_and_how_far_the_index_is_are_measured(tmp_path):
         assert 'abridged_searches_total{mode="both"}' in metrics
         assert 'abridged_searches_total{mode="words"} 0.0' in metrics
         assert 'abridged_recall_behind_events{index="words"} 0.0' in metrics
+        assert 'abridged_recall_position{index="words"} 5.0' in metrics
         assert 'abridged_recall_behind_events{index="vectors"}' in metrics
         assert "abridged_recall_stopped 0.0" in metrics

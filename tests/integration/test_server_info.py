@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -20,6 +21,7 @@ from tests.support.answers import gated
 from tests.support.edge_server import Working, only_place_taken
 from tests.support.ollama_server import FakeOllama
 from tests.support.refusal import refused
+from tests.support.searching import BOTH, WORDS, searched
 from tests.support.sidecar import PATIENCE_S, duration, on_ollama, said, sidecar
 
 ATTEMPTS_MAX = 50
@@ -49,6 +51,39 @@ async def test_the_server_tells_version_capabilities_and_limits(tmp_path):
         assert "profile.chain" in answer.capabilities
         assert not {"profile.rolling", "profile.episodes", "search", "pins"} & set(answer.capabilities)
         assert answer.start_time.seconds > 0
+
+
+async def test_the_server_tells_whether_searches_are_there_and_how_far_the_index_is(tmp_path):
+    """Capabilities, model and positions; the positions are those of the caller's events."""
+    async with sidecar(tmp_path) as s:
+        answer = await s.info.GetServerInfo(info.GetServerInfoRequest())
+        assert not [name for name in answer.capabilities if name.startswith("recall")]
+        assert not answer.HasField("recall")
+
+    async with sidecar(tmp_path, WORDS) as s:
+        answer = await s.info.GetServerInfo(info.GetServerInfoRequest())
+        assert [name for name in answer.capabilities if name.startswith("recall")] == ["recall.words"]
+        assert (answer.recall.embedder, answer.recall.dimension) == ("", 0)
+
+    tokens = {"server.tokens": [{"token": n, "namespace": n, "scopes": ["append", "read"]} for n in ("alpha", "beta")]}
+    async with sidecar(tmp_path, {**BOTH, **tokens}) as s:
+        alpha, beta = (replace(s, metadata=[("authorization", f"Bearer {n}")]) for n in ("alpha", "beta"))
+        await alpha.chat().append(said(1, "red"))
+        await searched(alpha, "red")
+        await beta.chat().append(said(1, "blue"), said(2, "blue"))
+        await searched(beta, "blue")
+
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                answer = await s.info.GetServerInfo(info.GetServerInfoRequest(), metadata=alpha.metadata)
+                # Not the moment in which the vectors are there and the position still comes.
+                if answer.recall.vectors_position == answer.recall.words_position:
+                    break
+
+        assert [name for name in answer.capabilities if name.startswith("recall")] == ["recall.meaning", "recall.words"]
+        assert answer.recall == info.RecallInfo(
+            embedder="wordllama:l2_supercat", dimension=64, head_position=2, words_position=2, vectors_position=2
+        )
 
 
 async def test_wait_idle_returns_when_the_last_pass_has_ended(tmp_path):

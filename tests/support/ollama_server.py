@@ -68,6 +68,7 @@ class FakeOllama:
         self.responder = responder or spoken(honest_answer)
         self.load_s = load_s
         self.load_error = ""
+        self.embedding_numbers = 3
         self.hidden_paths: set[str] = set()
         self.load_gate = asyncio.Event()
         self.load_gate.set()
@@ -76,8 +77,7 @@ class FakeOllama:
         self.loads_begun = 0
         self.loads_aborted = 0
         self.reloads = 0
-        self.left = 0
-        self.pumped = 0
+        self.left = self.pumped = 0
         self.runner = Runner(parallel=parallel, pace=pace, on_change=self._happened)
         self._shifts: dict[str, bool] = {}
         self._adopts_context = loaded
@@ -227,7 +227,8 @@ class FakeOllama:
         if tokens > self.manner.default_context and request.json.get("truncate") is False:
             await reply.json(400, {"error": "the input length exceeds the context length"})
             return
-        vectors = [[len(text) / 1_000, count_tokens(text) / 100, 1.0] for text in texts]
+        padding = [1.0] * (self.embedding_numbers - 2)
+        vectors = [[len(text) / 1_000, count_tokens(text) / 100, *padding] for text in texts]
         await reply.json(200, {"model": model.name, "embeddings": vectors, "prompt_eval_count": tokens})
 
     async def _find(self, request: HttpRequest, reply: HttpReply) -> FakeModel | None:

@@ -18,16 +18,20 @@ from eventlog.log import Append, EventLog
 from eventlog.memory import MemoryEventLog
 from eventlog.sqlite.log import SqliteEventLog
 from service.codec.events import EVENT_TYPES, decode, encode
-from service.domain.events import ConversationRewound, MessageAppended
+from service.domain.events import ConversationRewound, MessageAppended, SummarizationCompleted
 from service.domain.message import Message, Role
+from service.domain.record import EpisodeFigures, MessageRange, Provenance, RecordContext, SummaryRecord
 from service.domain.tokens import TokenSource
 from service.recall.errors import EmbedderAway, RecallStopped
 from service.recall.file import connected
-from service.recall.index import KNOWN_EVENTS
+from service.recall.index import KNOWN_EVENTS, Kind
+from service.recall.passages import PIECES_MAX
+from service.recall.pieces import Wanted, nearest
 from service.recall.projection import Projection
 from service.recall.query import parsed, spelled
 from service.recall.recall import Hits, Recall
 from service.recall.search import Mode, Search
+from service.recall.vectors import Vector, quantized
 from service.recall.wordllama import WordLlamaEmbedder
 from tests.support.patience import PATIENCE_S
 from tests.support.recall import AT_ONCE, append, indexed
@@ -172,7 +176,7 @@ def rows(path: Path) -> dict[str, int]:
     """How many rows each table of an index has."""
     connection = connected(path, writes=False)
     try:
-        names = ("entries", "vectors", "pieces_1", "words_1_docsize")
+        names = ("entries", "vectors", "blocks_1", "words_1_docsize")
         return {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
     finally:
         connection.close()
@@ -188,6 +192,38 @@ async def test_an_index_of_another_log_is_made_again(log, tmp_path):
 
     async with indexed(other, tmp_path / "index") as recall:
         assert positions(await find(recall, "red green blue")) == [1]
+
+
+async def test_an_episode_is_found_by_its_short_and_by_its_long_summary(log, tmp_path):
+    """They need not share a word."""
+    chat(log, "hello", "there")
+    record = SummaryRecord(
+        id="r1",
+        create_time_us=1,
+        depth=0,
+        parent_id="",
+        summary="A violet river.",
+        key_points=(),
+        context=RecordContext(),
+        covered=(MessageRange(1, 2),),
+        tokens_before=9,
+        tokens_after=5,
+        model="extractive:default",
+        prompt_name="",
+        prompt_version="",
+        provenance=Provenance.EXTRACTIVE,
+        attempts=0,
+        latency_ms=0,
+        short_summary="An orange stone.",
+        episode=EpisodeFigures(),
+    )
+    append(log, StreamId("default", "c1"), [SummarizationCompleted("p1", record, TokenSource.ESTIMATE)])
+
+    async with indexed(log, tmp_path / "index", embedder=WordLlamaEmbedder(64)) as recall:
+        for query in ("violet", "orange"):
+            (hit,) = (await find(recall, query)).hits
+            assert (hit.entry.id, hit.entry.kind, hit.record) == (3, Kind.EPISODE, record)
+            assert (await find(recall, query, mode=Mode.MEANING)).hits[0].entry.id == 3
 
 
 async def test_a_file_that_is_no_index_is_made_again(log, tmp_path):
@@ -209,15 +245,49 @@ async def test_what_is_forgotten_is_gone_from_the_file(log, tmp_path):
     async with indexed(log, path, embedder=embedder) as recall:
         assert positions(await find(recall, "xylophon77", mode=Mode.BOTH))[0] == 2
         (vector,) = vectors_of(path, 2)
-    assert all(part in bytes_of(path) for part in (b"Xylophon77", b"xylophon77", b"Zebrastripe", vector))
+    (signs,) = await signs_of(embedder, secret.message.content)
+    assert all(part in bytes_of(path) for part in (b"Xylophon77", b"xylophon77", b"Zebrastripe", vector, signs))
 
     append(log, stream, [ConversationRewound(to=1)])
     async with indexed(log, path, embedder=embedder) as recall:
         left = bytes_of(path)
 
-        assert [part for part in (b"Xylophon77", b"xylophon77", b"Zebrastripe", vector) if part in left] == []
+        secrets = (b"Xylophon77", b"xylophon77", b"Zebrastripe", vector, signs)
+        assert [part for part in secrets if part in left] == []
         assert b"kept" in left
         assert positions(await find(recall, "password kept", mode=Mode.BOTH)) == [1]
+
+
+async def signs_of(embedder: WordLlamaEmbedder, *texts: str) -> list[bytes]:
+    """The signs of the texts' vectors."""
+    return [vector.signs for vector in quantized(await embedder.embed(texts)) if vector is not None]
+
+
+async def test_a_conversation_that_is_rewound_leaves_the_vectors_of_its_neighbours(log, tmp_path):
+    """They share blocks, some of which go, some of which shrink."""
+    for round_ in range(2):
+        for name in ("c1", "c2"):
+            chat(log, *(f"{name} stone {round_} {number}" for number in range(250)), name=name)
+    path = tmp_path / "index"
+    embedder = WordLlamaEmbedder(64)
+    async with indexed(log, path, embedder=embedder):
+        assert rows(path)["blocks_1"] > 3
+    append(log, StreamId("default", "c1"), [ConversationRewound(to=70)])
+
+    async with indexed(log, path, embedder=embedder):
+        messages = [event for event in log.read_all(limit=2_000) if event.type == "MessageAppended"]
+        kept = [event.position for event in messages if event.stream.name == "c2" or event.version <= 70]
+        assert [piece // PIECES_MAX for piece in pieces_of_index(path)] == kept
+
+
+def pieces_of_index(path: Path) -> list[int]:
+    """The ids of all pieces in blocks of vectors with 64 numbers, in order."""
+    connection = connected(path, writes=False)
+    try:
+        blocks = [rows for (rows,) in connection.execute("SELECT rows FROM blocks_1")]
+    finally:
+        connection.close()
+    return sorted(near.id for near in nearest(blocks, Vector(bytes(8), bytes(64)), Wanted(), 10_000))
 
 
 def vectors_of(path: Path, entry: int) -> list[bytes]:

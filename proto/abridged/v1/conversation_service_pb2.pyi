@@ -249,7 +249,9 @@ class _SearchKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SearchKind
     SEARCH_KIND_MESSAGE: _SearchKind.ValueType  # 1
     """A message."""
     SEARCH_KIND_SUMMARY: _SearchKind.ValueType  # 2
-    """A record."""
+    """A record that is not of an episode."""
+    SEARCH_KIND_EPISODE: _SearchKind.ValueType  # 3
+    """An episode: PROFILE_EPISODES."""
 
 class SearchKind(_SearchKind, metaclass=_SearchKindEnumTypeWrapper):
     """SearchKind is what a hit is."""
@@ -259,7 +261,9 @@ SEARCH_KIND_UNSPECIFIED: SearchKind.ValueType  # 0
 SEARCH_KIND_MESSAGE: SearchKind.ValueType  # 1
 """A message."""
 SEARCH_KIND_SUMMARY: SearchKind.ValueType  # 2
-"""A record."""
+"""A record that is not of an episode."""
+SEARCH_KIND_EPISODE: SearchKind.ValueType  # 3
+"""An episode: PROFILE_EPISODES."""
 Global___SearchKind: _TypeAlias = SearchKind  # noqa: Y015
 
 @_typing.final
@@ -2146,7 +2150,7 @@ Global___SearchHistoryRequest: _TypeAlias = SearchHistoryRequest  # noqa: Y015
 
 @_typing.final
 class SearchHit(_message.Message):
-    """SearchHit is a message or a record that was found."""
+    """SearchHit is a message, a record or an episode that was found."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2159,6 +2163,8 @@ class SearchHit(_message.Message):
     TIME_FIELD_NUMBER: _builtins.int
     SNIPPET_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
+    SHORT_SUMMARY_FIELD_NUMBER: _builtins.int
+    LONG_SUMMARY_FIELD_NUMBER: _builtins.int
     kind: Global___SearchKind.ValueType
     """What it is."""
     conversation_id: _builtins.str
@@ -2166,13 +2172,17 @@ class SearchHit(_message.Message):
     message_id: _builtins.str
     """The message's id; empty for a record."""
     summary_id: _builtins.str
-    """The record's id; empty for a message."""
+    """The record's id, which is also the episode's; empty for a message."""
     role: _message_pb2.Role.ValueType
     """The message's role; unspecified for a record."""
     snippet: _builtins.str
     """About 240 characters of its text, on one line, around what was found."""
     score: _builtins.float
     """How well it fits: compares hits of one response, the higher the better. By BOTH the sum of 1 / (60 + rank)."""
+    short_summary: _builtins.str
+    """The episode in one or two sentences; empty for other hits."""
+    long_summary: _builtins.str
+    """The episode's longer text; empty for other hits."""
     @_builtins.property
     def messages(self) -> _summary_pb2.MessageRange:
         """The message's number, twice; or the first and the last message that the record covers."""
@@ -2193,10 +2203,12 @@ class SearchHit(_message.Message):
         time: _timestamp_pb2.Timestamp | None = ...,
         snippet: _builtins.str = ...,
         score: _builtins.float = ...,
+        short_summary: _builtins.str = ...,
+        long_summary: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "kind", b"kind", "message_id", b"message_id", "messages", b"messages", "role", b"role", "score", b"score", "snippet", b"snippet", "summary_id", b"summary_id", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "kind", b"kind", "long_summary", b"long_summary", "message_id", b"message_id", "messages", b"messages", "role", b"role", "score", b"score", "short_summary", b"short_summary", "snippet", b"snippet", "summary_id", b"summary_id", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

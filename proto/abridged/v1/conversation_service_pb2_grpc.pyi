@@ -144,8 +144,8 @@ class ConversationServiceStub:
     Connections have no maximum age. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
     """
     SearchHistory: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SearchHistoryRequest, _conversation_service_pb2.SearchHistoryResponse]
-    """SearchHistory finds messages and records of a conversation, or of all of the caller's, by words, by meaning, or by
-    both. A query is words, and "phrases" in double quotes that must occur; nothing in it is an operator. The index
+    """SearchHistory finds messages, records and episodes of a conversation, or of all of the caller's, by words, by
+    meaning, or by both. A query is words, and "phrases" in double quotes that must occur; nothing in it is an operator. The index
     follows the log: what was appended up to indexed_position was searched. A text that was erased is never returned.
     No side effects. Errors: INVALID_ARGUMENT (also a query without a word, or with an open quote), NOT_FOUND,
     FAILED_PRECONDITION (RECALL_OFF, RECALL_STOPPED), UNAVAILABLE (EMBEDDER_AWAY: WORDS needs no model).
@@ -267,8 +267,8 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     Connections have no maximum age. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
     """
     SearchHistory: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SearchHistoryRequest, _conversation_service_pb2.SearchHistoryResponse]  # type: ignore[assignment]
-    """SearchHistory finds messages and records of a conversation, or of all of the caller's, by words, by meaning, or by
-    both. A query is words, and "phrases" in double quotes that must occur; nothing in it is an operator. The index
+    """SearchHistory finds messages, records and episodes of a conversation, or of all of the caller's, by words, by
+    meaning, or by both. A query is words, and "phrases" in double quotes that must occur; nothing in it is an operator. The index
     follows the log: what was appended up to indexed_position was searched. A text that was erased is never returned.
     No side effects. Errors: INVALID_ARGUMENT (also a query without a word, or with an open quote), NOT_FOUND,
     FAILED_PRECONDITION (RECALL_OFF, RECALL_STOPPED), UNAVAILABLE (EMBEDDER_AWAY: WORDS needs no model).
@@ -525,8 +525,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.SearchHistoryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.SearchHistoryResponse, _abc.Awaitable[_conversation_service_pb2.SearchHistoryResponse]]:
-        """SearchHistory finds messages and records of a conversation, or of all of the caller's, by words, by meaning, or by
-        both. A query is words, and "phrases" in double quotes that must occur; nothing in it is an operator. The index
+        """SearchHistory finds messages, records and episodes of a conversation, or of all of the caller's, by words, by
+        meaning, or by both. A query is words, and "phrases" in double quotes that must occur; nothing in it is an operator. The index
         follows the log: what was appended up to indexed_position was searched. A text that was erased is never returned.
         No side effects. Errors: INVALID_ARGUMENT (also a query without a word, or with an open quote), NOT_FOUND,
         FAILED_PRECONDITION (RECALL_OFF, RECALL_STOPPED), UNAVAILABLE (EMBEDDER_AWAY: WORDS needs no model).

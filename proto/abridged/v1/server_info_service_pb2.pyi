@@ -112,6 +112,7 @@ class GetServerInfoResponse(_message.Message):
     NAMESPACE_FIELD_NUMBER: _builtins.int
     SUMMARIZER_MODELS_FIELD_NUMBER: _builtins.int
     START_TIME_FIELD_NUMBER: _builtins.int
+    RECALL_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The sidecar's version."""
     log_id: _builtins.str
@@ -134,6 +135,12 @@ class GetServerInfoResponse(_message.Message):
     def start_time(self) -> _timestamp_pb2.Timestamp:
         """When the server started."""
 
+    @_builtins.property
+    def recall(self) -> Global___RecallInfo:
+        """The search index; unset if recall.index is `off`. `capabilities` has `recall.words` with it, and `recall.meaning`
+        if SearchHistory compares meaning too.
+        """
+
     def __init__(
         self,
         *,
@@ -144,14 +151,57 @@ class GetServerInfoResponse(_message.Message):
         namespace: _builtins.str = ...,
         summarizer_models: _abc.Iterable[_builtins.str] | None = ...,
         start_time: _timestamp_pb2.Timestamp | None = ...,
+        recall: Global___RecallInfo | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "recall", b"recall", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "limits", b"limits", "log_id", b"log_id", "namespace", b"namespace", "start_time", b"start_time", "summarizer_models", b"summarizer_models", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "limits", b"limits", "log_id", b"log_id", "namespace", b"namespace", "recall", b"recall", "start_time", b"start_time", "summarizer_models", b"summarizer_models", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetServerInfoResponse: _TypeAlias = GetServerInfoResponse  # noqa: Y015
+
+@_typing.final
+class RecallInfo(_message.Message):
+    """RecallInfo is how far the search index is. Positions are the last of the caller's events that they include."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EMBEDDER_FIELD_NUMBER: _builtins.int
+    DIMENSION_FIELD_NUMBER: _builtins.int
+    HEAD_POSITION_FIELD_NUMBER: _builtins.int
+    WORDS_POSITION_FIELD_NUMBER: _builtins.int
+    VECTORS_POSITION_FIELD_NUMBER: _builtins.int
+    STOPPED_FIELD_NUMBER: _builtins.int
+    embedder: _builtins.str
+    """The model that makes vectors, as provider:model; empty for an index of words alone."""
+    dimension: _builtins.int
+    """Numbers of a vector; 0 while none is known."""
+    head_position: _builtins.int
+    """The position of the caller's newest event."""
+    words_position: _builtins.int
+    """Words are indexed up to this one."""
+    vectors_position: _builtins.int
+    """Vectors are indexed up to this one; `words_position` for an index of words alone."""
+    stopped: _builtins.str
+    """Why the index, or its vectors, follow the log no longer, and what to do; empty if they do."""
+    def __init__(
+        self,
+        *,
+        embedder: _builtins.str = ...,
+        dimension: _builtins.int = ...,
+        head_position: _builtins.int = ...,
+        words_position: _builtins.int = ...,
+        vectors_position: _builtins.int = ...,
+        stopped: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dimension", b"dimension", "embedder", b"embedder", "head_position", b"head_position", "stopped", b"stopped", "vectors_position", b"vectors_position", "words_position", b"words_position"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecallInfo: _TypeAlias = RecallInfo  # noqa: Y015
 
 @_typing.final
 class WaitIdleRequest(_message.Message):

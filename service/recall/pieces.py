@@ -1,0 +1,158 @@
+"""The pieces of a namespace as the index keeps them: packed rows in blocks, which numpy compares a block at a time.
+
+A row has what a search filters by and the signs of the piece's vector. A block has rows of neighbouring conversations
+alone, a shelf, so that a search in one conversation reads few others.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from service.domain.message import Role
+from service.recall.passages import PIECES_MAX
+from service.recall.vectors import Vector
+
+__all__ = ["BLOCK_BYTES", "Near", "Row", "Wanted", "nearest", "packed", "shelf_of", "without"]
+
+SHELF_CONVERSATIONS = 16
+"""Conversations of a shelf: a search in one reads the pieces of so many; the last block of each shelf may be short."""
+
+BLOCK_BYTES = 8_192
+"""A block that is as long takes no more rows. Adding a row writes its block anew."""
+
+CHUNK_BYTES = 1 << 19
+"""What is compared at a time: it stays in a processor's cache, and bounds the memory of a search."""
+
+_HEAD = struct.Struct("<qqqBB6x")
+_WORD = 8
+
+_ROLES = {"": 0, Role.SYSTEM: 1, Role.USER: 2, Role.ASSISTANT: 3, Role.TOOL: 4}
+"""The numbers are in the index's file."""
+
+
+class Row(NamedTuple):
+    """A piece: its id and that of its conversation, and what can be filtered by. `role` is empty for a record."""
+
+    id: int
+    conversation: int
+    time_us: int
+    kind: int
+    role: str
+
+
+class Wanted(NamedTuple):
+    """Filters on rows; an empty collection or 0 is none.
+
+    `either` has pairs of entries and conversations: a row must be of one of them, for each pair. `entries` are those
+    that a row must be of, for each member.
+    """
+
+    conversation: int = 0
+    kinds: Collection[int] = ()
+    roles: Collection[str] = ()
+    since_us: int = 0
+    until_us: int = 0
+    either: Collection[tuple[Collection[int], Collection[int]]] = ()
+    entries: Collection[Collection[int]] = ()
+
+
+class Near(NamedTuple):
+    """A piece's id, and in how many signs it differs."""
+
+    id: int
+    distance: int
+
+
+def shelf_of(conversation: int) -> int:
+    """The shelf of a conversation's pieces."""
+    return conversation // SHELF_CONVERSATIONS
+
+
+def packed(row: Row, vector: Vector) -> bytes:
+    """A row as a block has it."""
+    head = _HEAD.pack(row.id, row.conversation, row.time_us, row.kind, _ROLES[row.role])
+    return head + _aligned(vector.signs)
+
+
+def without(block: bytes, entries: Collection[int], *, dimension: int) -> bytes:
+    """The block, of vectors of `dimension` numbers, without the rows of these entries."""
+    size = _HEAD.size + len(_aligned(bytes(-(-dimension // 8))))
+    rows = (block[at : at + size] for at in range(0, len(block), size))
+    return b"".join(row for row in rows if _HEAD.unpack_from(row)[0] // PIECES_MAX not in entries)
+
+
+def nearest(blocks: Iterable[bytes], vector: Vector, wanted: Wanted, limit: int) -> list[Near]:
+    """At most `limit` wanted rows whose signs differ least from the vector's, in no order."""
+    import numpy as np
+
+    signs = np.frombuffer(_aligned(vector.signs), dtype="<u8")
+    form = np.dtype(
+        [
+            ("id", "<i8"),
+            ("conversation", "<i8"),
+            ("time_us", "<i8"),
+            ("kind", "u1"),
+            ("role", "u1"),
+            ("unused", "V6"),
+            ("signs", "<u8", (len(signs),)),
+        ]
+    )
+    ids, distances = np.empty(0, np.int64), np.empty(0, np.uint16)
+    # No row that is as far as the farthest of enough nearer ones can be among the nearest.
+    too_far = len(signs) * 64 + 1
+    for chunk in _chunks(blocks):
+        rows = np.frombuffer(chunk, dtype=form)
+        keep = _kept(rows, wanted)
+        if keep is not None:
+            rows = rows[keep]
+        found = np.zeros(len(rows), np.uint16)
+        for place, word in enumerate(signs):
+            found += np.bitwise_count(rows["signs"][:, place] ^ word)
+        nearer = np.flatnonzero(found < too_far)
+        ids, distances = np.append(ids, rows["id"][nearer]), np.append(distances, found[nearer])
+        if len(ids) > limit:
+            best = np.argpartition(distances, limit)[:limit]
+            ids, distances = ids[best], distances[best]
+            too_far = int(distances.max())
+    return [Near(*pair) for pair in zip(ids.tolist(), distances.tolist(), strict=True)]
+
+
+def _aligned(signs: bytes) -> bytes:
+    return signs.ljust(-(-len(signs) // _WORD) * _WORD, b"\0")
+
+
+def _chunks(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    held: list[bytes] = []
+    length = 0
+    for block in blocks:
+        held.append(block)
+        length += len(block)
+        if length >= CHUNK_BYTES:
+            yield b"".join(held)
+            held, length = [], 0
+    if held:
+        yield b"".join(held)
+
+
+def _kept(rows: Any, wanted: Wanted) -> Any:
+    """Which rows are wanted; None for all."""
+    import numpy as np
+
+    conditions: list[Any] = []
+    if wanted.conversation:
+        conditions.append(rows["conversation"] == wanted.conversation)
+    if wanted.kinds:
+        conditions.append(np.isin(rows["kind"], list(wanted.kinds)))
+    if wanted.roles:
+        conditions.append(np.isin(rows["role"], [_ROLES[role] for role in wanted.roles]))
+    if wanted.since_us:
+        conditions.append(rows["time_us"] >= wanted.since_us)
+    if wanted.until_us:
+        conditions.append(rows["time_us"] < wanted.until_us)
+    entry = rows["id"] // PIECES_MAX
+    for entries, conversations in wanted.either:
+        conditions.append(np.isin(entry, list(entries)) | np.isin(rows["conversation"], list(conversations)))
+    conditions.extend(np.isin(entry, list(entries)) for entries in wanted.entries)
+    return np.logical_and.reduce(conditions) if conditions else None
