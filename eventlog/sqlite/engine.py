@@ -120,9 +120,7 @@ def empty_wal(connection: Connection) -> None:
 
 
 def _checkpointed(connection: Connection, mode: str) -> Sequence[int]:
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection)
-    found: Sequence[int] = driver.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+    found: Sequence[int] = _driver(connection).execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
     return found
 
 
@@ -252,8 +250,15 @@ def _connected(address: str, settings: dict[str, int | str], *, uri: bool) -> sq
 
 
 def _begin_immediate(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    _driver(connection).execute("BEGIN IMMEDIATE")
 
 
 def _begin_snapshot(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN")
+    _driver(connection).execute("BEGIN")
+
+
+def _driver(connection: Connection) -> sqlite3.Connection:
+    """The driver's own connection: SQLAlchemy takes ten times as long around a statement without parameters."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    return driver

@@ -23,6 +23,9 @@ _CACHED_MAX = 1_024
 _RATIOS = frozenset({"trigger_token_ratio", "reset_token_ratio", "emergency_token_ratio", "tail_token_ratio"})
 """Fields that limit one another."""
 
+_Key = tuple[str, ProfileName, tuple[tuple[str, Any], ...]]
+"""What a policy follows from: the model, the profile and the client's overrides."""
+
 _log = structlog.get_logger()
 
 
@@ -44,8 +47,8 @@ class Policies:
         self._policy_for = policy_for
         self._client_fields = client_fields
         self._source_tokens = source_tokens
-        self._cached: dict[tuple[str, ProfileName, tuple[tuple[str, Any], ...]], Policy] = {}
-        self._plannable: dict[tuple[Policy, int], Policy] = {}
+        self._cached: dict[_Key, Policy] = {}
+        self._plannable: dict[tuple[_Key, int], Policy] = {}
 
     def of(self, settings: Settings) -> Policy:
         """The policy for settings from the log, without overrides that do not fit.
@@ -59,7 +62,14 @@ class Policies:
             if len(self._cached) >= _CACHED_MAX:
                 self._cached.clear()
             self._cached[key] = policy
-        return self._planned(policy, settings)
+        tokens = self._planned_tokens(policy, settings)
+        # By the key, since hashing a policy and comparing it with an equal one costs more than all the rest.
+        planned = self._plannable.get((key, tokens))
+        if planned is None:
+            if len(self._plannable) >= _CACHED_MAX:
+                self._plannable.clear()
+            planned = self._plannable[key, tokens] = _planned(policy, tokens)
+        return planned
 
     def opening(self, settings: Settings) -> Policy:
         """The policy of a new conversation, under the operator's profile. Raises InvalidPolicy as `accepted` does."""
@@ -72,18 +82,10 @@ class Policies:
     def _accepted(self, settings: Settings, profile: ProfileName | None) -> Policy:
         profile = settings.policy.get("profile", profile)
         policy = overridden(self._policy_for(settings.model, profile), settings.policy, allowed=self._client_fields)
-        return self._planned(policy, settings)
+        return _planned(policy, self._planned_tokens(policy, settings))
 
-    def _planned(self, policy: Policy, settings: Settings) -> Policy:
-        tokens = self._source_tokens(policy, largest_summary(policy, budget=settings.budget))
-        if tokens == policy.max_input_tokens:
-            return policy
-        planned = self._plannable.get((policy, tokens))
-        if planned is None:
-            if len(self._plannable) >= _CACHED_MAX:
-                self._plannable.clear()
-            planned = self._plannable[policy, tokens] = replace(policy, max_input_tokens=tokens)
-        return planned
+    def _planned_tokens(self, policy: Policy, settings: Settings) -> int:
+        return self._source_tokens(policy, largest_summary(policy, budget=settings.budget))
 
     def _fitting(self, settings: Settings) -> Policy:
         model, overrides = settings.model, settings.policy
@@ -104,3 +106,8 @@ class Policies:
             left_out = sorted(overrides.keys() - left.keys() - {"profile"})
             _log.warning("policy.overrides_left_out", model=model, fields=left_out)
         return policy
+
+
+def _planned(policy: Policy, tokens: int) -> Policy:
+    """The policy for passes whose calls hold so many tokens of a source."""
+    return policy if policy.max_input_tokens == tokens else replace(policy, max_input_tokens=tokens)

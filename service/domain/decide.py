@@ -59,7 +59,7 @@ from service.domain.events import (
     Trigger,
     UsageReported,
 )
-from service.domain.fold import evolve
+from service.domain.fold import evolve, fold
 from service.domain.policy import wait_after_failures
 from service.domain.profiles.profile import DecisionContext, Profile
 from service.domain.record import SummaryRecord
@@ -301,9 +301,8 @@ def _wait(state: Conversation, context: DecisionContext) -> tuple[int, int]:
 
 def _with_trigger(state: Conversation, events: list[Event], context: DecisionContext) -> list[Event]:
     """`events`, followed by what the rules add once after all of them."""
-    for event in events:
-        state = evolve(state, event, context.now_us, context.originals)
-    return [*events, *ruled(state, context)]
+    after = fold(((event, context.now_us) for event in events), state, originals=lambda _: context.originals)
+    return [*events, *ruled(after, context)]
 
 
 def _require_pending(state: Conversation, pass_id: str) -> PassPlan:
