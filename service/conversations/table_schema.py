@@ -80,7 +80,7 @@ CONVERSATIONS = Table(
     Index("conversations_by_change", "namespace", "position"),
     Index("conversations_attention", "pending_pass", "wait_until_us", "fallback"),
     # Only of those that are counted, so that a count reads them and no others, and most appends write to neither.
-    Index("conversations_over_budget", "ratio", sqlite_where=text("ratio > 1 AND closed = 0")),
+    Index("conversations_over_budget", "ratio", "closed", sqlite_where=text("ratio > 1 AND closed = 0")),
     Index("conversations_held", "held_by", sqlite_where=text("held_by <> ''")),
     sqlite_with_rowid=False,
 )
