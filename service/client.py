@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
@@ -31,6 +31,7 @@ from abridged.v1 import (
 from abridged.v1.conversation_pb2 import Conversation, ConversationSettings, Summarization, TokenUsage
 from abridged.v1.conversation_service_pb2 import (
     AppendMessagesResponse,
+    AppendRefusal,
     ContextMessage,
     Episode,
     GetContextResponse,
@@ -182,6 +183,34 @@ class SidecarClient:
             wait=_duration(wait_s),
         )
         return await self._unary(self._conversations.AppendMessages, request, wait_s=wait_s)
+
+    async def ingest(
+        self,
+        appends: AsyncIterable[tuple[str, Sequence[Message]]],
+        *,
+        settings: ConversationSettings | None = None,
+    ) -> AsyncIterator[AppendMessagesResponse | SidecarError]:
+        """Append batches of messages that have ids to conversations, by one stream; yields for each, in order, its
+        response or why it was refused. `settings` count for new conversations.
+
+        Raises SidecarError when the stream ends early: send what has no result again, with the same ids.
+        """
+
+        async def requests() -> AsyncIterator[Any]:
+            async for conversation_id, messages in appends:
+                yield _pb.IngestMessagesRequest(
+                    append=_pb.AppendMessagesRequest(
+                        conversation_id=conversation_id,
+                        messages=[message_to_proto(message) for message in messages],
+                        settings=settings,
+                    )
+                )
+
+        async for item in self._items(self._conversations.IngestMessages(requests(), metadata=self._metadata)):
+            if item.HasField("appended"):
+                yield item.appended
+            else:
+                yield _refused(item.refusal)
 
     async def context(
         self,
@@ -404,17 +433,28 @@ def _duration(seconds: float) -> Duration | None:
 
 def _decoded(error: grpc.aio.AioRpcError, address: str) -> SidecarError:
     """The status with its details; a status without ours comes from the transport, and its text stays in the cause."""
-    code = error.code()
-    info, retry, bad = ErrorInfo(), RetryInfo(), BadRequest()
     status = rpc_status.from_call(error)
-    for detail in status.details if status is not None else ():
+    text = f"{address}: {_TRANSPORT.get(error.code(), error.details())}"
+    return _error_of(error.code(), error.details() or "", status.details if status is not None else (), without=text)
+
+
+def _refused(refusal: AppendRefusal) -> SidecarError:
+    """Why an append of a stream was refused."""
+    code = next(code for code in grpc.StatusCode if code.value[0] == refusal.code)
+    return _error_of(code, refusal.message, refusal.details, without=refusal.message)
+
+
+def _error_of(code: grpc.StatusCode, message: str, details: Iterable[Any], *, without: str) -> SidecarError:
+    """The error of a status; `without` is its message when it has no reason of ours."""
+    info, retry, bad = ErrorInfo(), RetryInfo(), BadRequest()
+    for detail in details:
         for known in (info, retry, bad):
             detail.Unpack(known)
     from_sidecar = bool(info.reason)
     return SidecarError(
         code.name,
         info.reason,
-        (error.details() or code.name) if from_sidecar else f"{address}: {_TRANSPORT.get(code, error.details())}",
+        (message or code.name) if from_sidecar else without,
         metadata=dict(info.metadata),
         violations=tuple((v.field, v.description) for v in bad.field_violations),
         retry_after_s=retry.retry_delay.ToNanoseconds() / 1e9 if retry.HasField("retry_delay") else None,

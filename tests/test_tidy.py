@@ -43,6 +43,7 @@ BROAD_EXCEPTS: dict[str, str] = {
     "eventlog/group_commit.py": "the writer's thread: a bug stops the log loudly, no caller hangs",
     "eventlog/memory.py": "the hook's error is the outcome of its append",
     "service/api/pipeline.py": "whatever a call ends in becomes its status",
+    "service/api/items.py": "whatever an item of a stream ends in becomes its status",
     "service/api/contexts.py": "a window that fails does not make an error of what was appended",
     "service/api/http.py": "one route's bug does not take the port down",
     "service/passes/reactor.py": "one broken pass does not stop the others",

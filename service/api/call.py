@@ -63,6 +63,10 @@ class StreamingCall(Call, Protocol):
         """The stream of its requests."""
         ...
 
+    async def read_next(self) -> tuple[Any, int] | None:
+        """Wait for one more request, as `read`; None when no more come."""
+        ...
+
     def handled(self, request: Any) -> AsyncGenerator[Any, None]:
         """The responses to the request. Each is asked for when the transport has taken the one before."""
         ...

@@ -22,10 +22,22 @@ from service.api.errors import internal_status, status_of
 from service.api.methods import UNKNOWN, Method
 from service.api.rich_status import reason_of
 
-__all__ = ["CallRecord"]
+__all__ = ["CallRecord", "status_for"]
 
 _log = structlog.get_logger()
 _UNSEEN = SilentTracing()
+
+
+def status_for(method: Method, error: BaseException) -> Status:
+    """The status of an error. Nothing of it but its table row reaches a client; what is in no row is a bug, and gets an
+    opaque id that the log line carries.
+    """
+    status = status_of(error) if isinstance(error, Exception) else None
+    if status is None or status.code == Code.DATA_LOSS or isinstance(error, MemoryError):
+        error_id = uuid4().hex
+        status = status or internal_status(error_id)
+        _log.error("rpc.failed", method=method.name, error_id=error_id, error_type=type(error).__name__, exc_info=error)
+    return status
 
 
 class CallRecord:
@@ -61,27 +73,13 @@ class CallRecord:
         )
 
     def failed(self, call: Call, error: BaseException) -> Status | None:
-        """The status to refuse the call with; None when the caller has gone or the handler ended the call itself.
-
-        Nothing of an exception but its table row reaches a client; what is in no row is a bug, and gets an opaque id
-        that the log line carries.
-        """
+        """The status to refuse the call with; None when the caller has gone or the handler ended the call itself."""
         if isinstance(error, asyncio.CancelledError | GeneratorExit):
             self.ended("CANCELLED")
             return None
         if (code := call.own_code(error)) is not None:
             self.ended(code)
             return None
-        status = status_of(error) if isinstance(error, Exception) else None
-        if status is None or status.code == Code.DATA_LOSS or isinstance(error, MemoryError):
-            error_id = uuid4().hex
-            status = status or internal_status(error_id)
-            _log.error(
-                "rpc.failed",
-                method=self._method.name,
-                error_id=error_id,
-                error_type=type(error).__name__,
-                exc_info=error,
-            )
+        status = status_for(self._method, error)
         self.ended(Code.Name(status.code), reason=reason_of(status))
         return status

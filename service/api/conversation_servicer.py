@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message as Proto
+from google.rpc.status_pb2 import Status
 
 from abridged.v1 import conversation_pb2, conversation_service_pb2, conversation_service_pb2_grpc, summary_pb2
 from eventlog.event import StreamId
@@ -18,6 +20,7 @@ from service.api.contexts import Contexts
 from service.api.episodes import episode_named, episode_view, episodes_in_use
 from service.api.errors import InvalidRequest
 from service.api.fitting import fitting
+from service.api.items import Items, in_order
 from service.api.quotas import Quotas
 from service.api.search import HistorySearch
 from service.api.views import conversation_shown, current_pass, key_of, pass_named
@@ -48,11 +51,12 @@ Entry = TypeVar("Entry", bound=Proto)
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What one append may bring."""
+    """What one append may bring, and how many of a stream are under way."""
 
     message_bytes_max: int
     batch_messages_max: int
     batch_bytes_max: int
+    ingest_window: int
 
 
 class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServicer):
@@ -137,6 +141,29 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         return await self._contexts.after_append(
             key, state, response, request.context, waited_for=plan.pass_id if plan else "", context=context
         )
+
+    async def IngestMessages(  # type: ignore[override]  # the pipeline admits each request
+        self, request_iterator: Items, context: Any
+    ) -> AsyncIterator[_pb.IngestMessagesResponse]:
+        async def append(request: _pb.IngestMessagesRequest) -> _pb.AppendMessagesResponse | bytes:
+            if request.append.HasField("context"):
+                raise InvalidRequest((("append.context", "is for AppendMessages; call GetContext"),))
+            return await self.AppendMessages(request.append, context)
+
+        outcomes = in_order(
+            request_iterator,
+            append,
+            lambda request: str(request.append.conversation_id),
+            window=self._limits.ingest_window,
+            stopping=self._watching.stopping,
+        )
+        async with aclosing(outcomes):
+            async for outcome in outcomes:
+                if isinstance(outcome, Status):
+                    refusal = _pb.AppendRefusal(code=outcome.code, message=outcome.message, details=outcome.details)
+                    yield _pb.IngestMessagesResponse(refusal=refusal)
+                else:
+                    yield _pb.IngestMessagesResponse(appended=outcome)
 
     async def GetContext(  # type: ignore[override]  # serialized already, see sent_window
         self, request: _pb.GetContextRequest, context: Any

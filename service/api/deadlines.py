@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Any
 
+from service.api.errors import DeadlinePassed
 from service.api.wire import IDLE_WITHOUT_DEADLINE_S, WAIT_WITHOUT_DEADLINE_S
 
-__all__ = ["WORK_S", "default_deadline_s"]
+__all__ = ["WORK_S", "default_deadline_s", "in_time"]
 
 WORK_S = 30.0
 _WAITS_S: Mapping[str, float] = {
     "abridged.v1.ConversationService/AppendMessages": WAIT_WITHOUT_DEADLINE_S,
+    # Of each of its appends.
+    "abridged.v1.ConversationService/IngestMessages": WAIT_WITHOUT_DEADLINE_S,
     # For a version, for a pass, and for extraction to stand in.
     "abridged.v1.ConversationService/GetContext": 3 * WAIT_WITHOUT_DEADLINE_S,
     "abridged.v1.ConversationService/SummarizeConversation": WAIT_WITHOUT_DEADLINE_S,
@@ -22,3 +27,12 @@ _WAITS_S: Mapping[str, float] = {
 def default_deadline_s(method: str) -> float:
     """How long a call of `method` may take whose client sets no deadline."""
     return WORK_S + _WAITS_S.get(method, 0.0)
+
+
+async def in_time(handling: Awaitable[Any], seconds: float) -> Any:
+    """What `handling` returns. Raises DeadlinePassed when it takes longer."""
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            return await handling
+    except TimeoutError as error:
+        raise DeadlinePassed("the deadline of the method has passed") if limit.expired() else error from error

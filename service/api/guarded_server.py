@@ -5,7 +5,7 @@ request of a caller without a credential is never read. It is wrapped when it is
 interceptors go through a chain of tasks at every call.
 
 Of the requests of a call that takes one, the first is read, and no other: to look for a second costs every call a turn
-of the transport.
+of the transport. Requests of ours that go on coming are read one by one, by whoever serves them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class GuardedServer:
     def _guarded(self, name: str, handler: _Handler) -> _Handler:
         method = Method.named(name, takes_stream=handler.request_streaming)
         reader = RequestReader(handler.request_deserializer, self._validation, self._request_bytes_max)
-        read = reader if method.takes_stream else reader.sized
+        read = reader if method.takes_stream and not method.is_ours else reader.sized
         if handler.response_streaming:
             # gRPC's own health service writes messages by itself.
             serialize = None if method.is_ours else handler.response_serializer
@@ -123,9 +123,15 @@ class _GrpcCall:
         return left_s
 
     async def read(self) -> tuple[Any, int]:
+        received = await self.read_next()
+        if received is None:
+            raise InvalidRequest((("", "no request came"),))
+        return received
+
+    async def read_next(self) -> tuple[Any, int] | None:
         received = await self._context.read()
         if received is grpc.aio.EOF:
-            raise InvalidRequest((("", "no request came"),))
+            return None
         request, size = received
         return request, size
 

@@ -266,6 +266,10 @@ class Intake:
 
         return await self.read(namespace, taken)
 
+    async def hold(self, namespace: str, size: int) -> None:
+        """Wait for room for a request of a stream that has come; its bytes are held until `let_go`."""
+        await self._rooms[namespace].hold(size)
+
     async def skip(self, namespace: str, receive: Callable[[], Awaitable[Received]]) -> None:
         """Let a request come that nobody needs: a client that is still sending when the call ends sees its own failure
         to send instead of our answer."""

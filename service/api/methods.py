@@ -14,6 +14,7 @@ OPEN_SERVICES = frozenset({"grpc.health.v1.Health"})
 
 METHOD_SCOPES: Mapping[str, str] = {
     "abridged.v1.ConversationService/AppendMessages": "append",
+    "abridged.v1.ConversationService/IngestMessages": "append",
     "abridged.v1.ConversationService/GetContext": "read",
     "abridged.v1.ConversationService/GetConversation": "read",
     "abridged.v1.ConversationService/ListConversations": "read",

@@ -7,7 +7,6 @@ cannot take the former's.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import cache
@@ -21,10 +20,11 @@ from observability.tracing import Tracing
 from service.api.auth import Authenticator, Caller, set_caller
 from service.api.call import Call, Refused, StreamingCall, UnaryCall
 from service.api.call_record import CallRecord
-from service.api.deadlines import default_deadline_s
+from service.api.deadlines import default_deadline_s, in_time
 from service.api.drain import Drain
-from service.api.errors import DeadlinePassed, Unauthenticated, UnknownMethod, status_of
+from service.api.errors import Unauthenticated, UnknownMethod, status_of
 from service.api.intake import Intake
+from service.api.items import Items
 from service.api.methods import UNKNOWN, Method
 from service.api.quotas import Quotas
 
@@ -94,14 +94,7 @@ class Pipeline:
         """What the handler returns, within the deadline of the method where the caller has set none."""
         record.conversation_id = getattr(request, "conversation_id", "")
         handling = call.handled(request)
-        return handling if call.time_remaining() is not None else self._in_time(method, handling)
-
-    async def _in_time(self, method: Method, handling: Awaitable[Any]) -> Any:
-        try:
-            async with asyncio.timeout(self._deadline_s(method.name)) as limit:
-                return await handling
-        except TimeoutError as error:
-            raise DeadlinePassed("the deadline of the method has passed") if limit.expired() else error from error
+        return handling if call.time_remaining() is not None else in_time(handling, self._deadline_s(method.name))
 
     async def stream(self, method: Method, call: StreamingCall) -> AsyncGenerator[Any, None]:
         """The answers: as they go out for methods of ours, else as the handler yields them. Raises as `unary` does."""
@@ -132,7 +125,7 @@ class Pipeline:
     async def _items(
         self, method: Method, call: StreamingCall, record: CallRecord, namespace: str
     ) -> AsyncGenerator[Any, None]:
-        request = call.requests if method.takes_stream else (await self._intake.read(namespace, call.read))[0]
+        request = await self._requested(method, call, namespace)
         record.conversation_id = getattr(request, "conversation_id", "")
         async with aclosing(call.handled(request)) as responses:
             async for response in responses:
@@ -142,6 +135,22 @@ class Pipeline:
                 item = call.encoded(response)
                 with self._quotas.item(namespace, len(item)):
                     yield item
+
+    async def _requested(self, method: Method, call: StreamingCall, namespace: str) -> Any:
+        """The request of a call, or all that go on coming."""
+        if not method.takes_stream:
+            return (await self._intake.read(namespace, call.read))[0]
+        if not method.is_ours:
+            return call.requests
+        return Items(
+            method,
+            call,
+            namespace,
+            intake=self._intake,
+            quotas=self._quotas,
+            drain=self.drain,
+            item_s=self._deadline_s(method.name),
+        )
 
     def _known(self, method: Method, call: Call) -> Caller | None:
         """Who calls; None where a call needs no credential, or none is taken any more.

@@ -26,6 +26,7 @@ NAMES = (
     "echo",
     "append",
     "batch",
+    "ingest",
     "context",
     "turn",
     "long",

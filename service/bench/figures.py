@@ -87,6 +87,8 @@ FIGURES = (
     Figure(
         "batch.rate", "messages/s", "appends of 100 messages", "sqlite.batch", Target(0.3, at_least=True, of_ratio=True)
     ),
+    Figure("ingest.unary", "messages/s", "unary appends of one message, in turns with the next"),
+    Figure("ingest.rate", "messages/s", "IngestMessages, 4 streams of appends of one message", "ingest.unary"),
     Figure(
         "context.recent_p50",
         "ms",

@@ -146,6 +146,19 @@ async def _batch(bench: Bench) -> AsyncIterator[Measure]:
 
 
 @asynccontextmanager
+async def _ingest(bench: Bench) -> AsyncIterator[Measure]:
+    with sidecar_child(bench.folder, "ingest", _EXTRACTIVE) as child:
+        async with SidecarCalls.connected(child.address) as calls:
+
+            async def measure() -> Values:
+                unary = await closed_loop(calls.appends(), clients=CLIENTS, seconds=bench.seconds)
+                rate = await calls.ingested(seconds=bench.seconds, conversations=CLIENTS)
+                return {"ingest.rate": rate, "ingest.unary": unary.rate}
+
+            yield measure
+
+
+@asynccontextmanager
 async def _context(bench: Bench) -> AsyncIterator[Measure]:
     with sidecar_child(bench.folder, "context", _EXTRACTIVE) as child:
         async with SidecarCalls.connected(child.address) as calls:
@@ -320,6 +333,7 @@ _MEASUREMENTS = {
     "echo": _echo,
     "append": _append,
     "batch": _batch,
+    "ingest": _ingest,
     "context": _context,
     "turn": _turn,
     "long": _long,

@@ -106,6 +106,31 @@ class SidecarCalls:
 
         return call
 
+    async def ingested(self, *, seconds: float, conversations: int) -> float:
+        """Messages a second that a stream on each channel has results for, each message an append of its own, to so
+        many new conversations a stream."""
+        run = f"run{next(_runs)}"
+        began = time.perf_counter()
+
+        async def stream(place: int) -> int:
+            async def requests() -> AsyncIterator[conversation_service_pb2.IngestMessagesRequest]:
+                for number in itertools.count():
+                    if time.perf_counter() - began >= seconds:
+                        return
+                    append = _request(f"{run}.{place}", number % conversations, number, 1)
+                    append.settings.context_length = UNLIMITED_TOKENS
+                    yield conversation_service_pb2.IngestMessagesRequest(append=append)
+
+            count = 0
+            call = self._stubs[place].IngestMessages(requests(), timeout=seconds + CALL_MAX_S)
+            async for result in call:
+                assert result.HasField("appended"), "nothing of it is refused"
+                count += 1
+            return count
+
+        counts = await asyncio.gather(*(stream(place) for place in range(CHANNELS)))
+        return sum(counts) / (time.perf_counter() - began)
+
     def turns(self, conversation: str, *, calls: int) -> Callable[[int, int], Awaitable[Any]]:
         """A message and the window behind it, in one call or in two."""
 

@@ -173,7 +173,9 @@ def servicers(
             changes=core.changes,
             models=core.models,
             policies=core.policies,
-            limits=RequestLimits(server.message_bytes_max, server.batch_messages_max, server.batch_bytes_max),
+            limits=RequestLimits(
+                server.message_bytes_max, server.batch_messages_max, server.batch_bytes_max, server.ingest_window
+            ),
             quotas=quotas,
             watching=watching,
             search=HistorySearch(recall, core.table, core.metrics),

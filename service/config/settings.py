@@ -167,6 +167,12 @@ class ServerSettings(_Group):
         "refused if they would wait for a `min_version`.",
     )
     streams_max: int = Field(default=256, ge=1, le=100_000, description="Concurrent streams; more are refused.")
+    ingest_window: int = Field(
+        default=64,
+        ge=1,
+        le=1_024,
+        description="Appends of one IngestMessages under way; while there are as many, no more are read from it.",
+    )
     answer_bytes_max: int = Field(
         default=33_554_432,
         ge=4_194_304,

@@ -10,6 +10,7 @@ from abridged.v1 import event_pb2 as _event_pb2
 from abridged.v1 import message_pb2 as _message_pb2
 from abridged.v1 import summary_pb2 as _summary_pb2
 from collections import abc as _abc
+from google.protobuf import any_pb2 as _any_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import field_mask_pb2 as _field_mask_pb2
@@ -327,6 +328,96 @@ class AppendMessagesRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_version) -> _WhichOneofReturnType__expected_version | None: ...
 
 Global___AppendMessagesRequest: _TypeAlias = AppendMessagesRequest  # noqa: Y015
+
+@_typing.final
+class IngestMessagesRequest(_message.Message):
+    """IngestMessagesRequest is one append."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPEND_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def append(self) -> Global___AppendMessagesRequest:
+        """As for AppendMessages, but without `context`, which is refused: call GetContext."""
+
+    def __init__(
+        self,
+        *,
+        append: Global___AppendMessagesRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["append", b"append"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["append", b"append"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IngestMessagesRequest: _TypeAlias = IngestMessagesRequest  # noqa: Y015
+
+@_typing.final
+class IngestMessagesResponse(_message.Message):
+    """IngestMessagesResponse is what came of one append."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPENDED_FIELD_NUMBER: _builtins.int
+    REFUSAL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def appended(self) -> Global___AppendMessagesResponse:
+        """It is on disk."""
+
+    @_builtins.property
+    def refusal(self) -> Global___AppendRefusal:
+        """It was refused, and nothing of it was written unless the code is UNAVAILABLE, DEADLINE_EXCEEDED or INTERNAL."""
+
+    def __init__(
+        self,
+        *,
+        appended: Global___AppendMessagesResponse | None = ...,
+        refusal: Global___AppendRefusal | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["appended", b"appended", "refusal", b"refusal", "result", b"result"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["appended", b"appended", "refusal", b"refusal", "result", b"result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["appended", "refusal"]  # noqa: Y015
+    _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
+
+Global___IngestMessagesResponse: _TypeAlias = IngestMessagesResponse  # noqa: Y015
+
+@_typing.final
+class AppendRefusal(_message.Message):
+    """AppendRefusal is the status that AppendMessages would have ended with: a google.rpc.Status, field for field, so that
+    its bytes parse as one.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    DETAILS_FIELD_NUMBER: _builtins.int
+    code: _builtins.int
+    """The google.rpc.Code."""
+    message: _builtins.str
+    """What is wrong, in English."""
+    @_builtins.property
+    def details(self) -> _containers.RepeatedCompositeFieldContainer[_any_pb2.Any]:
+        """Details, among them a google.rpc.ErrorInfo with the reason."""
+
+    def __init__(
+        self,
+        *,
+        code: _builtins.int = ...,
+        message: _builtins.str = ...,
+        details: _abc.Iterable[_any_pb2.Any] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "details", b"details", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendRefusal: _TypeAlias = AppendRefusal  # noqa: Y015
 
 @_typing.final
 class ContextOptions(_message.Message):

@@ -44,6 +44,11 @@ class ConversationServiceStub:
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.AppendMessagesRequest.SerializeToString,
                 response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.AppendMessagesResponse.FromString,
                 _registered_method=True)
+        self.IngestMessages = channel.stream_stream(
+                '/abridged.v1.ConversationService/IngestMessages',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.IngestMessagesRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.IngestMessagesResponse.FromString,
+                _registered_method=True)
         self.GetContext = channel.unary_unary(
                 '/abridged.v1.ConversationService/GetContext',
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.GetContextRequest.SerializeToString,
@@ -171,6 +176,19 @@ class ConversationServiceServicer:
         ids, or by request_id if the server generates the ids: a repeat returns the first result, and a batch that is
         partly known appends the rest. Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with
         other content), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def IngestMessages(self, request_iterator, context):
+        """IngestMessages is AppendMessages for bulk and high rates: a stream of appends, each with a result of its own, in the
+        order of the requests. Appends to one conversation keep their order; those to others share commits. The server has
+        a bounded number under way (ingest_window) and reads no further while results are not taken. An append that is
+        refused has its status as its result and does not end the stream, so that later ones are still written: to stop at
+        a gap, set expected_version. Each append is bound by the limits of AppendMessages; the stream counts as one of
+        streams_max. What has no result yet may have been written: send it again with the same ids. A shutdown ends the
+        stream with UNAVAILABLE (SERVER_STOPPING) after the results of everything that was read.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -379,6 +397,11 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.AppendMessagesRequest.FromString,
                     response_serializer=abridged_dot_v1_dot_conversation__service__pb2.AppendMessagesResponse.SerializeToString,
             ),
+            'IngestMessages': grpc.stream_stream_rpc_method_handler(
+                    servicer.IngestMessages,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.IngestMessagesRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.IngestMessagesResponse.SerializeToString,
+            ),
             'GetContext': grpc.unary_unary_rpc_method_handler(
                     servicer.GetContext,
                     request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.GetContextRequest.FromString,
@@ -522,6 +545,33 @@ class ConversationService:
             '/abridged.v1.ConversationService/AppendMessages',
             abridged_dot_v1_dot_conversation__service__pb2.AppendMessagesRequest.SerializeToString,
             abridged_dot_v1_dot_conversation__service__pb2.AppendMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def IngestMessages(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/abridged.v1.ConversationService/IngestMessages',
+            abridged_dot_v1_dot_conversation__service__pb2.IngestMessagesRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.IngestMessagesResponse.FromString,
             options,
             channel_credentials,
             insecure,

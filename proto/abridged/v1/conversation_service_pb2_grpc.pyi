@@ -46,6 +46,15 @@ class ConversationServiceStub:
     partly known appends the rest. Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with
     other content), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
     """
+    IngestMessages: _grpc.StreamStreamMultiCallable[_conversation_service_pb2.IngestMessagesRequest, _conversation_service_pb2.IngestMessagesResponse]
+    """IngestMessages is AppendMessages for bulk and high rates: a stream of appends, each with a result of its own, in the
+    order of the requests. Appends to one conversation keep their order; those to others share commits. The server has
+    a bounded number under way (ingest_window) and reads no further while results are not taken. An append that is
+    refused has its status as its result and does not end the stream, so that later ones are still written: to stop at
+    a gap, set expected_version. Each append is bound by the limits of AppendMessages; the stream counts as one of
+    streams_max. What has no result yet may have been written: send it again with the same ids. A shutdown ends the
+    stream with UNAVAILABLE (SERVER_STOPPING) after the results of everything that was read.
+    """
     GetContext: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetContextRequest, _conversation_service_pb2.GetContextResponse]
     """GetContext returns the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
     silently: if the window exceeds max_tokens it returns FAILED_PRECONDITION, or with `clip` excerpts and names the
@@ -168,6 +177,15 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     ids, or by request_id if the server generates the ids: a repeat returns the first result, and a batch that is
     partly known appends the rest. Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with
     other content), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
+    """
+    IngestMessages: _aio.StreamStreamMultiCallable[_conversation_service_pb2.IngestMessagesRequest, _conversation_service_pb2.IngestMessagesResponse]  # type: ignore[assignment]
+    """IngestMessages is AppendMessages for bulk and high rates: a stream of appends, each with a result of its own, in the
+    order of the requests. Appends to one conversation keep their order; those to others share commits. The server has
+    a bounded number under way (ingest_window) and reads no further while results are not taken. An append that is
+    refused has its status as its result and does not end the stream, so that later ones are still written: to stop at
+    a gap, set expected_version. Each append is bound by the limits of AppendMessages; the stream counts as one of
+    streams_max. What has no result yet may have been written: send it again with the same ids. A shutdown ends the
+    stream with UNAVAILABLE (SERVER_STOPPING) after the results of everything that was read.
     """
     GetContext: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetContextRequest, _conversation_service_pb2.GetContextResponse]  # type: ignore[assignment]
     """GetContext returns the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
@@ -294,6 +312,21 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         ids, or by request_id if the server generates the ids: a repeat returns the first result, and a batch that is
         partly known appends the rest. Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with
         other content), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
+        """
+
+    @_abc_1.abstractmethod
+    def IngestMessages(
+        self,
+        request_iterator: _MaybeAsyncIterator[_conversation_service_pb2.IngestMessagesRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_conversation_service_pb2.IngestMessagesResponse], _abc.AsyncIterator[_conversation_service_pb2.IngestMessagesResponse]]:
+        """IngestMessages is AppendMessages for bulk and high rates: a stream of appends, each with a result of its own, in the
+        order of the requests. Appends to one conversation keep their order; those to others share commits. The server has
+        a bounded number under way (ingest_window) and reads no further while results are not taken. An append that is
+        refused has its status as its result and does not end the stream, so that later ones are still written: to stop at
+        a gap, set expected_version. Each append is bound by the limits of AppendMessages; the stream counts as one of
+        streams_max. What has no result yet may have been written: send it again with the same ids. A shutdown ends the
+        stream with UNAVAILABLE (SERVER_STOPPING) after the results of everything that was read.
         """
 
     @_abc_1.abstractmethod

@@ -1,0 +1,167 @@
+"""The requests of a stream, each admitted as a unary call is, and what comes of each in the order of their coming.
+
+As many are under way as the window has room for. While it is full nothing is read, so the transport keeps the sender
+waiting. Those of one conversation are served one after another, so that they keep their order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, NamedTuple
+
+from google.rpc.status_pb2 import Status
+
+from service.api.call import StreamingCall
+from service.api.call_record import status_for
+from service.api.deadlines import in_time
+from service.api.drain import Drain
+from service.api.errors import ServerStopping
+from service.api.intake import Intake
+from service.api.methods import Method
+from service.api.quotas import Quotas
+
+__all__ = ["Items", "in_order"]
+
+Serve = Callable[[Any], Awaitable[Any]]
+"""Serves one request."""
+
+
+class _Item(NamedTuple):
+    """A request with its size in bytes, or the status with which it was refused as it was read."""
+
+    request: Any
+    size: int
+    refusal: Status | None = None
+
+
+class Items:
+    """The requests of one call. `item_s` is how long serving one may take."""
+
+    def __init__(
+        self,
+        method: Method,
+        call: StreamingCall,
+        namespace: str,
+        *,
+        intake: Intake,
+        quotas: Quotas,
+        drain: Drain,
+        item_s: float,
+    ) -> None:
+        self._method = method
+        self._call = call
+        self._namespace = namespace
+        self._intake = intake
+        self._quotas = quotas
+        self._drain = drain
+        self._item_s = item_s
+
+    async def next(self) -> _Item | None:
+        """The next request when the namespace has room for its bytes; None when no more come."""
+        try:
+            received = await self._call.read_next()
+        except Exception as error:  # noqa: BLE001 - a request that cannot be read ends with its status, not the stream
+            return _Item(None, 0, status_for(self._method, error))
+        if received is None:
+            return None
+        request, size = received
+        await self._intake.hold(self._namespace, size)
+        return _Item(request, size)
+
+    def begun(self, item: _Item, serve: Serve, after: asyncio.Task[Any] | None) -> asyncio.Task[Any]:
+        """Serve the request once `after` has ended; the task returns what came of it, or its status."""
+        task = asyncio.create_task(self._served(item, serve, after))
+        # Not by the task itself: one that is cancelled before its first step runs none of its code.
+        task.add_done_callback(lambda _: self.let_go(item))
+        return task
+
+    def let_go(self, item: _Item) -> None:
+        """Give back the room of a request."""
+        self._intake.let_go(self._namespace, item.size)
+
+    async def _served(self, item: _Item, serve: Serve, after: asyncio.Task[Any] | None) -> Any:
+        if item.refusal is not None:
+            return item.refusal
+        self._drain.enter()
+        try:
+            if after is not None:
+                await asyncio.wait((after,))
+            self._quotas.take_call(self._namespace, reads=False)
+            try:
+                return await in_time(serve(item.request), self._item_s)
+            finally:
+                self._quotas.give_back_call(self._namespace)
+        except (Exception, asyncio.CancelledError) as error:
+            meaning = self._drain.meaning_of(error)
+            if isinstance(meaning, asyncio.CancelledError):
+                raise
+            return status_for(self._method, meaning)
+        finally:
+            self._drain.leave()
+
+
+async def in_order(
+    items: Items, serve: Serve, key: Callable[[Any], str], *, window: int, stopping: asyncio.Event
+) -> AsyncGenerator[Any, None]:
+    """What came of each request, or its status. `key` names what requests keep their order for.
+
+    Raises ServerStopping when `stopping` is set and everything that was read has been yielded.
+    """
+    under_way: deque[asyncio.Task[Any]] = deque()
+    newest: dict[str, asyncio.Task[Any]] = {}
+    stop = asyncio.create_task(stopping.wait())
+    reading: asyncio.Task[_Item | None] | None = None
+    more = True
+    try:
+        while True:
+            if reading is None and more and len(under_way) < window and not stop.done():
+                reading = asyncio.create_task(items.next())
+            waited = {task for task in (reading, under_way[0] if under_way else None) if task is not None}
+            if not waited:
+                break
+            await asyncio.wait(waited | ({stop} if reading is not None else set()), return_when=asyncio.FIRST_COMPLETED)
+            if reading is not None and reading.done():
+                item = reading.result()
+                reading = None
+                more = item is not None
+                if item is not None:
+                    under_way.append(_begun(items, item, serve, key, newest))
+            elif reading is not None and stop.done():
+                await _unread(items, reading)
+                reading = None
+            if under_way and under_way[0].done():
+                yield under_way.popleft().result()
+        if more:
+            raise ServerStopping
+    finally:
+        stop.cancel()
+        for task in under_way:
+            task.cancel()
+        if reading is not None:
+            await _unread(items, reading)
+
+
+def _begun(
+    items: Items, item: _Item, serve: Serve, key: Callable[[Any], str], newest: dict[str, asyncio.Task[Any]]
+) -> asyncio.Task[Any]:
+    if item.refusal is not None:
+        return items.begun(item, serve, None)
+    name = key(item.request)
+    task = newest[name] = items.begun(item, serve, newest.get(name))
+
+    def forget(ended: asyncio.Task[Any]) -> None:
+        if newest.get(name) is ended:
+            del newest[name]
+
+    task.add_done_callback(forget)
+    return task
+
+
+async def _unread(items: Items, reading: asyncio.Task[_Item | None]) -> None:
+    """End a read; what it has read already is not served, and its sender gets no result for it."""
+    reading.cancel()
+    (item,) = await asyncio.gather(reading, return_exceptions=True)
+    if isinstance(item, _Item):
+        items.let_go(item)
