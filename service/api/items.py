@@ -162,6 +162,7 @@ def _begun(
 async def _unread(items: Items, reading: asyncio.Task[_Item | None]) -> None:
     """End a read; what it has read already is not served, and its sender gets no result for it."""
     reading.cancel()
-    (item,) = await asyncio.gather(reading, return_exceptions=True)
-    if isinstance(item, _Item):
-        items.let_go(item)
+    await asyncio.wait((reading,))
+    read = None if reading.cancelled() else reading.result()
+    if read is not None:
+        items.let_go(read)

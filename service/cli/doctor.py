@@ -115,6 +115,8 @@ async def _examined(settings: Settings, client: ClientSettings, *, is_own: bool,
     findings = [sidecar]
     if is_own and info is not None and settings.server.http_listen:
         findings += await asyncio.to_thread(_readiness, settings.server.http_listen)
+    if settings.titles.enabled:
+        models = (*models, *(model for model in settings.titles.models if model not in models))
     findings += await _ollama(settings, models, asks=asks)
     findings += await examined_search(settings, info)
     if settings.log.backend == "sqlite":
@@ -158,7 +160,7 @@ def _readiness(address: str) -> Iterator[Finding]:
 async def _ollama(settings: Settings, models: Sequence[str], *, asks: bool) -> list[Finding]:
     names = [model.removeprefix("ollama:") for model in models if model.startswith("ollama:")]
     if not names:
-        return [Finding(OK, f"Ollama is not asked: summarizer.models is {', '.join(models)}")]
+        return [Finding(OK, f"Ollama is not asked: the models are {', '.join(models)}")]
     findings: list[Finding] = []
     group = settings.ollama
     token = group.api_key.get_secret_value() if group.api_key else ""

@@ -139,7 +139,7 @@ class PassRunner:
 
     async def _result(self, key: StreamId, run: PassRun, work: PassWork, report: PassReport) -> PassResult:
         """The model's record, or an extract if the policy or the operator's list wants one."""
-        if work.plan.extractive:
+        if work.plan.extractive or self._summarizers.wants_extraction:
             if not self._summarizers.wants_extraction:
                 report.went_unasked((await self._conversations.state(key)).failures_in_row)
             return await self._extracted(work, report, None)

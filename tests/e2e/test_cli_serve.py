@@ -194,6 +194,16 @@ def test_the_doctor_finds_nothing_wrong_where_nothing_is(tmp_path):
     assert "ok    log" in ran.out
 
 
+def test_the_doctor_asks_for_the_models_that_give_titles(tmp_path):
+    """Summaries need none of Ollama here, and titles do."""
+    with fake_ollama() as url, served(tmp_path) as sidecar:
+        titles = ("titles.enabled=true", "titles.models=ollama:missing:1b", f"ollama.hosts={url}")
+        given = [part for one in titles for part in ("--set", one)]
+        ran = abridged("doctor", *own_settings(sidecar), *given)
+
+    assert "warn  model missing:1b" in ran.out
+
+
 def own_settings(sidecar: ServedSidecar) -> list[str]:
     """Options by which a command has the settings of a served sidecar."""
     given = (

@@ -17,7 +17,7 @@ from service.cli.main import main
 from service.conversations.table_schema import VERSION
 from tests.support.crash_process import SidecarProcess, until_answered
 from tests.support.read_tables import asked, changed, grown
-from tests.support.sidecar import sidecar
+from tests.support.sidecar import said, sidecar
 
 CONVERSATIONS = 5_000
 """So many take a second: long enough to be met in the middle."""
@@ -89,6 +89,32 @@ def test_the_table_of_a_newer_version_is_made_again_by_hand(tmp_path):
     assert (made.exit_code, made.stdout) == (0, "ok: 3 conversations from 6 events\n")
     verified = _run("log", "verify", str(path))
     assert (verified.exit_code, verified.stderr) == (0, "")
+
+
+def test_a_rebuild_by_hand_drops_the_snapshots_of_a_long_conversation(tmp_path):
+    """What it holds is read from its events then."""
+    path = tmp_path / "abridged.db"
+    asyncio.run(_long_conversation(tmp_path))
+    before = _snapshots(path)
+
+    made = _run("log", "rebuild", str(path))
+
+    assert made.exit_code == 0
+    assert (before, _snapshots(path)) == (1, 0)
+
+
+async def _long_conversation(folder: Path) -> None:
+    """One that is long enough for a snapshot, closed and opened again."""
+    async with sidecar(folder) as s:
+        await s.chat(context_length=1_000_000).append(*(said(n, tokens=1) for n in range(1, 301)))
+    async with sidecar(folder) as s:
+        assert len((await s.chat().context()).messages) == 300
+
+
+def _snapshots(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as database:
+        there = database.execute("SELECT 1 FROM sqlite_schema WHERE name = 'snapshots'").fetchone()
+        return int(database.execute("SELECT count(*) FROM snapshots").fetchone()[0]) if there else 0
 
 
 def test_a_rebuild_by_hand_says_what_it_had_to_leave_out(tmp_path):

@@ -30,14 +30,18 @@ class Requests:
     metadata = MappingProxyType[str, str]({})
     requests = None
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, turns_each: int = 0) -> None:
         self._count = count
+        self._turns_each = turns_each
         self.read_so_far = 0
 
     async def read_next(self) -> tuple[Any, int] | None:
         """See StreamingCall."""
         if self.read_so_far == self._count:
             return None
+        if self.read_so_far:
+            for _ in range(self._turns_each):
+                await asyncio.sleep(0)
         self.read_so_far += 1
         return self.read_so_far, SIZE
 
@@ -175,6 +179,19 @@ async def test_a_stream_that_is_left_gives_back_all_room():
 
     async with asyncio.timeout(PATIENCE_S):
         await intake.hold("n", 5 * SIZE)
+
+
+async def test_a_stream_that_is_left_gives_back_the_room_of_what_it_had_only_read():
+    """A request came while a result was being taken, and nobody served it."""
+    call = Requests(2, turns_each=20)
+    items, intake = items_of(call, bytes_max=2 * SIZE)
+    async with aclosing(in_order(items, echoed, alone, window=4, stopping=asyncio.Event())) as outcomes:
+        assert await anext(outcomes) == 1
+        await turns()
+        assert call.read_so_far == 2
+
+    async with asyncio.timeout(PATIENCE_S):
+        await intake.hold("n", 2 * SIZE)
 
 
 async def test_a_place_that_is_not_there_refuses_the_item_and_not_the_stream():

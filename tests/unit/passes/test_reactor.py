@@ -319,6 +319,21 @@ async def test_a_fallback_that_asked_no_model_is_logged():
     assert (said["model"], said["asked"], said["attempts"]) == ("extractive:default", False, 0)
 
 
+async def test_a_wanted_extraction_that_a_full_window_hurries_is_no_fallback():
+    """It is at work already, and no model was to be asked."""
+    bench = Bench(pauses=CommitPauses())
+    wanted = by_extraction()
+    bench.reactor = bench.made(CommitPauses(), Summarizers(wanted, wanted))
+    with capture_logs() as lines:
+        await bench.trigger(A)
+        bench.reactor.stand_in(A, pending_in(await bench.conversations.state(A)).pass_id)
+        bench.reactor.start(())
+        await bench.until_completed(A)
+    await bench.reactor.stop(grace_s=1.0)
+
+    assert [line for line in lines if line["event"] == "pass.fallback"] == []
+
+
 async def test_extraction_that_is_wanted_is_no_fallback():
     """Also where it has failed itself, and the conversation waits for that: it stands in for nobody."""
     bench = Bench(pauses=CommitPauses())
