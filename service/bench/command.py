@@ -9,6 +9,7 @@ import platform
 import sqlite3
 import sys
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -44,8 +45,8 @@ NAMED_ONLY = frozenset({"recall"})
 
 USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
 
-COST = "cost"
-"""Counted, not timed, so it has no rounds."""
+COST, QUALITY = "cost", "quality"
+"""Counted, not timed, so they have no rounds."""
 
 HEADINGS = ("figure", "what", "median", "spread", "ratio", "target", "")
 DISTURBED_LOAD = 0.5
@@ -64,32 +65,40 @@ DISTURBED_LOAD = 0.5
 @click.option(
     "--only",
     "only",
-    type=click.Choice((*NAMES, COST)),
+    type=click.Choice((*NAMES, COST, QUALITY)),
     multiple=True,
-    help="One measurement; repeatable. `recall` and `cost` run only so.",
+    help="One measurement; repeatable. `recall`, `cost` and `quality` run only so.",
 )
 @click.option(
     "--data",
     "data",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     envvar="ABRIDGED_SHARED_DATA",
-    help="Folder of chats (*.jsonl) for `cost`; generated ones by default.",
+    help="Folder of chats (*.jsonl) for `cost` and `quality`, which generate chats too.",
 )
-def bench(*, seconds: float, json_path: Path | None, only: Sequence[str], data: Path | None) -> None:
+@click.option("--model", "model", metavar="OLLAMA:NAME", help="A model for `quality`, besides the built-in ones.")
+@click.option(
+    "--address", "address", default="http://127.0.0.1:11434", show_default=True, help="Ollama's address, for --model."
+)
+def bench(
+    *,
+    seconds: float,
+    json_path: Path | None,
+    only: Sequence[str],
+    data: Path | None,
+    model: str | None,
+    address: str,
+) -> None:
     """Measure a sidecar of its own in a temporary folder, in rounds, beside bare gRPC and bare SQLite.
 
     Everything runs on this machine and ends with the command; a whole run takes six minutes. `--only cost` counts what
-    chats cost under a prompt cache, and takes a minute.
+    chats cost under a prompt cache, and takes a minute. `--only quality` counts what windows still know after many
+    passes, and takes some minutes.
     """
-    if COST in only:
+    if COST in only or QUALITY in only:
         if json_path is not None or len(only) > 1:
-            raise click.UsageError("--only cost stands alone: its figures have no rounds")
-        from observability.logs import LogSettings, configure_logs
-        from service.bench import costs
-
-        undo = configure_logs(LogSettings(level="error", style="auto", content=False), sys.stderr)
-        _print(costs.HEADINGS, asyncio.run(costs.rows(costs.chats_in(data))))
-        undo()
+            raise click.UsageError(f"--only {only[0]} stands alone: its figures have no rounds")
+        _print_counted(only[0], data, model, address)
         return
     # What measures loads gRPC and the log, which nobody needs for --help.
     from service.bench.rounds import ROUNDS, Bench, measured
@@ -106,6 +115,38 @@ def bench(*, seconds: float, json_path: Path | None, only: Sequence[str], data: 
         document = {"machine": machine, "seconds": seconds, "figures": as_plain(rounds)}
         json_path.write_text(json.dumps(document, indent=2) + "\n")
     _print(HEADINGS, table_rows(rounds))
+
+
+def _print_counted(what: str, data: Path | None, model: str | None, address: str) -> None:
+    """The table of `cost` or `quality`."""
+    from observability.logs import LogSettings, configure_logs
+
+    undo = configure_logs(LogSettings(level="error", style="auto", content=False), sys.stderr)
+    if what == COST:
+        from service.bench import costs
+
+        _print(costs.HEADINGS, asyncio.run(costs.rows(costs.chats_in(data))))
+    else:
+        from service.bench.quality import runs
+
+        _print(runs.HEADINGS, asyncio.run(_quality_rows(data, model, address)))
+    undo()
+
+
+async def _quality_rows(data: Path | None, model: str | None, address: str) -> list[tuple[str, ...]]:
+    from service.bench.quality import runs
+
+    corpora = [runs.generated_corpus(), *(runs.corpora_in(data) if data else ())]
+    summarizers = [runs.lossy(), runs.Summarizing("extractive")]
+    async with AsyncExitStack() as resources:
+        if model is not None:
+            asked = await resources.enter_async_context(runs.model_at(model, address))
+            summarizers.append(runs.Summarizing(model, asked))
+        rows: list[tuple[str, ...]] = []
+        async for row in runs.rows(corpora, summarizers):
+            rows.append(row)
+            _progress(" ".join(row[:3]))
+        return rows
 
 
 def _machine() -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Chats played a message at a time through conversations and passes, in one process, in memory.
 
-The model is scripted: it returns good records, made of its source, or it is away. What is counted is what an operator
-pays for: calls and their tokens, windows over their budget, passes that free little. The same chats give the same
-counts on any machine.
+Unless another model is given, a scripted one returns good records, made of its source, or is away. What is counted is
+what an operator pays for: calls and their tokens, windows over their budget, passes that free little. The same chats
+give the same counts on any machine.
 """
 
 from __future__ import annotations
@@ -37,7 +37,14 @@ from service.domain.triggers import held_by, may_stand_in
 from service.extraction.episode import extracted_digest, extracted_episode
 from service.extraction.extract import Extract, extract
 from service.models.breaker import BreakerPolicy, CircuitBreaker
-from service.models.model import Completion, CompletionRequest, ModelDescription, ModelUnavailable, OnProgress
+from service.models.model import (
+    Completion,
+    CompletionRequest,
+    ModelDescription,
+    ModelUnavailable,
+    OnProgress,
+    SummaryModel,
+)
 from service.models.retry import RetryPolicy
 from service.models.scripted import quoted_in
 from service.passes.reactor import Reactor, ReactorLimits
@@ -183,11 +190,16 @@ async def played(
     context_length: int,
     away: bool = False,
     policy: Policy = _DEFAULTS,
+    model: SummaryModel | None = None,
+    extractive: bool = False,
     on_window: OnWindow = lambda *_: None,
 ) -> Costs:
-    """Play every chat, a message an append, each followed by a read of its window that waits for its passes."""
+    """Play every chat, a message an append, each followed by a read of its window that waits for its passes.
+
+    `model` is asked instead of the scripted one; `extractive` has extraction make every record.
+    """
     costs = Costs()
-    player = _Player(costs, context_length, policy, on_window, away=away)
+    player = _Player(costs, context_length, policy, on_window, away=away, model=model, extractive=extractive)
     player.reactor.start([])
     for chat in chats:
         await player.play(chat)
@@ -195,8 +207,45 @@ async def played(
     return costs
 
 
+class _Counted:
+    """A model whose calls and tokens are counted, also those that fail."""
+
+    def __init__(self, model: SummaryModel, costs: Costs) -> None:
+        self._model = model
+        self._costs = costs
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
+        self._costs.calls += 1
+        completion = await self._model.complete(request, deadline_s=deadline_s, on_progress=on_progress)
+        self._costs.call_tokens += completion.input_tokens + completion.output_tokens
+        return completion
+
+    async def describe(self) -> ModelDescription:
+        return await self._model.describe()
+
+    async def idle(self) -> bool:
+        return await self._model.idle()
+
+    async def close(self) -> None:
+        await self._model.close()
+
+
 class _Player:
-    def __init__(self, costs: Costs, context_length: int, policy: Policy, on_window: OnWindow, *, away: bool) -> None:
+    def __init__(
+        self,
+        costs: Costs,
+        context_length: int,
+        policy: Policy,
+        on_window: OnWindow,
+        *,
+        away: bool,
+        model: SummaryModel | None,
+        extractive: bool,
+    ) -> None:
         clock_s = asyncio.get_running_loop().time
         counter = EstimatingCounter()
         self._costs = costs
@@ -205,9 +254,9 @@ class _Player:
         self._ids = 0
         self._now_us = 1_700_000_000_000_000
         self._changed = asyncio.Event()
-        self._model = _Scripted(costs, away=away, clock=clock_s)
+        self._scripted = _Scripted(costs, away=away, clock=clock_s)
         wanted = ModelSummarizer(
-            self._model,
+            _Counted(model, costs) if model else self._scripted,
             settings=AskerSettings(0.0, 1, 1.0, RetryPolicy(delay_base_s=0.001), 600.0),
             forms=FORMS,
             window_default=MODEL_WINDOW,
@@ -234,7 +283,7 @@ class _Player:
         metrics = Metrics(version="1", labels=MetricLabels((), (), (), (), ()))
         self.reactor = Reactor(
             self._conversations,
-            summarizers=Summarizers(wanted, extraction),
+            summarizers=Summarizers(extraction if extractive else wanted, extraction),
             counter=counter,
             telemetry=Telemetry(metrics, SilentTracing(), ProgressBoard(), log_content=False),
             limits=ReactorLimits(concurrent_passes=1, queue_max=10, shared=False),
@@ -246,9 +295,9 @@ class _Player:
         name, messages = chat
         key = StreamId("default", name)
         state: Conversation | None = None
-        self._model.chat = _Chat()
+        self._scripted.chat = _Chat()
         for count, message in enumerate(messages, 1):
-            self._model.chat.messages.append(message)
+            self._scripted.chat.messages.append(message)
             contents = {message.id: canonical(message_to_proto(message))}
             request = AppendRequest((message,), contents, lambda: Settings(context_length=self._context_length))
             await self._conversations.append(key, request)
@@ -283,7 +332,7 @@ class _Player:
         self._changed.set()
 
     def _completed(self, state: Conversation, event: SummarizationCompleted) -> None:
-        self._model.chat.committed(event.record)
+        self._scripted.chat.committed(event.record)
         plan = next(ended.plan for ended in reversed(state.passes) if ended.plan.pass_id == event.pass_id)
         freed = (plan.replaced_tokens - event.record.tokens_after) / (plan.token_ratio * state.budget)
         self._costs.passes += 1

@@ -1,0 +1,1 @@
+"""What a window still knows after many passes, of conversations whose facts are known."""
