@@ -20,7 +20,7 @@ from service.bench.quality.survival import END, PASSES, Survey, Tally, found_fac
 from service.bootstrap.providers import Providers
 from service.config.settings import OllamaSettings
 from service.domain.message import Role
-from service.domain.policy import DepthLimit, Policy
+from service.domain.policy import Policy
 from service.domain.profiles import chain, episodes, rolling
 from service.models.model import SummaryModel
 
@@ -41,8 +41,9 @@ __all__ = [
 CONTEXT_LENGTH: Final = 4_096
 """Tokens: a conversation that a benchmark can play has ten passes and more."""
 
-CHATS, TURNS, FACTS = 4, 100, 50
-"""The generated conversations: so many, of so many turns, with so many planted facts each."""
+CHATS, TURNS, FACTS = 6, 150, 16
+"""The generated conversations: so many, of so many turns, with so many planted facts each: few enough that a record
+could hold them all."""
 
 JOINED_MESSAGES: Final = 400
 """Real chats are shorter than ten passes, so a file's chats are joined into conversations of about so many messages."""
@@ -81,7 +82,8 @@ class Summarizing:
 _CHAIN: Final = replace(chain.defaults(), clearing=False)
 STRATEGIES: Final = (
     Strategy("CHAIN incremental", replace(_CHAIN, max_summary_chain_depth=100)),
-    Strategy("CHAIN rebase", replace(_CHAIN, on_depth_limit=DepthLimit.REBASE)),
+    Strategy("CHAIN rebase", _CHAIN),
+    Strategy("CHAIN rebase each", replace(_CHAIN, max_summary_chain_depth=1)),
     Strategy("ROLLING", rolling.defaults()),
     Strategy("EPISODES", episodes.defaults()),
 )

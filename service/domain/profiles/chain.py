@@ -228,9 +228,9 @@ def _may_say(state: Conversation, policy: Policy) -> bool:
 def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:
     """The plan of a record that stands alone: made anew, so that errors of the old chain do not accumulate.
 
-    It reads all originals if that takes one call. Otherwise it continues the least rewritten record of the chain whose
-    later originals fit one call, and counts one rewrite more. Past `rewrites_max` it may spend up to `rebase_calls_max`
-    calls on all originals, or on those since an older record with fewer rewrites.
+    It reads all originals if that takes one call. Otherwise it continues the least rewritten record for which one call
+    holds the originals since, of the chain or of those that stood alone before it, and counts one rewrite more. Past
+    `rewrites_max` it may spend up to `rebase_calls_max` calls.
     """
     policy, chain = plan.policy, lineage(state)
     covered = [*live_coverage(state), *plan.covered]
@@ -241,15 +241,13 @@ def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:
         return calls_needed(tokens, chunk_tokens=policy.max_input_tokens, summary_tokens=plan.summary_tokens_max)
 
     base, since = _cheap_base(chain, plan)
-    drifted = base.rewrites >= policy.rewrites_max
-    if calls(whole) <= (policy.rebase_calls_max if drifted else 1):
+    most = policy.rebase_calls_max if base.rewrites >= policy.rewrites_max else 1
+    if calls(whole) <= most:
         return replace(rebase, base_id="", source=rebase.covered, depth=0, rewrites=0)
-    if drifted:
-        for record in state.records:
-            good = record.stands_alone and record.id not in state.fallback_ids | state.successors.keys()
-            less = record.rewrites < base.rewrites
-            if good and less and calls(whole - record.covered_tokens) <= policy.rebase_calls_max:
-                base, since = record, without(rebase.covered, record.covered)
+    for record in state.records:
+        good = record.stands_alone and record.id not in state.fallback_ids | state.successors.keys()
+        if good and record.rewrites < base.rewrites and calls(whole - record.covered_tokens) <= most:
+            base, since = record, without(rebase.covered, record.covered)
     return replace(rebase, base_id=base.id, source=since, depth=1, rewrites=base.rewrites + 1)
 
 

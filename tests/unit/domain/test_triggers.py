@@ -561,6 +561,20 @@ def test_rebase_continues_the_least_rewritten_record_that_one_call_reaches():
     assert plan.source == ranges((live.covered[-1].last + 1, plan.message_version - 6))
 
 
+def test_a_text_is_rewritten_once_for_as_many_passes_as_one_call_reaches_back():
+    """The base is an older record that stood alone, and not the newest one, which was made from it."""
+    policy = Policy(max_input_tokens=3_000, max_summary_chain_depth=1)
+    history, plans = given(OPEN), []
+    for _ in range(9):
+        plan, state = filled(history, policy)
+        plans.append(plan)
+        history = Given(Given(state).when(complete(state), policy).after)
+
+    assert [plan.rewrites for plan in plans] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert plans[5].source[0].first == plans[2].covered[-1].last + 1
+    assert plans[5].covered == ranges((1, plans[5].source[-1].last))
+
+
 def test_a_partial_rebase_does_not_call_itself_made_from_originals():
     """Depth 0 says that a record was; this one stands on another, and counts what its text went through."""
     plan, _ = deepest(Policy(max_input_tokens=3_000))
