@@ -249,6 +249,7 @@ class RecordCommitted:
         ratio_after: The token ratio with the record in the window.
         identifier_survival: Share of the source's required identifiers that it keeps, 0 to 1.
         unsupported_claims: Invented identifiers that were removed from its draft.
+        unsupported_statements: Statements of its draft that rest on no message.
     """
 
     depth: int
@@ -257,6 +258,7 @@ class RecordCommitted:
     ratio_after: float
     identifier_survival: float = 1.0
     unsupported_claims: int = 0
+    unsupported_statements: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -259,6 +259,11 @@ class _PassInstruments:
             "How many invented identifiers were removed from drafts before their records were committed?",
             registry=registry,
         )
+        self._unsupported_statements = Counter(
+            "abridged_unsupported_statements",
+            "How many statements of the drafts of committed records rest on no message?",
+            registry=registry,
+        )
 
     def ended(self, fact: PassEnded) -> None:
         exemplar = _exemplar(fact.trace_id)
@@ -283,6 +288,8 @@ class _PassInstruments:
             self._compaction.observe(record.tokens_after / record.tokens_before, exemplar)
         self._survival.observe(record.identifier_survival, exemplar)
         self._unsupported.inc(record.unsupported_claims, exemplar if record.unsupported_claims else None)
+        statements = record.unsupported_statements
+        self._unsupported_statements.inc(statements, exemplar if statements else None)
 
 
 class _LogInstruments:

@@ -50,7 +50,7 @@ from abridged.v1.conversation_service_pb2 import (
 from abridged.v1.event_pb2 import Event
 from abridged.v1.message_pb2 import Role
 from abridged.v1.server_info_service_pb2 import GetServerInfoResponse
-from abridged.v1.summary_pb2 import EpisodeFigures, MessageRange, Rating, SummaryRecord
+from abridged.v1.summary_pb2 import ActionItem, EpisodeFigures, MessageRange, Rating, SummaryRecord
 from abridged.v1.text_service_pb2 import SummarizeTextResponse
 from service.client_errors import DEFAULT_PATIENCE, Patience, SidecarError
 from service.codec.events import UnknownEvent, fact
@@ -61,6 +61,7 @@ from service.domain.message import Message
 __all__ = [
     "RENDERINGS",
     "SEARCH_MODES",
+    "ActionItem",
     "AppendMessagesResponse",
     "ContextMessage",
     "Conversation",
@@ -293,12 +294,23 @@ class SidecarClient:
         return (await self._unary(self._conversations.ReportUsage, request)).usage
 
     async def originals(
-        self, conversation_id: str, *, summary_id: str = "", first: int = 0, last: int = 0, max_tokens: int = 0
+        self,
+        conversation_id: str,
+        *,
+        summary_id: str = "",
+        numbers: Sequence[int] = (),
+        first: int = 0,
+        last: int = 0,
+        max_tokens: int = 0,
     ) -> AsyncIterator[ContextMessage]:
-        """The messages behind a record, or from `first` to `last`; `max_tokens` bounds each page of them."""
+        """The messages behind a record, with these numbers, or from `first` to `last`; `max_tokens` bounds each page of
+        them.
+        """
         request = _pb.ExpandSummaryRequest(conversation_id=conversation_id, page_size=PAGE_SIZE, max_tokens=max_tokens)
         if summary_id:
             request.summary_id = summary_id
+        elif numbers:
+            request.numbers.numbers.extend(numbers)
         else:
             request.messages.CopyFrom(MessageRange(first=first, last=last))
         async for page in self._pages(self._conversations.ExpandSummary, request):

@@ -11,7 +11,8 @@ from abridged.v1 import conversation_pb2, text_service_pb2, text_service_pb2_grp
 from service.api.auth import current_caller
 from service.api.errors import InvalidRequest, ServerStopping, TooManyRequests
 from service.codec.enums import ERROR_CLASSES, FALLBACKS, PROVENANCES, TOKEN_SOURCES
-from service.codec.values import context_to_proto, message_from_proto, quality_to_proto
+from service.codec.statements import context_to_proto, statements_to_proto
+from service.codec.values import message_from_proto, quality_to_proto
 from service.conversations.chat_models import ChatModels
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
@@ -172,8 +173,8 @@ def _summary(made: TextSummary) -> _pb.TextSummary:
     return _pb.TextSummary(
         text=made.text,
         summary=draft.summary,
-        key_points=draft.highlights,
-        context=context_to_proto(draft.context),
+        key_points=statements_to_proto(draft.highlights, summary.evidence.key_points),
+        context=context_to_proto(draft.context, summary.evidence),
         tokens_before=made.tokens_before,
         tokens_after=made.tokens_after,
         model=summary.model,

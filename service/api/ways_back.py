@@ -27,7 +27,7 @@ from service.domain.commands import (
 from service.domain.conversation import Conversation, record_named
 from service.domain.errors import MessageNotFound, MessageRemoved, SummaryNotFound
 from service.domain.events import Event, MessageAppended, SummarizationRequested, SummaryRevoked
-from service.domain.ranges import without
+from service.domain.ranges import ranges_of, without
 from service.domain.record import MessageRange, SummaryRecord
 from service.domain.render import RenderedMessage, clipped, rendered_originals
 
@@ -54,9 +54,8 @@ class WaysBack:
     async def expand(self, request: _pb.ExpandSummaryRequest) -> _pb.ExpandSummaryResponse:
         key = key_of(request.conversation_id)
         state = await self._conversations.state(key)
-        scope = (
-            f"expand/{key.namespace}/{key.name}/{request.summary_id}/{request.messages.first}-{request.messages.last}"
-        )
+        listed = ",".join(map(str, request.numbers.numbers)) or f"{request.messages.first}-{request.messages.last}"
+        scope = f"expand/{key.namespace}/{key.name}/{request.summary_id}/{listed}"
         cursor = wire.read_page_token(self._token_key, scope, request.page_token)
         asked = without(_asked_for(state, request), state.removed)
         left = without(asked, (MessageRange(0, cursor),))
@@ -135,16 +134,20 @@ def record_ever(state: Conversation, record_id: str) -> SummaryRecord:
 
 
 def _asked_for(state: Conversation, request: _pb.ExpandSummaryRequest) -> tuple[MessageRange, ...]:
-    if request.WhichOneof("what") == "summary_id":
+    what = request.WhichOneof("what")
+    if what == "summary_id":
         return record_ever(state, request.summary_id).covered
-    asked = request.messages
-    if not 1 <= asked.first <= asked.last:
-        raise InvalidRequest((("messages", "must begin at 1 or later and not end before it begins"),))
-    if asked.last > state.message_version:
-        raise MessageNotFound(asked.last)
-    ranges = (MessageRange(asked.first, asked.last),)
+    if what == "numbers":
+        ranges = ranges_of(request.numbers.numbers)
+    else:
+        asked = request.messages
+        if not 1 <= asked.first <= asked.last:
+            raise InvalidRequest((("messages", "must begin at 1 or later and not end before it begins"),))
+        ranges = (MessageRange(asked.first, asked.last),)
+    if ranges[-1].last > state.message_version:
+        raise MessageNotFound(ranges[-1].last)
     if not without(ranges, state.removed):
-        raise MessageRemoved(asked.first)
+        raise MessageRemoved(ranges[0].first)
     return ranges
 
 

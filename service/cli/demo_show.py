@@ -10,7 +10,7 @@ from rich.text import Text
 
 from service.bootstrap import Running
 from service.cli.chat_file import FileChat
-from service.cli.context import context_lines, message_text
+from service.cli.context import context_line, context_lines, message_text
 from service.cli.figures import bar, pass_line, record_line, short
 from service.cli.http_port import get
 from service.cli.plain_json import as_json, word
@@ -21,6 +21,7 @@ from service.client import (
     ConversationSettings,
     Event,
     SidecarClient,
+    SummaryRecord,
     WatchConversationResponse,
     fact_of,
 )
@@ -104,6 +105,17 @@ class _Stage:
         self._console.rule(f"the newest of {len(records)} records, as stored in the log")
         for record in records[:1]:
             self._console.print(as_json(record, indent=2), markup=False)
+            await self._show_evidence(record)
+
+    async def _show_evidence(self, record: SummaryRecord) -> None:
+        """A statement of the record that names its messages, and these as they were appended."""
+        found = next((s for s in (*record.context.decisions, *record.key_points) if s.message_numbers), None)
+        if found is None:
+            return
+        self._console.rule("what one of its statements rests on")
+        self._tell(found.text, style="bold")
+        async for message in self._client.originals(self._conversation, numbers=found.message_numbers):
+            self._tell(context_line(message, columns=self._console.width))
 
     async def show_context(self) -> None:
         """What would be sent to the chat model now, and how much it would have been without the sidecar."""

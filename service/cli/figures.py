@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from service.cli.plain_json import word
-from service.client import Episode, Summarization, SummaryRecord, TokenUsage
+from collections.abc import Iterator
 
-__all__ = ["bar", "pass_line", "ranges", "record_line", "short", "usage_line"]
+from service.cli.plain_json import word
+from service.client import ActionItem, Episode, Summarization, SummaryRecord, TokenUsage
+
+__all__ = ["bar", "pass_line", "ranges", "record_line", "short", "statement_lines", "usage_line"]
 
 
 def bar(ratio: float, *, cells: int) -> str:
@@ -43,6 +45,20 @@ def record_line(record: SummaryRecord) -> str:
     made = f"{word(record, 'provenance').lower()}, {record.model}"
     label = f", label {record.label}" if record.label else ""
     return f"record {short(record.id)}: depth {record.depth}, messages {ranges(record)}{label}, {saved}, {made}"
+
+
+def statement_lines(record: SummaryRecord) -> Iterator[str]:
+    """The statements of a record, each with the messages that it rests on."""
+    context = record.context
+    for kind, statements in (
+        ("", record.key_points),
+        ("decision: ", context.decisions),
+        ("to do: ", context.action_items),
+        ("open: ", context.unresolved),
+    ):
+        for statement in statements:
+            text = statement.task if isinstance(statement, ActionItem) else statement.text
+            yield f"- {kind}{text} [{', '.join(map(str, statement.message_numbers)) or 'no message'}]"
 
 
 def short(identifier: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from service.cli.figures import pass_line, record_line
+from service.cli.figures import pass_line, record_line, statement_lines
 from service.cli.options import Invocation, sidecar_options
 from service.cli.plain_json import as_json
 from service.cli.sidecar import call
@@ -39,6 +39,6 @@ def summaries(invocation: Invocation, conversation: str, *, as_json_: bool) -> N
     for record in records:
         say(record_line(record))
         say_text(f"  {record.summary}", indent="  ")
-        for point in record.key_points:
-            say(f"  - {point}")
+        for line in statement_lines(record):
+            say(f"  {line}")
         say()

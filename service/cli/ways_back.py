@@ -17,7 +17,8 @@ from service.client import Conversation, SidecarClient, Summarization
 
 __all__ = ["close", "expand", "pin", "rate", "reopen", "revoke", "rewind"]
 
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+_RANGE = re.compile(r"(\d+)-(\d+)")
+_NUMBERS = re.compile(r"\d+(?:,\d+)*")
 
 
 @click.command(short_help="Show the original messages behind a summary.")
@@ -30,13 +31,18 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 @sidecar_options
 @click.pass_obj
 def expand(invocation: Invocation, conversation: str, what: str, *, max_tokens: int, as_json_: bool) -> None:
-    """Show the original messages of CONVERSATION behind WHAT: a summary's id, or numbers such as 12 or 12-20."""
-    numbers = _RANGE.fullmatch(what)
+    """Show the original messages of CONVERSATION behind WHAT: a summary's id, or numbers such as 12, 3,7,12 or
+    12-20.
+    """
+    within = _RANGE.fullmatch(what)
+    numbers = tuple(map(int, what.split(","))) if _NUMBERS.fullmatch(what) else ()
 
     async def work(client: SidecarClient) -> None:
-        first, last = (int(numbers[1]), int(numbers[2] or numbers[1])) if numbers else (0, 0)
-        summary_id = "" if numbers else await _summary_id(client, conversation, what)
-        pages = client.originals(conversation, summary_id=summary_id, first=first, last=last, max_tokens=max_tokens)
+        first, last = (int(within[1]), int(within[2])) if within else (0, 0)
+        summary_id = "" if within or numbers else await _summary_id(client, conversation, what)
+        pages = client.originals(
+            conversation, summary_id=summary_id, numbers=numbers, first=first, last=last, max_tokens=max_tokens
+        )
         async for message in pages:
             say(as_json(message) if as_json_ else context_line(message, columns=width()))
 

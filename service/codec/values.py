@@ -24,21 +24,25 @@ from service.codec.enums import (
     TOOL_OUTPUTS,
     EnumMap,
 )
+from service.codec.statements import (
+    context_from_proto,
+    context_to_proto,
+    evidence_from_proto,
+    statements_to_proto,
+    texts_of,
+)
 from service.domain.events import Settings
 from service.domain.message import Attachment, Message, ToolCall
 from service.domain.policy import Policy, ProfileName
 from service.domain.record import (
-    ActionItem,
     EpisodeFigures,
     MessageRange,
-    RecordContext,
     RecordQuality,
     SummaryRecord,
 )
 
 __all__ = [
     "canonical",
-    "context_to_proto",
     "duration",
     "figures_to_proto",
     "message_from_proto",
@@ -170,8 +174,8 @@ def record_to_proto(record: SummaryRecord) -> summary_pb2.SummaryRecord:
         depth=record.depth,
         parent_id=record.parent_id,
         summary=record.summary,
-        key_points=record.key_points,
-        context=context_to_proto(record.context),
+        key_points=statements_to_proto(record.key_points, record.evidence.key_points),
+        context=context_to_proto(record.context, record.evidence),
         covered=ranges_to_proto(record.covered),
         covered_message_count=record.covered_count,
         tokens_before=record.tokens_before,
@@ -193,44 +197,27 @@ def record_to_proto(record: SummaryRecord) -> summary_pb2.SummaryRecord:
     )
 
 
-def context_to_proto(context: RecordContext) -> summary_pb2.SummaryContext:
-    """The facets in the contract's form."""
-    return summary_pb2.SummaryContext(
-        participants=context.participants,
-        decisions=context.decisions,
-        action_items=[summary_pb2.ActionItem(owner=i.owner, task=i.task, due=i.due) for i in context.action_items],
-        unresolved=context.unresolved,
-        domain_entities=context.domain_entities,
-    )
-
-
 def quality_to_proto(quality: RecordQuality) -> summary_pb2.RecordQuality:
     """The figures in the contract's form."""
     return summary_pb2.RecordQuality(
         identifier_survival=quality.identifier_survival,
         all_identifier_survival=quality.all_identifier_survival,
         unsupported_claims=quality.unsupported_claims,
+        unsupported_statements=quality.unsupported_statements,
         reduction=quality.reduction,
     )
 
 
 def record_from_proto(proto: summary_pb2.SummaryRecord) -> SummaryRecord:
     """The record in the domain's form."""
-    context = proto.context
     return SummaryRecord(
         id=proto.id,
         create_time_us=timestamp_us(proto.create_time),
         depth=proto.depth,
         parent_id=proto.parent_id,
         summary=proto.summary,
-        key_points=tuple(proto.key_points),
-        context=RecordContext(
-            participants=tuple(context.participants),
-            decisions=tuple(context.decisions),
-            action_items=tuple(ActionItem(task=i.task, owner=i.owner, due=i.due) for i in context.action_items),
-            unresolved=tuple(context.unresolved),
-            domain_entities=tuple(context.domain_entities),
-        ),
+        key_points=texts_of(proto.key_points),
+        context=context_from_proto(proto.context),
         covered=ranges_from_proto(proto.covered),
         tokens_before=proto.tokens_before,
         tokens_after=proto.tokens_after,
@@ -248,6 +235,7 @@ def record_from_proto(proto: summary_pb2.SummaryRecord) -> SummaryRecord:
         short_summary=proto.short_summary,
         short_tokens=proto.short_tokens,
         episode=_figures_from_proto(proto.episode) if proto.HasField("episode") else None,
+        evidence=evidence_from_proto(proto),
     )
 
 
@@ -279,6 +267,7 @@ def _quality_from_proto(proto: summary_pb2.RecordQuality) -> RecordQuality:
         identifier_survival=proto.identifier_survival,
         all_identifier_survival=every,
         unsupported_claims=proto.unsupported_claims,
+        unsupported_statements=proto.unsupported_statements,
         reduction=proto.reduction,
     )
 

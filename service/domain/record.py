@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain, repeat
 
 __all__ = [
     "ACTION_ITEMS_MAX",
     "DECISIONS_MAX",
     "DOMAIN_ENTITIES_MAX",
+    "EVIDENCE_MAX",
     "KEY_POINTS_MAX",
     "PARTICIPANTS_MAX",
     "STRING_CHARS_MAX",
@@ -20,8 +22,10 @@ __all__ = [
     "MessageRange",
     "Provenance",
     "RecordContext",
+    "RecordEvidence",
     "RecordQuality",
     "SummaryRecord",
+    "statements_of",
 ]
 
 KEY_POINTS_MAX = 30
@@ -32,6 +36,8 @@ UNRESOLVED_MAX = 20
 DOMAIN_ENTITIES_MAX = 60
 STRING_CHARS_MAX = 1_000
 SUMMARY_CHARS_MAX = 16_000
+EVIDENCE_MAX = 3
+"""Messages that a statement names as its evidence."""
 
 
 class FormName(StrEnum):
@@ -71,6 +77,11 @@ class ActionItem:
     owner: str = ""
     due: str = ""
 
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return " ".join(filter(None, (self.task, self.owner, self.due)))
+
 
 @dataclass(frozen=True, slots=True)
 class RecordContext:
@@ -84,12 +95,28 @@ class RecordContext:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordEvidence:
+    """The messages that each statement of a record rests on: for each list, as many tuples as it has items, in order.
+
+    A tuple has up to EVIDENCE_MAX message numbers, ascending; none if the statement has no support. A list without any
+    support has no tuples.
+    """
+
+    key_points: tuple[tuple[int, ...], ...] = ()
+    decisions: tuple[tuple[int, ...], ...] = ()
+    action_items: tuple[tuple[int, ...], ...] = ()
+    unresolved: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RecordQuality:
     """The figures of the checks.
 
     Attributes:
         identifier_survival: Share of the required identifiers that the record keeps, 0 to 1.
         unsupported_claims: Invented identifiers that were removed from the draft.
+        unsupported_statements: Statements of the draft that rest on no message; decisions and action items among them
+            were removed.
         reduction: Share of the replaced tokens that the record saves.
         all_identifier_survival: Share of all identifiers that the record keeps, 0 to 1.
     """
@@ -98,6 +125,7 @@ class RecordQuality:
     unsupported_claims: int = 0
     reduction: float = 0.0
     all_identifier_survival: float = 1.0
+    unsupported_statements: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +173,7 @@ class SummaryRecord:
         short_summary: An episode in one or two sentences; empty for records with one text.
         short_tokens: Its tokens as rendered with `short_summary`; 0 without one.
         episode: The figures of an episode; None for other records.
+        evidence: The messages that its statements rest on.
     """
 
     id: str
@@ -171,8 +200,21 @@ class SummaryRecord:
     short_summary: str = ""
     short_tokens: int = 0
     episode: EpisodeFigures | None = None
+    evidence: RecordEvidence = RecordEvidence()
 
     @property
     def covered_count(self) -> int:
         """How many messages the record covers."""
         return sum(len(r) for r in self.covered)
+
+
+def statements_of(record: SummaryRecord) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The statements of a record with the messages that each rests on."""
+    context, evidence = record.context, record.evidence
+    listed = (
+        (record.key_points, evidence.key_points),
+        (context.decisions, evidence.decisions),
+        (tuple(item.text for item in context.action_items), evidence.action_items),
+        (context.unresolved, evidence.unresolved),
+    )
+    return tuple(pair for texts, numbers in listed for pair in zip(texts, chain(numbers, repeat(())), strict=False))

@@ -125,6 +125,7 @@ class PassReport:
             ratio_after=after.ratio,
             identifier_survival=record.quality.identifier_survival,
             unsupported_claims=record.quality.unsupported_claims,
+            unsupported_statements=record.quality.unsupported_statements,
         )
         self._ended(outcome, error_class=error_class, record=committed)
         self._tell(Stage.COMPLETED)

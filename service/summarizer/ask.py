@@ -114,9 +114,13 @@ class Asker:
         """A draft that passed the checks. Raises PassFailed. A bad answer is sent back with its reasons and another
         seed."""
         reasons: tuple[str, ...] = ()
+        removed: tuple[str, ...] = ()
+        invented: tuple[str, ...] = ()
         output = cause = ""
         for repair in range(self._policy.repair_attempts + 1):
-            user = prompt.user + (repair_text(reasons, self._form.repair.again) if repair else "")
+            again = repair_text((*reasons, *removed), self._form.repair.again, invented=invented)
+            user = prompt.user + (again if repair else "")
+            removed = invented = ()
             at_any_length = repair == self._policy.repair_attempts and not room.strict
             try:
                 completion = await self._complete(prompt, user, source, room.content_tokens, repair)
@@ -136,7 +140,7 @@ class Asker:
                 continue
             if not result.problems:
                 return Answer(result, completion.model)
-            reasons = result.problems
+            reasons, removed, invented = result.problems, result.removed, result.invented
             cause = f"the answer failed the checks: {'; '.join(reasons)}"
         raise PassFailed(
             ErrorClass.INVALID, retryable=False, cause=cause, asked=self._asked, output=output, reasons=reasons

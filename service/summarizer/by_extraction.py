@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from service.domain.checks.support import concordance_of
 from service.domain.events import ErrorClass
 from service.domain.policy import Policy, without_floors
 from service.domain.record import FormName, Provenance
@@ -25,7 +26,7 @@ EXTRACTIVE: Final = "extractive:default"
 """Its name in lists of models."""
 
 SOURCE_TOKENS_UNBOUNDED = 10_000_000
-"""The nominal size of one reading. The work is linear, about two seconds for every 4 MB."""
+"""The nominal size of one reading. The work is linear, up to three seconds of processor time for every MB."""
 
 
 def is_extractive(model: str) -> bool:
@@ -85,6 +86,7 @@ class ExtractiveSummarizer:
         assert draft is not None, "a narrative that is cut fits"
         source = Source.of(
             messages,
+            concordance=concordance_of(((m.number, m.message) for m in work.telling), work.previous),
             texts=(),
             previous=work.previous,
             instructions=form.prompt.system,

@@ -7,22 +7,24 @@ record that it would replace.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
 from service.domain.checks.chat_markup import strip_chat_markup
 from service.domain.checks.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
 from service.domain.checks.comparison import Compared, compared, compared_short, record_texts
-from service.domain.checks.draft import check_record
+from service.domain.checks.draft import Problem, check_record
 from service.domain.checks.grounding import ground_of
 from service.domain.checks.identifiers import Identifier, IdentifierKind, numerals
 from service.domain.checks.required import Named, required_identifiers
+from service.domain.checks.support import Concordance, concordance_of
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
-from service.domain.record import RecordQuality, SummaryRecord
+from service.domain.record import ActionItem, RecordEvidence, RecordQuality, SummaryRecord
 from service.domain.render import summary_text
 from service.summarizer.draft import Draft, DraftItem
+from service.summarizer.statements import judged, narrative_problems
 
 __all__ = ["CheckedDraft", "Room", "Source", "check_draft", "fit_draft"]
 
@@ -38,11 +40,13 @@ _LEFT_OUT_FIRST: Final = ("key_points", "domain_entities", "participants", "unre
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a draft may draw on, what it is compared with, and the policy. `every` has the source's identifiers."""
+    """What a draft may draw on, what it is compared with, and the policy. `every` has the source's identifiers,
+    `concordance` what its statements may rest on."""
 
     evidence: Evidence
     every: tuple[Identifier, ...]
     beside: Compared
+    concordance: Concordance
     instructions: str
     policy: Policy
 
@@ -62,13 +66,16 @@ class Source:
         replaces: SummaryRecord | None = None,
         policy: Policy | None = None,
         context: Iterable[Message] = (),
+        concordance: Concordance | None = None,
     ) -> Source:
         """The source of one call: messages, texts of partial summaries, and the record that the draft continues.
 
         `replaces` is the fallback record that the draft would replace. The default policy has the default floors. A
-        draft may use what `context` says, and need not.
+        draft may use what `context` says, and need not. `concordance` is by default of `messages`, numbered from 1,
+        and of `previous`.
         """
         policy = policy or Policy()
+        messages = tuple(messages)
         said = [("\n".join(texts_of(m)), m.role is Role.TOOL) for m in messages] + [(text, False) for text in texts]
         earlier = "\n".join(record_texts(previous)) if previous else ""
         named = [Named(text, numerals(text), raw) for text, raw in said]
@@ -88,6 +95,7 @@ class Source:
                 source=f"{earlier}\n{whole}",
                 instructions=instructions,
             ),
+            concordance=concordance or concordance_of(enumerate(messages, 1), previous),
             instructions=instructions,
             policy=policy,
         )
@@ -116,11 +124,25 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class CheckedDraft:
-    """A draft as it would be committed, how many of its claims were invented, and what speaks against committing it."""
+    """A draft as it would be committed.
+
+    Attributes:
+        draft: The draft, without what was taken out of its lists.
+        unsupported_claims: How many invented identifiers went with it.
+        problems: What speaks against committing it, without text of it.
+        evidence: The messages that its statements rest on.
+        unsupported_statements: How many statements rest on no message, taken out or not.
+        removed: Why statements were taken out, without text of them.
+        invented: Texts of the answer that the source does not have: for a repair prompt, not for an event or a log.
+    """
 
     draft: Draft
     unsupported_claims: int
     problems: tuple[str, ...]
+    evidence: RecordEvidence
+    unsupported_statements: int
+    removed: tuple[str, ...]
+    invented: tuple[str, ...]
 
     def quality(self, source: Source, *, reduction: float) -> RecordQuality:
         """The figures of the checks."""
@@ -129,18 +151,18 @@ class CheckedDraft:
             identifier_survival=share_held(source.beside.required, kept),
             all_identifier_survival=share_held(source.every, kept),
             unsupported_claims=self.unsupported_claims,
+            unsupported_statements=self.unsupported_statements,
             reduction=reduction,
         )
 
 
 def check_draft(draft: Draft, source: Source) -> CheckedDraft:
-    """The draft without marks and invented list items, and its remaining problems."""
+    """The draft without marks, invented list items and statements that may not stay, and its remaining problems."""
     clean = _without_marks(draft)
     supported = _supported_only(clean, source.evidence)
-    dropped = sum(len(unsupported(item, source.evidence)) for item in _items(clean)) - sum(
-        len(unsupported(item, source.evidence)) for item in _items(supported)
-    )
-    texts = _texts_by_field(supported)
+    found = judged(_statements(supported), source.concordance)
+    kept = _without(supported, found.taken_out)
+    texts = _texts_by_field(kept)
     problems = (
         *check_record(
             {field: "\n".join(items) for field, items in texts.items()},
@@ -148,10 +170,21 @@ def check_draft(draft: Draft, source: Source) -> CheckedDraft:
             instructions=source.instructions,
             unsupported_max=0,
         ),
+        *(p for field, text in kept.narratives.items() for p in narrative_problems(field, text, source.concordance)),
         *compared({field: t for field, t in texts.items() if field != SHORT}, source.beside, source.policy),
         *(problem for text in texts.get(SHORT, ()) for problem in compared_short(text, source.beside, source.policy)),
     )
-    return CheckedDraft(supported, dropped, tuple(f"{p.code.value}: {p.detail}" for p in problems))
+    narrated = [claim for text in kept.narratives.values() for claim in unsupported(text, source.evidence)]
+    dropped = [claim for item in _items(clean) for claim in unsupported(item, source.evidence)]
+    return CheckedDraft(
+        draft=kept,
+        unsupported_claims=len(dropped),
+        problems=_told(problems),
+        evidence=found.evidence,
+        unsupported_statements=found.unsupported,
+        removed=_told(found.removed),
+        invented=(*(claim.text for claim in (*narrated, *dropped)), *found.texts),
+    )
 
 
 def fit_draft(
@@ -219,6 +252,42 @@ def _supported_only(draft: Draft, evidence: Evidence) -> Draft:
             "domain_entities": keep(draft.domain_entities),
         }
     )
+
+
+def _statements(draft: Draft) -> dict[str, tuple[str, ...]]:
+    """The statements that a record will have, by list."""
+    context = draft.context
+    return {
+        "key_points": draft.highlights,
+        "decisions": context.decisions,
+        "action_items": tuple(item.text for item in context.action_items),
+        "unresolved": context.unresolved,
+    }
+
+
+def _without(draft: Draft, taken_out: Mapping[str, frozenset[str]]) -> Draft:
+    """The draft without these statements, by list. What it says twice stays twice, for the checks of loops."""
+
+    def left(name: str, items: list[str]) -> list[str]:
+        return [item for item in items if item.strip() not in taken_out[name]]
+
+    tasks = taken_out["action_items"]
+    return draft.model_copy(
+        update={
+            "key_points": left("key_points", draft.key_points),
+            "decisions": left("decisions", draft.decisions),
+            "action_items": [i for i in draft.action_items if _record_item(i).text not in tasks],
+            "unresolved": left("unresolved", draft.unresolved),
+        }
+    )
+
+
+def _record_item(item: DraftItem) -> ActionItem:
+    return ActionItem(item.task.strip(), item.owner.strip(), item.due.strip())
+
+
+def _told(problems: Iterable[Problem]) -> tuple[str, ...]:
+    return tuple(f"{problem.code.value}: {problem.detail}" for problem in problems)
 
 
 def _items(draft: Draft) -> list[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
+from service.domain.checks.support import Concordance, concordance_of
 from service.domain.chunks import cut_text, grouped, part_tokens_max, source_room, writable_tokens
-from service.domain.events import ErrorClass
-from service.domain.message import Message
+from service.domain.events import ErrorClass, MessageAppended
 from service.domain.policy import ToolOutput
 from service.domain.prompt import (
     Prompt,
@@ -39,11 +40,11 @@ class Part:
     """A piece of the source for one call: transcript entries and their messages, the first piece after the overlap."""
 
     entries: tuple[str, ...]
-    messages: tuple[Message, ...]
+    messages: tuple[MessageAppended, ...]
     overlap: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, pieces: Sequence[tuple[str, Message]], overlap: tuple[str, ...] = ()) -> Self:
+    def of(cls, pieces: Sequence[tuple[str, MessageAppended]], overlap: tuple[str, ...] = ()) -> Self:
         """The part with these entries and their messages."""
         return cls(tuple(entry for entry, _ in pieces), tuple(message for _, message in pieces), overlap)
 
@@ -116,7 +117,7 @@ class Questions:
             entries = self._entries(whole=False)
         fits = sum(count(entry) for entry, _ in entries) <= limits.whole
         limit = limits.whole if fits else limits.part
-        pieces: list[tuple[str, Message]] = []
+        pieces: list[tuple[str, MessageAppended]] = []
         for entry, message in entries:
             texts = cut_text(entry, limit=limit, count=count)
             # An answer is judged by the piece that it was made from.
@@ -140,19 +141,24 @@ class Questions:
         entries = tuple(f"<partial_summary>\n{escaped(text)}\n</partial_summary>" for text in texts)
         previous = self._work.previous if last else None
         prompt = self._prompt(self._form.merge_prompt, entries, previous, room.content_tokens)
-        return prompt, self._source((), prompt.system, texts=texts, whole=last)
+        return prompt, self._source((), prompt.system, texts=texts, whole=last, concordance=self._concordance)
 
     def whole_source(self) -> Source:
         """What a merged record is judged by: everything that its parts were made from."""
         prompt = self._prompt(self._form.prompt, (), self._work.previous, 0)
-        return self._source([m.message for m in self._work.messages], prompt.system)
+        return self._source(self._work.messages, prompt.system, concordance=self._concordance)
 
     def texts(self, answers: Sequence[Answer]) -> tuple[list[str], list[int]]:
         """The answers as a merging prompt quotes them, and their tokens there."""
         texts = [draft_text(self._work, answer.checked.draft) for answer in answers]
         return texts, [self._count(text) for text in texts]
 
-    def _entries(self, *, whole: bool) -> list[tuple[str, Message]]:
+    @cached_property
+    def _concordance(self) -> Concordance:
+        """What a merged draft rests on: the messages themselves, since its parts name none."""
+        return concordance_of(((m.number, m.message) for m in self._work.messages), self._work.previous)
+
+    def _entries(self, *, whole: bool) -> list[tuple[str, MessageAppended]]:
         """The messages as transcript entries; `whole` leaves tool results uncapped, unless they are omitted."""
         policy = self._work.plan.policy
         capped = policy.tool_output is ToolOutput.CAPPED
@@ -165,7 +171,7 @@ class Questions:
                     cap_tokens=policy.tool_output_tokens_max,
                     count=self._count,
                 ),
-                m.message,
+                m,
             )
             for m in self._work.telling
         ]
@@ -207,12 +213,20 @@ class Questions:
         )
 
     def _source(
-        self, messages: Sequence[Message], instructions: str, *, texts: Sequence[str] = (), whole: bool = True
+        self,
+        messages: Sequence[MessageAppended],
+        instructions: str,
+        *,
+        texts: Sequence[str] = (),
+        whole: bool = True,
+        concordance: Concordance | None = None,
     ) -> Source:
+        previous = self._work.previous if whole else None
         return Source.of(
-            messages,
+            [m.message for m in messages],
+            concordance=concordance or concordance_of(((m.number, m.message) for m in messages), previous),
             texts=texts,
-            previous=self._work.previous if whole else None,
+            previous=previous,
             instructions=instructions,
             policy=self._work.plan.policy,
             replaces=self._work.replaces if whole else None,
@@ -220,6 +234,6 @@ class Questions:
         )
 
 
-def _piece(message: Message, text: str) -> Message:
+def _piece(appended: MessageAppended, text: str) -> MessageAppended:
     """The message as if a piece of its entry were all that it says."""
-    return message._replace(content=text, tool_calls=(), attachments=())
+    return appended._replace(message=appended.message._replace(content=text, tool_calls=(), attachments=()))

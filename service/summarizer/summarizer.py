@@ -14,7 +14,7 @@ from service.domain.events import CAUSE_CHARS_MAX, ErrorClass, MessageAppended, 
 from service.domain.mechanical import is_mechanical
 from service.domain.policy import Policy
 from service.domain.prompt import PromptTemplate
-from service.domain.record import FormName, Provenance, RecordQuality, SummaryRecord
+from service.domain.record import FormName, Provenance, RecordEvidence, RecordQuality, SummaryRecord
 from service.domain.render import short_text, shown_text, summary_text
 from service.domain.tokens import (
     MESSAGE_OVERHEAD_TOKENS,
@@ -160,6 +160,7 @@ class Summary:
         model: Who wrote it, as `provider:model`.
         provenance: How it was made.
         template: The prompt.
+        evidence: The messages that its statements rest on.
         attempts: Model calls made.
         tried: The models that the pass turned to, in order.
         short_tokens: Tokens of its record with the short text; 0 without one.
@@ -171,6 +172,7 @@ class Summary:
     model: str
     provenance: Provenance
     template: PromptTemplate
+    evidence: RecordEvidence
     attempts: int = 0
     tried: tuple[str, ...] = ()
     short_tokens: int = 0
@@ -292,6 +294,7 @@ def summary_of(
         provenance=provenance,
         template=template,
         short_tokens=cost.short(checked.draft),
+        evidence=checked.evidence,
     )
 
 
@@ -310,6 +313,7 @@ def record_of(work: PassWork, summary: Summary, *, create_time_us: int, latency_
         quality=summary.quality,
         short_tokens=summary.short_tokens,
         episode=figures_of([m.message for m in work.messages]) if work.plan.form is FormName.EPISODE else None,
+        evidence=summary.evidence,
     )
 
 

@@ -25,6 +25,9 @@ SETTINGS = {
 }
 """One draft a pass, and as much of the chat in it as may be."""
 
+TAIL = ("Thank you.", "You are welcome.")
+"""What a pass leaves in the window, so that the honest records are of nothing else than its source."""
+
 LET_THROUGH = {
     "min_shared_words": ("one word", "generic", "generic, Japanese", "a table of nothing"),
     "min_grounded_share": ("the right names in another story", "the right names in another story, German"),
@@ -51,10 +54,10 @@ def numbered(texts: Sequence[str], first: int = 1) -> list[Any]:
 async def tried(s: Sidecar, number: int, piece: Junk) -> tuple[Chat, Any]:
     """A chat of its own in which the piece was a pass's draft, and that pass."""
     chat = s.chat(f"c{number}", context_length=200_000)
-    await chat.append(*numbered(piece.chat.first))
+    await chat.append(*numbered((*piece.chat.first, *TAIL)))
     if piece.continues:
         assert (await chat.summarize()).state == COMPLETED, piece.name
-        await chat.append(*numbered(piece.chat.later, first=len(piece.chat.first) + 1))
+        await chat.append(*numbered(piece.chat.later, first=len(piece.chat.first) + len(TAIL) + 1))
     return chat, await chat.summarize()
 
 

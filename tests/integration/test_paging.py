@@ -142,7 +142,7 @@ async def test_a_page_of_conversations_ends_where_a_client_would_refuse_it(tmp_p
 async def test_a_page_of_records_ends_where_a_client_would_refuse_it(tmp_path):
     """Every one once, also where a page is cut short."""
     texts = [f"{WIDE * 990} {letter}" for letter in "abcdefghijklmnopqrst"]
-    lists = {"key_points": texts, "decisions": texts, "unresolved": texts}
+    lists = {"key_points": texts, "participants": texts, "unresolved": texts}
     answers = [{"record": {"summary": f"Turn {turn}.", **lists}} for turn in range(2, 202, 10)]
     settings = script(tmp_path, *answers, context_length=10_000_000) | {"policy.max_input_tokens": 10_000_000}
     async with sidecar(tmp_path, settings | ANY_DRAFT) as s:

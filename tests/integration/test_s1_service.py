@@ -42,7 +42,7 @@ async def test_s1_unit_1_mixed_technical_and_decision_content_makes_a_valid_reco
         assert made.summary.strip()
         assert len(made.key_points) <= 30
         assert {"src/import/orders.py", "OPS-4411"} & set(made.context.domain_entities) or "OPS-4411" in str(made)
-        assert all(len(text) <= 1_000 for text in (*made.key_points, *made.context.decisions))
+        assert all(len(text) <= 1_000 for text in (s.text for s in (*made.key_points, *made.context.decisions)))
         assert made.covered_message_count > 0
         assert (made.depth, made.parent_id) == (0, "")
 
@@ -63,13 +63,14 @@ async def test_s1_unit_1_a_models_structured_facets_are_kept_as_they_are(tmp_pat
 
         (made,) = await chat.summaries()
 
-        assert made.context == summary_pb2.SummaryContext(
-            participants=["Dana"],
-            decisions=["Pin parser 3.3.9 until 2026-03-14"],
-            action_items=[summary_pb2.ActionItem(task="Rewrite parse_header()", owner="Dana", due="Friday")],
-            unresolved=["Who owns the retry queue on db-07.example.com?"],
-            domain_entities=["src/import/orders.py", "OPS-4411"],
-        )
+        context = made.context
+        assert [decision.text for decision in context.decisions] == ["Pin parser 3.3.9 until 2026-03-14"]
+        assert [(i.task, i.owner, i.due) for i in context.action_items] == [
+            ("Rewrite parse_header()", "Dana", "Friday")
+        ]
+        assert [question.text for question in context.unresolved] == ["Who owns the retry queue on db-07.example.com?"]
+        assert (context.participants, context.domain_entities) == (["Dana"], ["src/import/orders.py", "OPS-4411"])
+        assert all(s.message_numbers for s in (*context.decisions, *context.action_items, *context.unresolved))
         assert made.provenance == summary_pb2.PROVENANCE_MODEL
         assert made.model == "ollama:qwen2.5:3b"
 

@@ -165,7 +165,7 @@ async def test_a_summary_that_is_too_long_loses_list_items_before_it_is_refused(
         made = (await chat.summaries())[0]
         assert made.summary.startswith("The user and the assistant")
         assert 0 < len(made.key_points) < 11
-        assert list(made.key_points) == points[: len(made.key_points)]
+        assert [point.text for point in made.key_points] == points[: len(made.key_points)]
         assert len(ollama.asked()) == 1
 
 

@@ -1411,6 +1411,7 @@ class ExpandSummaryRequest(_message.Message):
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     SUMMARY_ID_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
+    NUMBERS_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
@@ -1428,25 +1429,54 @@ class ExpandSummaryRequest(_message.Message):
     def messages(self) -> _summary_pb2.MessageRange:
         """The messages with these numbers, such as those of a cleared tool result."""
 
+    @_builtins.property
+    def numbers(self) -> Global___MessageNumbers:
+        """The messages that a statement of a record rests on."""
+
     def __init__(
         self,
         *,
         conversation_id: _builtins.str = ...,
         summary_id: _builtins.str = ...,
         messages: _summary_pb2.MessageRange | None = ...,
+        numbers: Global___MessageNumbers | None = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         max_tokens: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "summary_id", b"summary_id", "what", b"what"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "numbers", b"numbers", "summary_id", b"summary_id", "what", b"what"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "max_tokens", b"max_tokens", "messages", b"messages", "page_size", b"page_size", "page_token", b"page_token", "summary_id", b"summary_id", "what", b"what"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "max_tokens", b"max_tokens", "messages", b"messages", "numbers", b"numbers", "page_size", b"page_size", "page_token", b"page_token", "summary_id", b"summary_id", "what", b"what"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["summary_id", "messages"]  # noqa: Y015
+    _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["summary_id", "messages", "numbers"]  # noqa: Y015
     _WhichOneofArgType_what: _TypeAlias = _typing.Literal["what", b"what"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_what) -> _WhichOneofReturnType_what | None: ...
 
 Global___ExpandSummaryRequest: _TypeAlias = ExpandSummaryRequest  # noqa: Y015
+
+@_typing.final
+class MessageNumbers(_message.Message):
+    """MessageNumbers names messages, such as those of Statement.message_numbers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The messages, by number."""
+
+    def __init__(
+        self,
+        *,
+        numbers: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["numbers", b"numbers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MessageNumbers: _TypeAlias = MessageNumbers  # noqa: Y015
 
 @_typing.final
 class ExpandSummaryResponse(_message.Message):

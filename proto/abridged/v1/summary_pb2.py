@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61\x62ridged/v1/summary.proto\x12\x0b\x61\x62ridged.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"+\n\x0cMessageRange\x12\r\n\x05\x66irst\x18\x01 \x01(\x03\x12\x0c\n\x04last\x18\x02 \x01(\x03\"6\n\nActionItem\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0c\n\x04task\x18\x02 \x01(\t\x12\x0b\n\x03\x64ue\x18\x03 \x01(\t\"\x95\x01\n\x0eSummaryContext\x12\x14\n\x0cparticipants\x18\x01 \x03(\t\x12\x11\n\tdecisions\x18\x02 \x03(\t\x12-\n\x0c\x61\x63tion_items\x18\x03 \x03(\x0b\x32\x17.abridged.v1.ActionItem\x12\x12\n\nunresolved\x18\x04 \x03(\t\x12\x17\n\x0f\x64omain_entities\x18\x05 \x03(\t\"\x9d\x01\n\rRecordQuality\x12\x1b\n\x13identifier_survival\x18\x01 \x01(\x01\x12\x1a\n\x12unsupported_claims\x18\x02 \x01(\x05\x12\x11\n\treduction\x18\x03 \x01(\x01\x12$\n\x17\x61ll_identifier_survival\x18\x04 \x01(\x01H\x00\x88\x01\x01\x42\x1a\n\x18_all_identifier_survival\"\xb2\x01\n\x0e\x45pisodeFigures\x12\x1a\n\x12sentiment_messages\x18\x01 \x01(\x05\x12\x1b\n\x0esentiment_mean\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x1f\n\x12sentiment_variance\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\r\n\x05\x66lows\x18\x04 \x03(\t\x12\r\n\x05tools\x18\x05 \x03(\tB\x11\n\x0f_sentiment_meanB\x15\n\x13_sentiment_variance\"\xc9\x05\n\rSummaryRecord\x12\n\n\x02id\x18\x01 \x01(\t\x12/\n\x0b\x63reate_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x64\x65pth\x18\x03 \x01(\x05\x12\x11\n\tparent_id\x18\x04 \x01(\t\x12\x0f\n\x07summary\x18\x05 \x01(\t\x12\x12\n\nkey_points\x18\x06 \x03(\t\x12,\n\x07\x63ontext\x18\x07 \x01(\x0b\x32\x1b.abridged.v1.SummaryContext\x12*\n\x07\x63overed\x18\x08 \x03(\x0b\x32\x19.abridged.v1.MessageRange\x12\x1d\n\x15\x63overed_message_count\x18\t \x01(\x03\x12\x15\n\rtokens_before\x18\n \x01(\x03\x12\x14\n\x0ctokens_after\x18\x0b \x01(\x03\x12\r\n\x05model\x18\x0c \x01(\t\x12\x13\n\x0bprompt_name\x18\r \x01(\t\x12\x16\n\x0eprompt_version\x18\x0e \x01(\t\x12+\n\nprovenance\x18\x0f \x01(\x0e\x32\x17.abridged.v1.Provenance\x12\x10\n\x08\x61ttempts\x18\x10 \x01(\x05\x12*\n\x07latency\x18\x16 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x07quality\x18\x12 \x01(\x0b\x32\x1a.abridged.v1.RecordQuality\x12\x16\n\x0e\x63overed_tokens\x18\x13 \x01(\x03\x12\x10\n\x08rewrites\x18\x14 \x01(\x05\x12\x14\n\x0cstands_alone\x18\x15 \x01(\x08\x12\r\n\x05label\x18( \x01(\t\x12\x15\n\rshort_summary\x18\x1a \x01(\t\x12\x14\n\x0cshort_tokens\x18\x1b \x01(\x03\x12,\n\x07\x65pisode\x18\x1c \x01(\x0b\x32\x1b.abridged.v1.EpisodeFiguresJ\x04\x08\x11\x10\x12R\nlatency_ms*\x88\x01\n\nProvenance\x12\x1a\n\x16PROVENANCE_UNSPECIFIED\x10\x00\x12\x14\n\x10PROVENANCE_MODEL\x10\x01\x12\x19\n\x15PROVENANCE_EXTRACTIVE\x10\x02\x12\x15\n\x11PROVENANCE_MERGED\x10\x03\x12\x16\n\x12PROVENANCE_REBASED\x10\x04*A\n\x06Rating\x12\x16\n\x12RATING_UNSPECIFIED\x10\x00\x12\x0f\n\x0bRATING_GOOD\x10\x01\x12\x0e\n\nRATING_BAD\x10\x02\x42(B\x0cSummaryProtoP\x01Z\x16\x61\x62ridged/v1;abridgedv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61\x62ridged/v1/summary.proto\x12\x0b\x61\x62ridged.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"+\n\x0cMessageRange\x12\r\n\x05\x66irst\x18\x01 \x01(\x03\x12\x0c\n\x04last\x18\x02 \x01(\x03\"2\n\tStatement\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x17\n\x0fmessage_numbers\x18\x02 \x03(\x03\"O\n\nActionItem\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0c\n\x04task\x18\x02 \x01(\t\x12\x0b\n\x03\x64ue\x18\x03 \x01(\t\x12\x17\n\x0fmessage_numbers\x18\x04 \x03(\x03\"\xd1\x01\n\x0eSummaryContext\x12\x14\n\x0cparticipants\x18\x01 \x03(\t\x12)\n\tdecisions\x18\x06 \x03(\x0b\x32\x16.abridged.v1.Statement\x12-\n\x0c\x61\x63tion_items\x18\x03 \x03(\x0b\x32\x17.abridged.v1.ActionItem\x12*\n\nunresolved\x18\x07 \x03(\x0b\x32\x16.abridged.v1.Statement\x12\x17\n\x0f\x64omain_entities\x18\x05 \x03(\tJ\x04\x08\x02\x10\x03J\x04\x08\x04\x10\x05\"\xbd\x01\n\rRecordQuality\x12\x1b\n\x13identifier_survival\x18\x01 \x01(\x01\x12\x1a\n\x12unsupported_claims\x18\x02 \x01(\x05\x12\x11\n\treduction\x18\x03 \x01(\x01\x12$\n\x17\x61ll_identifier_survival\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x1e\n\x16unsupported_statements\x18\x05 \x01(\x05\x42\x1a\n\x18_all_identifier_survival\"\xb2\x01\n\x0e\x45pisodeFigures\x12\x1a\n\x12sentiment_messages\x18\x01 \x01(\x05\x12\x1b\n\x0esentiment_mean\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x1f\n\x12sentiment_variance\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\r\n\x05\x66lows\x18\x04 \x03(\t\x12\r\n\x05tools\x18\x05 \x03(\tB\x11\n\x0f_sentiment_meanB\x15\n\x13_sentiment_variance\"\xe7\x05\n\rSummaryRecord\x12\n\n\x02id\x18\x01 \x01(\t\x12/\n\x0b\x63reate_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x64\x65pth\x18\x03 \x01(\x05\x12\x11\n\tparent_id\x18\x04 \x01(\t\x12\x0f\n\x07summary\x18\x05 \x01(\t\x12*\n\nkey_points\x18\x1e \x03(\x0b\x32\x16.abridged.v1.Statement\x12,\n\x07\x63ontext\x18\x07 \x01(\x0b\x32\x1b.abridged.v1.SummaryContext\x12*\n\x07\x63overed\x18\x08 \x03(\x0b\x32\x19.abridged.v1.MessageRange\x12\x1d\n\x15\x63overed_message_count\x18\t \x01(\x03\x12\x15\n\rtokens_before\x18\n \x01(\x03\x12\x14\n\x0ctokens_after\x18\x0b \x01(\x03\x12\r\n\x05model\x18\x0c \x01(\t\x12\x13\n\x0bprompt_name\x18\r \x01(\t\x12\x16\n\x0eprompt_version\x18\x0e \x01(\t\x12+\n\nprovenance\x18\x0f \x01(\x0e\x32\x17.abridged.v1.Provenance\x12\x10\n\x08\x61ttempts\x18\x10 \x01(\x05\x12*\n\x07latency\x18\x16 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x07quality\x18\x12 \x01(\x0b\x32\x1a.abridged.v1.RecordQuality\x12\x16\n\x0e\x63overed_tokens\x18\x13 \x01(\x03\x12\x10\n\x08rewrites\x18\x14 \x01(\x05\x12\x14\n\x0cstands_alone\x18\x15 \x01(\x08\x12\r\n\x05label\x18( \x01(\t\x12\x15\n\rshort_summary\x18\x1a \x01(\t\x12\x14\n\x0cshort_tokens\x18\x1b \x01(\x03\x12,\n\x07\x65pisode\x18\x1c \x01(\x0b\x32\x1b.abridged.v1.EpisodeFiguresJ\x04\x08\x11\x10\x12J\x04\x08\x06\x10\x07R\nlatency_ms*\x88\x01\n\nProvenance\x12\x1a\n\x16PROVENANCE_UNSPECIFIED\x10\x00\x12\x14\n\x10PROVENANCE_MODEL\x10\x01\x12\x19\n\x15PROVENANCE_EXTRACTIVE\x10\x02\x12\x15\n\x11PROVENANCE_MERGED\x10\x03\x12\x16\n\x12PROVENANCE_REBASED\x10\x04*A\n\x06Rating\x12\x16\n\x12RATING_UNSPECIFIED\x10\x00\x12\x0f\n\x0bRATING_GOOD\x10\x01\x12\x0e\n\nRATING_BAD\x10\x02\x42(B\x0cSummaryProtoP\x01Z\x16\x61\x62ridged/v1;abridgedv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,20 +34,22 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'abridged.v1.summary_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'B\014SummaryProtoP\001Z\026abridged/v1;abridgedv1'
-  _globals['_PROVENANCE']._serialized_start=1418
-  _globals['_PROVENANCE']._serialized_end=1554
-  _globals['_RATING']._serialized_start=1556
-  _globals['_RATING']._serialized_end=1621
+  _globals['_PROVENANCE']._serialized_start=1617
+  _globals['_PROVENANCE']._serialized_end=1753
+  _globals['_RATING']._serialized_start=1755
+  _globals['_RATING']._serialized_end=1820
   _globals['_MESSAGERANGE']._serialized_start=107
   _globals['_MESSAGERANGE']._serialized_end=150
-  _globals['_ACTIONITEM']._serialized_start=152
-  _globals['_ACTIONITEM']._serialized_end=206
-  _globals['_SUMMARYCONTEXT']._serialized_start=209
-  _globals['_SUMMARYCONTEXT']._serialized_end=358
-  _globals['_RECORDQUALITY']._serialized_start=361
-  _globals['_RECORDQUALITY']._serialized_end=518
-  _globals['_EPISODEFIGURES']._serialized_start=521
-  _globals['_EPISODEFIGURES']._serialized_end=699
-  _globals['_SUMMARYRECORD']._serialized_start=702
-  _globals['_SUMMARYRECORD']._serialized_end=1415
+  _globals['_STATEMENT']._serialized_start=152
+  _globals['_STATEMENT']._serialized_end=202
+  _globals['_ACTIONITEM']._serialized_start=204
+  _globals['_ACTIONITEM']._serialized_end=283
+  _globals['_SUMMARYCONTEXT']._serialized_start=286
+  _globals['_SUMMARYCONTEXT']._serialized_end=495
+  _globals['_RECORDQUALITY']._serialized_start=498
+  _globals['_RECORDQUALITY']._serialized_end=687
+  _globals['_EPISODEFIGURES']._serialized_start=690
+  _globals['_EPISODEFIGURES']._serialized_end=868
+  _globals['_SUMMARYRECORD']._serialized_start=871
+  _globals['_SUMMARYRECORD']._serialized_end=1614
 # @@protoc_insertion_point(module_scope)

@@ -104,6 +104,36 @@ class MessageRange(_message.Message):
 Global___MessageRange: _TypeAlias = MessageRange  # noqa: Y015
 
 @_typing.final
+class Statement(_message.Message):
+    """Statement is one item of a record's lists, with the messages that it rests on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    MESSAGE_NUMBERS_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """What it says."""
+    @_builtins.property
+    def message_numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Up to 3 messages that say it, by number, ascending. Empty if no message supports it: nobody has to believe it. Found
+        by the sidecar from the words of both, not asked of a model.
+        """
+
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        message_numbers: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_numbers", b"message_numbers", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Statement: _TypeAlias = Statement  # noqa: Y015
+
+@_typing.final
 class ActionItem(_message.Message):
     """ActionItem is something to do."""
 
@@ -112,22 +142,28 @@ class ActionItem(_message.Message):
     OWNER_FIELD_NUMBER: _builtins.int
     TASK_FIELD_NUMBER: _builtins.int
     DUE_FIELD_NUMBER: _builtins.int
+    MESSAGE_NUMBERS_FIELD_NUMBER: _builtins.int
     owner: _builtins.str
     """Who does it; empty if the conversation does not say."""
     task: _builtins.str
     """What to do."""
     due: _builtins.str
     """When it is due; empty if the conversation does not say."""
+    @_builtins.property
+    def message_numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The messages that it rests on, as in Statement."""
+
     def __init__(
         self,
         *,
         owner: _builtins.str = ...,
         task: _builtins.str = ...,
         due: _builtins.str = ...,
+        message_numbers: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["due", b"due", "owner", b"owner", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["due", b"due", "message_numbers", b"message_numbers", "owner", b"owner", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -149,7 +185,7 @@ class SummaryContext(_message.Message):
         """Who takes part in the conversation."""
 
     @_builtins.property
-    def decisions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+    def decisions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Statement]:
         """What was decided."""
 
     @_builtins.property
@@ -157,7 +193,7 @@ class SummaryContext(_message.Message):
         """What to do."""
 
     @_builtins.property
-    def unresolved(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+    def unresolved(self) -> _containers.RepeatedCompositeFieldContainer[Global___Statement]:
         """Open questions."""
 
     @_builtins.property
@@ -168,9 +204,9 @@ class SummaryContext(_message.Message):
         self,
         *,
         participants: _abc.Iterable[_builtins.str] | None = ...,
-        decisions: _abc.Iterable[_builtins.str] | None = ...,
+        decisions: _abc.Iterable[Global___Statement] | None = ...,
         action_items: _abc.Iterable[Global___ActionItem] | None = ...,
-        unresolved: _abc.Iterable[_builtins.str] | None = ...,
+        unresolved: _abc.Iterable[Global___Statement] | None = ...,
         domain_entities: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
@@ -191,6 +227,7 @@ class RecordQuality(_message.Message):
     UNSUPPORTED_CLAIMS_FIELD_NUMBER: _builtins.int
     REDUCTION_FIELD_NUMBER: _builtins.int
     ALL_IDENTIFIER_SURVIVAL_FIELD_NUMBER: _builtins.int
+    UNSUPPORTED_STATEMENTS_FIELD_NUMBER: _builtins.int
     identifier_survival: _builtins.float
     """Share of the required identifiers that the record keeps, 0 to 1: those that a reader could need, by recency,
     repetition and kind, within a budget. In records without `all_identifier_survival`, the share of every identifier.
@@ -201,6 +238,10 @@ class RecordQuality(_message.Message):
     """Share of the replaced tokens that the record saves, 0 to 1."""
     all_identifier_survival: _builtins.float
     """Share of every identifier in the source that the record keeps, 0 to 1, including raw tool results."""
+    unsupported_statements: _builtins.int
+    """Statements of the draft that no message supports. Decisions and action items among them were removed; the others are
+    in the record, without message numbers.
+    """
     def __init__(
         self,
         *,
@@ -208,10 +249,11 @@ class RecordQuality(_message.Message):
         unsupported_claims: _builtins.int = ...,
         reduction: _builtins.float = ...,
         all_identifier_survival: _builtins.float | None = ...,
+        unsupported_statements: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_all_identifier_survival", b"_all_identifier_survival", "all_identifier_survival", b"all_identifier_survival"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_all_identifier_survival", b"_all_identifier_survival", "all_identifier_survival", b"all_identifier_survival", "identifier_survival", b"identifier_survival", "reduction", b"reduction", "unsupported_claims", b"unsupported_claims"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_all_identifier_survival", b"_all_identifier_survival", "all_identifier_survival", b"all_identifier_survival", "identifier_survival", b"identifier_survival", "reduction", b"reduction", "unsupported_claims", b"unsupported_claims", "unsupported_statements", b"unsupported_statements"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__all_identifier_survival: _TypeAlias = _typing.Literal["all_identifier_survival"]  # noqa: Y015
     _WhichOneofArgType__all_identifier_survival: _TypeAlias = _typing.Literal["_all_identifier_survival", b"_all_identifier_survival"]  # noqa: Y015
@@ -346,7 +388,7 @@ class SummaryRecord(_message.Message):
         """When it was committed."""
 
     @_builtins.property
-    def key_points(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+    def key_points(self) -> _containers.RepeatedCompositeFieldContainer[Global___Statement]:
         """The highlights."""
 
     @_builtins.property
@@ -381,7 +423,7 @@ class SummaryRecord(_message.Message):
         depth: _builtins.int = ...,
         parent_id: _builtins.str = ...,
         summary: _builtins.str = ...,
-        key_points: _abc.Iterable[_builtins.str] | None = ...,
+        key_points: _abc.Iterable[Global___Statement] | None = ...,
         context: Global___SummaryContext | None = ...,
         covered: _abc.Iterable[Global___MessageRange] | None = ...,
         covered_message_count: _builtins.int = ...,

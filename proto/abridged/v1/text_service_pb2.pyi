@@ -169,8 +169,8 @@ class TextSummary(_message.Message):
     prompt_version: _builtins.str
     """The prompt's version."""
     @_builtins.property
-    def key_points(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The highlights."""
+    def key_points(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.Statement]:
+        """The highlights. The text is message 1 of their `message_numbers`."""
 
     @_builtins.property
     def context(self) -> _summary_pb2.SummaryContext:
@@ -185,7 +185,7 @@ class TextSummary(_message.Message):
         *,
         text: _builtins.str = ...,
         summary: _builtins.str = ...,
-        key_points: _abc.Iterable[_builtins.str] | None = ...,
+        key_points: _abc.Iterable[_summary_pb2.Statement] | None = ...,
         context: _summary_pb2.SummaryContext | None = ...,
         tokens_before: _builtins.int = ...,
         tokens_after: _builtins.int = ...,

@@ -19,8 +19,10 @@ from service.domain.message import Message
 __all__ = [
     "LOOKUPS_MAX",
     "Evidence",
+    "day_key",
     "evidence_of",
     "evidence_with",
+    "keys_of",
     "share_held",
     "survival",
     "texts_of",
@@ -51,6 +53,8 @@ _SPELLED: Final = {
 }
 _SCALES: Final = {"hundred": 100, "thousand": 1_000, "million": 1_000_000}
 """Numbers that people write as words and models as digits, or vice versa."""
+
+_YEAR_CHARS: Final = 4
 
 _MAGNITUDES: Final = {"k": 1_000, "m": 1_000_000, "b": 1_000_000_000}
 
@@ -84,7 +88,7 @@ def evidence_with(found: Iterable[Identifier], text: str) -> Evidence:
     keys: set[str] = set()
     dates: set[frozenset[str]] = set()
     for identifier in found:
-        keys.update(_keys(identifier))
+        keys.update(keys_of(identifier))
         if identifier.kind is IdentifierKind.DATE:
             dates.add(_date_numbers(identifier.text))
     for match in _SPELLED_RE.finditer(text):
@@ -118,7 +122,7 @@ def share_held(wanted: Iterable[Identifier], evidence: Evidence) -> float:
 
 
 def _is_supported(found: Identifier, evidence: Evidence) -> bool:
-    if not evidence.keys.isdisjoint(_keys(found)):
+    if not evidence.keys.isdisjoint(keys_of(found)):
         return True
     if found.kind is IdentifierKind.DATE:
         numbers = _date_numbers(found.text)
@@ -126,7 +130,7 @@ def _is_supported(found: Identifier, evidence: Evidence) -> bool:
     return False
 
 
-def _keys(found: Identifier) -> set[str]:
+def keys_of(found: Identifier) -> set[str]:
     """Keys that the variants of one identifier share, always including its text in normalized case."""
     text = found.text.casefold().rstrip(".,:;!?)")
     keys = {text, text.removesuffix("'s").removesuffix("s")}
@@ -135,7 +139,7 @@ def _keys(found: Identifier) -> set[str]:
     elif found.kind is IdentifierKind.TIME:
         keys.add(_clock(text))
     elif found.kind is IdentifierKind.DATE:
-        keys.add("/".join(sorted(_date_numbers(text))))
+        keys.add(_joined(_date_numbers(text)))
         if _DAY_AND_TIME.match(text):
             keys.add(_clock(text[11:]))
     elif found.kind is IdentifierKind.VERSION:
@@ -146,6 +150,15 @@ def _keys(found: Identifier) -> set[str]:
         path = text.partition(":")[0] if text[1:2] != ":" else text
         keys |= {path, path.removeprefix("./").rstrip("/")}
     return keys
+
+
+def day_key(found: Identifier) -> str:
+    """The key of a date that is told without its year."""
+    return _joined(number for number in _date_numbers(found.text) if len(number) < _YEAR_CHARS)
+
+
+def _joined(numbers: Iterable[str]) -> str:
+    return "/".join(sorted(numbers))
 
 
 def _number_keys(text: str) -> set[str]:

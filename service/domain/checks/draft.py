@@ -39,6 +39,9 @@ class ProblemCode(StrEnum):
     MARKUP = "markup"
     SECRET = "secret"  # noqa: S105  (a name of a problem)
     UNSUPPORTED = "unsupported"
+    NO_EVIDENCE = "no_evidence"
+    OPPOSITE = "opposite"
+    ONLY_PROPOSED = "only_proposed"
     REPETITION = "repetition"
     FORMAT_TALK = "format_talk"
     GENERIC = "generic"

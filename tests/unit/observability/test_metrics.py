@@ -46,7 +46,9 @@ LABELS = MetricLabels(
     timed_methods=(APPEND,),
     event_types=("MessageAppended",),
 )
-RECORD = RecordCommitted(depth=1, tokens_before=1_000, tokens_after=250, ratio_after=0.4, unsupported_claims=2)
+RECORD = RecordCommitted(
+    depth=1, tokens_before=1_000, tokens_after=250, ratio_after=0.4, unsupported_claims=2, unsupported_statements=3
+)
 
 
 def opened(labels: MetricLabels = LABELS) -> Metrics:
@@ -162,6 +164,7 @@ def test_a_pass_is_counted_by_outcome_trigger_and_model() -> None:
     assert value(metrics, "abridged_summarizer_tokens_total", {"direction": "saved"}) == 750
     assert value(metrics, "abridged_compaction_ratio_sum") == 0.25
     assert value(metrics, "abridged_unsupported_claims_total") == 2
+    assert value(metrics, "abridged_unsupported_statements_total") == 3
 
 
 def test_a_fallback_says_why_the_model_failed_and_is_no_success() -> None:

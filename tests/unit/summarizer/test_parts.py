@@ -25,8 +25,22 @@ def test_a_piece_of_a_long_message_is_judged_by_itself():
 
     parts = questions.parts(questions.limits())
 
-    judged = [sum(COUNTER.count(m.content) for m in part.messages) for part in parts]
+    judged = [sum(COUNTER.count(m.message.content) for m in part.messages) for part in parts]
     assert len(parts) > 2
     assert sum(judged) < 1.1 * COUNTER.count(text)
-    assert "".join(m.content for part in parts for m in part.messages if m.id == "m2").endswith(text)
-    assert parts[0].messages[0] is work.messages[0].message
+    assert "".join(m.message.content for part in parts for m in part.messages if m.number == 2).endswith(text)
+    assert parts[0].messages[0] is work.messages[0]
+
+
+def test_a_merged_draft_rests_on_messages_that_its_parts_do_not_name():
+    """Partial summaries have no numbers; the messages of the whole source have."""
+    said = ("Please read this.", "The parser stays pinned to 3.3.9.")
+    work = work_on([Message(f"m{n}", Role.USER, text) for n, text in enumerate(said, 1)])
+    questions = Questions(
+        work, FORMS[FormName.FACETS], cost=WindowCost(work, COUNTER), counter=COUNTER, window_tokens=4_096
+    )
+
+    for last in (False, True):
+        _, source = questions.of_merge(["The parser was pinned."], questions.room(), last=last)
+
+        assert source.concordance.support("The parser is pinned to 3.3.9.").numbers == (2,)

@@ -1,0 +1,130 @@
+"""The statements of a draft before its source: what each rests on, and which of them may not stay.
+
+A decision or an action item without support is taken out, and so is every statement whose source says the opposite and
+every decision that an assistant only proposed. A key point or an open question without support stays, without message
+numbers. The narrative is judged as a whole, because only a model can write it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from service.domain.checks.draft import Problem, ProblemCode
+from service.domain.checks.polarity import contradicting
+from service.domain.checks.roles import decides, only_proposed
+from service.domain.checks.support import Concordance
+from service.domain.record import RecordEvidence
+from service.extraction.sentences import sentences
+
+__all__ = ["Judged", "judged", "narrative_problems"]
+
+_Numbers = tuple[int, ...]
+
+_NEEDS_SUPPORT: Final = frozenset({"decisions", "action_items"})
+_OPPOSABLE: Final = frozenset({"key_points", "decisions", "action_items"})
+_NARRATIVE_SENTENCES_MAX: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The statements of a draft, by list.
+
+    Attributes:
+        taken_out: The items that may not stay.
+        evidence: The messages that the others rest on.
+        unsupported: How many of all items rest on no message.
+        removed: Why items were taken out: lists, counts and message numbers, no text.
+        texts: What was taken out for having no support.
+    """
+
+    taken_out: Mapping[str, frozenset[str]]
+    evidence: RecordEvidence
+    unsupported: int
+    removed: tuple[Problem, ...]
+    texts: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _List:
+    taken_out: set[str]
+    numbers: list[_Numbers]
+    unsupported: list[str]
+    opposed: list[_Numbers]
+    proposed: list[_Numbers]
+
+
+def judged(statements: Mapping[str, Sequence[str]], concordance: Concordance) -> Judged:
+    """The statements, given by list, before what their source says."""
+    lists = {name: _judged_list(name, texts, concordance) for name, texts in statements.items()}
+    removed = [problem for name, found in lists.items() for problem in _removals(name, found)]
+    evidence = RecordEvidence(
+        **{name: tuple(found.numbers) if any(found.numbers) else () for name, found in lists.items()}
+    )
+    unsupported = sum(len(found.unsupported) + found.numbers.count(()) for found in lists.values())
+    texts = tuple(text for found in lists.values() for text in found.unsupported)
+    return Judged(
+        {name: frozenset(found.taken_out) for name, found in lists.items()},
+        evidence,
+        unsupported,
+        tuple(removed),
+        texts,
+    )
+
+
+def narrative_problems(field: str, text: str, concordance: Concordance) -> Iterator[Problem]:
+    """The sentences of a narrative whose source says the opposite, or which make a decision of a proposal."""
+    opposed: list[_Numbers] = []
+    proposed: list[_Numbers] = []
+    for _, sentence in zip(range(_NARRATIVE_SENTENCES_MAX), sentences(text), strict=False):
+        support = concordance.support(sentence)
+        if (against := contradicting(sentence, support, concordance)) is not None:
+            opposed.append(against)
+        elif decides(sentence) and (proposal := only_proposed(sentence, support, concordance)) is not None:
+            proposed.append(proposal)
+    if opposed:
+        yield Problem(ProblemCode.OPPOSITE, f"{field} says the opposite of {_messages(opposed)}")
+    if proposed:
+        yield Problem(
+            ProblemCode.ONLY_PROPOSED, f"{field} makes a decision of what {_messages(proposed)} only proposed"
+        )
+
+
+def _judged_list(name: str, texts: Sequence[str], concordance: Concordance) -> _List:
+    found = _List(set(), [], [], [], [])
+    for text in texts:
+        support = concordance.support(text)
+        if name in _NEEDS_SUPPORT and not support.told and not concordance.is_empty:
+            found.unsupported.append(text)
+        elif name in _OPPOSABLE and (against := contradicting(text, support, concordance)) is not None:
+            found.opposed.append(against)
+        elif _is_decision(name, text) and (proposal := only_proposed(text, support, concordance)) is not None:
+            found.proposed.append(proposal)
+        else:
+            found.numbers.append(support.numbers)
+            continue
+        found.taken_out.add(text)
+    return found
+
+
+def _is_decision(name: str, text: str) -> bool:
+    return name == "decisions" or (name == "key_points" and decides(text))
+
+
+def _removals(name: str, found: _List) -> Iterator[Problem]:
+    if found.unsupported:
+        count = len(found.unsupported)
+        yield Problem(ProblemCode.NO_EVIDENCE, f"{name}: {count} rest on no message and were taken out")
+    if found.opposed:
+        yield Problem(
+            ProblemCode.OPPOSITE, f"{name}: {len(found.opposed)} say the opposite of {_messages(found.opposed)}"
+        )
+    if found.proposed:
+        count = len(found.proposed)
+        yield Problem(ProblemCode.ONLY_PROPOSED, f"{name}: {count} were only proposed, in {_messages(found.proposed)}")
+
+
+def _messages(numbers: Iterable[_Numbers]) -> str:
+    listed = sorted({number for some in numbers for number in some})
+    return f"message {', '.join(map(str, listed))}" if listed else "the earlier summary"

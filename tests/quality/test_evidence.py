@@ -1,0 +1,139 @@
+"""How well code finds what statements rest on, and which of them are twisted: figures of sentences never tuned on.
+
+`planted.json` and `traps.json` in tests/support have the sentences. Thresholds and lists of words were set by the
+halves named `tune`. The halves named `held` are what is printed and asserted here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+from service.domain.checks.claims import evidence_of, texts_of, unsupported
+from service.domain.checks.polarity import contradicting
+from service.domain.checks.roles import only_proposed
+from service.domain.checks.support import concordance_of
+from service.domain.record import statements_of
+from tests.support.extracts import extract_of, record_of
+from tests.support.planted import planted
+from tests.support.shared_data import FILES, loaded, shared_chats
+from tests.support.traps import Trap, negations, roles
+
+CHATS = 60
+
+
+def test_planted_statements_point_at_their_messages(capsys):
+    """At least 95 of 100 name the right message, at most 2 only a wrong one, and 95 of 100 lies name none."""
+    counted: Counter[str] = Counter()
+    for seed in range(CHATS):
+        chat = planted(seed, "held")
+        index = concordance_of(chat.messages)
+        for told in chat.facts:
+            numbers = index.support(told.text).numbers
+            outcome = "right" if told.number in numbers else "wrong" if numbers else "none"
+            counted.update({outcome: 1, "facts": 1, "numbers": len(numbers), "true": told.number in numbers})
+        known = evidence_of(text for _, message in chat.messages for text in texts_of(message))
+        for lie in chat.lies:
+            is_caught = not index.support(lie.text).told or bool(unsupported(lie.text, known))
+            counted.update({lie.kind: 1, f"{lie.kind} caught": is_caught})
+
+    facts = counted["facts"]
+    recall, wrong = counted["right"] / facts, counted["wrong"] / facts
+    caught = {kind: counted[f"{kind} caught"] / counted[kind] for kind in ("fabricated", "other thing")}
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\nevidence of {facts} planted statements: recall {recall:.3f}, wrong {wrong:.3f}, precision of numbers "
+            f"{counted['true'] / counted['numbers']:.3f}; lies caught: fabricated {caught['fabricated']:.3f} of "
+            f"{counted['fabricated']}, about another thing of the chat {caught['other thing']:.3f} of "
+            f"{counted['other thing']}\n"
+        )
+    assert recall >= 0.95
+    assert wrong <= 0.02
+    assert caught["fabricated"] >= 0.95
+    assert caught["other thing"] >= 0.6
+
+
+def test_opposites_are_found_and_honest_statements_stand(capsys):
+    """Negations: at least 90 of 100 traps, at most 2 of 100 honest statements."""
+    found, false = rates([*negations("held")], contradicting_trap)
+
+    tell(capsys, "negations", found, false)
+    assert found >= 0.9
+    assert false <= 0.02
+
+
+def test_proposals_are_told_from_decisions(capsys):
+    """Roles: at least 90 of 100 traps, at most 2 of 100 decisions that a user took."""
+    found, false = rates([*roles("held")], proposed_trap)
+
+    tell(capsys, "roles", found, false)
+    assert found >= 0.9
+    assert false <= 0.02
+
+
+def test_true_statements_in_other_words_are_no_traps(capsys):
+    """Planted facts contradict nothing: at most 1 of 100."""
+    flagged = total = 0
+    for seed in range(CHATS):
+        chat = planted(seed, "held")
+        index = concordance_of(chat.messages)
+        for told in chat.facts:
+            total += 1
+            flagged += contradicting(told.text, index.support(told.text), index) is not None
+
+    with capsys.disabled():
+        sys.stdout.write(f"\nplanted facts taken for opposites: {flagged} of {total}\n")
+    assert flagged <= 0.01 * total
+
+
+def test_extracts_of_real_chats_stand_whole(capsys):
+    """What quotes its source has its evidence in it, and neither contradicts it nor decides anything anew."""
+    total = told = right = flagged = 0
+    for name in FILES:
+        for chat in shared_chats(name):
+            messages = [*enumerate(map(loaded, chat["messages"]), 1)]
+            index = concordance_of(messages)
+            record = record_of(extract_of([message for _, message in messages]))
+            decisions = set(record.context.decisions)
+            for text, _ in statements_of(record):
+                support = index.support(text)
+                total += 1
+                told += support.told
+                right += any(quotes(text, messages[number - 1][1].content) for number in support.numbers)
+                flagged += contradicting(text, support, index) is not None
+                flagged += text in decisions and only_proposed(text, support, index) is not None
+
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\nextracts: {told} of {total} have evidence, {right} the quoted message, {flagged} refused\n"
+        )
+    assert told >= 0.98 * total
+    assert flagged <= 0.005 * total
+
+
+def quotes(line: str, content: str) -> bool:
+    """Whether a line of an extract is of this message, as far as both have the same form."""
+    quoted = " ".join(line.split(": ", 1)[-1].split())[:60].rstrip("\u2026")
+    return quoted in " ".join(content.replace("**", "").split())
+
+
+def contradicting_trap(trap: Trap) -> bool:
+    index = concordance_of(trap.messages)
+    return contradicting(trap.statement, index.support(trap.statement), index) is not None
+
+
+def proposed_trap(trap: Trap) -> bool:
+    index = concordance_of(trap.messages)
+    return only_proposed(trap.statement, index.support(trap.statement), index) is not None
+
+
+def rates(traps, is_flagged) -> tuple[float, float]:
+    """The share of traps that are found, and of honest statements that are taken for one."""
+    twisted = [is_flagged(trap) for trap in traps if trap.twisted]
+    honest = [is_flagged(trap) for trap in traps if not trap.twisted]
+    return sum(twisted) / len(twisted), sum(honest) / len(honest)
+
+
+def tell(capsys, what: str, found: float, false: float) -> None:
+    with capsys.disabled():
+        sys.stdout.write(f"\n{what}: {found:.3f} of the traps found, {false:.3f} of the honest statements refused\n")

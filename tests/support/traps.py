@@ -1,0 +1,71 @@
+"""Traps for the checks of negations and roles, as data: what was said, a statement that twists it, and an honest one.
+
+`traps.json` beside this file has them, each in a chat of its own beside messages of others. Those at even places are
+for setting the lists of words (`tune`), those at odd ones for reporting (`held`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from service.domain.message import Message, Role
+
+__all__ = ["Trap", "negations", "roles"]
+
+_DATA: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("traps.json").read_text(encoding="utf-8"))
+_OTHERS: Final = 5
+
+
+@dataclass(frozen=True)
+class Trap:
+    """A chat, by message number, and a statement about it; `twisted` says that the chat does not say so."""
+
+    language: str
+    messages: tuple[tuple[int, Message], ...]
+    statement: str
+    twisted: bool
+
+
+def negations(part: str) -> Iterator[Trap]:
+    """Each twice: with the statement that says the opposite, and with one that does not."""
+    cases = _DATA["negation"]
+    for place, (language, said, twisted, honest) in _of_part(cases, part):
+        turns = said.split("\n")
+        speakers = (Role.USER, Role.ASSISTANT) if place % 4 < 2 else (Role.ASSISTANT, Role.USER)
+        chat = _among_others(place, list(zip(speakers, turns, strict=False)), [case[1] for case in cases])
+        yield Trap(language, chat, twisted, twisted=True)
+        yield Trap(language, chat, honest, twisted=False)
+
+
+def roles(part: str) -> Iterator[Trap]:
+    """Each twice: where the user does not take the proposal up, and where the user does."""
+    cases = _DATA["roles"]
+    for place, (language, proposal, refusal, consent, statement) in _of_part(cases, part):
+        for reply, twisted in ((refusal, True), (consent, False)):
+            turns = [(Role.ASSISTANT, proposal), (Role.USER, reply)]
+            chat = _among_others(place, turns, [case[1] for case in _DATA["negation"]])
+            yield Trap(language, chat, statement, twisted)
+
+
+def _of_part(cases: list[Any], part: str) -> Iterator[tuple[int, Any]]:
+    return ((place, case) for place, case in enumerate(cases) if place % 2 == (part == "held"))
+
+
+def _among_others(seed: int, turns: list[tuple[Role, str]], others: list[str]) -> tuple[tuple[int, Message], ...]:
+    """The turns in a row, among messages about other things."""
+    rng = Random(seed)
+    own = {text for _, text in turns}
+    around = [
+        (rng.choice((Role.USER, Role.ASSISTANT)), text)
+        for other in rng.sample(others, k=_OTHERS)
+        for text in other.split("\n")[:1]
+        if text not in own
+    ]
+    at = rng.randint(0, len(around))
+    entries = [*around[:at], *turns, *around[at:]]
+    return tuple((number, Message(f"m{number}", role, text)) for number, (role, text) in enumerate(entries, start=1))

@@ -1,0 +1,47 @@
+"""What an assistant proposed is a decision once a user takes it up."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.domain.checks.roles import decides, only_proposed
+from service.domain.checks.support import concordance_of
+from service.domain.message import Message, Role
+
+PROPOSAL = "I'd suggest Postgres 16 for the ledger service."
+DECISION = "Use Postgres 16 for the ledger service."
+
+
+def proposed(statement: str, *said: str) -> tuple[int, ...] | None:
+    """The first message is a user's, the next the assistant's, and so on."""
+    chat = (Message(f"m{n}", Role.USER if n % 2 else Role.ASSISTANT, text) for n, text in enumerate(said, 1))
+    index = concordance_of(enumerate(chat, 1))
+    return only_proposed(statement, index.support(statement), index)
+
+
+@pytest.mark.parametrize("reply", ["Let me think about it.", "What would that cost per month?", "No, too risky."])
+def test_a_proposal_that_nobody_took_up_is_no_decision(reply: str):
+    """Put off, asked about or turned down, and at the end of the source too."""
+    assert proposed(DECISION, "Which database?", PROPOSAL, reply) == (2,)
+    assert proposed(DECISION, "Which database?", PROPOSAL) == (2,)
+
+
+@pytest.mark.parametrize("reply", ["Sounds good, go ahead.", "Yes, but after the audit.", "The first one", "👍"])
+def test_a_proposal_that_a_user_took_up_is_a_decision(reply: str):
+    """In so many words, or in few."""
+    assert proposed(DECISION, "Which database?", PROPOSAL, reply) is None
+
+
+def test_what_a_user_says_or_an_assistant_reports_is_the_users_own():
+    """Only a proposal needs somebody's consent."""
+    assert proposed(DECISION, "Which database?", PROPOSAL, "We take Postgres 16 for the ledger service.") is None
+    assert proposed(DECISION, "Move it.", "The ledger service uses Postgres 16 now.", "When was that?") is None
+
+
+def test_a_sentence_that_tells_of_a_proposal_makes_no_decision_of_it():
+    """It says who proposed."""
+    told = "The assistant suggested Postgres 16 for the ledger service."
+
+    assert proposed(told, "Which database?", PROPOSAL, "Let me think about it.") is None
+    assert not decides(told)
+    assert decides("The user decided to use Postgres 16.")
