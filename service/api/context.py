@@ -11,6 +11,7 @@ from eventlog.event import StreamId
 from service.api.sent_window import sent_window
 from service.api.wire import context_message, message_digest, usage_of
 from service.codec.enums import HELD_BY, HISTORY_TOOLS, OMISSIONS, SUMMARY_ROLES
+from service.codec.ledger import ledger_to_proto
 from service.conversations.cache import Sent
 from service.conversations.conversations import Conversations
 from service.conversations.prefixes import NO_PREFIXES, Form, Prefixes, piece_digest
@@ -53,6 +54,7 @@ class ContextQuery:
     rendering: Rendering | None
     cache_marks: bool
     tools: frozenset[HistoryTool]
+    ledger: bool
 
     @property
     def form(self) -> Form:
@@ -71,6 +73,7 @@ class ContextQuery:
             rendering=_RENDERINGS.get(request.rendering),
             cache_marks=request.cache_marks and request.rendering == _pb.RENDERING_ANTHROPIC,
             tools=frozenset(HISTORY_TOOLS.to_domain(tool) for tool in request.with_tools),
+            ledger=request.with_ledger,
         )
 
 
@@ -197,6 +200,7 @@ class _Answering:
                 )
                 for o in (made.omitted if made else ())
             ],
+            ledger=ledger_to_proto(state.ledger.in_window) if query.ledger and not query.original else (),
         )
         return response.SerializeToString(), before.after(query.form, digests)
 

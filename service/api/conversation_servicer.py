@@ -27,6 +27,7 @@ from service.api.views import conversation_shown, current_pass, key_of, pass_nam
 from service.api.watch import Watching, watch
 from service.api.ways_back import WaysBack, record_ever
 from service.codec.enums import RATINGS
+from service.codec.ledger import ledger_to_proto
 from service.codec.values import record_to_proto
 from service.conversations.append_request import AppendRequest
 from service.conversations.changes import Changes
@@ -293,9 +294,11 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         state = await self._conversations.state(key_of(request.conversation_id))
         record = record_ever(state, request.summary_id)
         rating = state.ratings.get(record.id)
+        live = any(r.id == record.id for r in lineage(state))
         return _pb.GetSummaryResponse(
             summary=record_to_proto(record),
-            live=any(r.id == record.id for r in lineage(state)),
+            live=live,
+            ledger=ledger_to_proto(state.ledger.entries) if live else (),
             revoked=any(r.id == record.id for r in state.revoked),
             rating=RATINGS.to_proto(rating) if rating else summary_pb2.RATING_UNSPECIFIED,
         )

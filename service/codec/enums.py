@@ -10,8 +10,10 @@ from typing import Any, Generic, TypeVar
 
 from abridged.v1 import conversation_pb2, conversation_service_pb2, event_pb2, message_pb2, summary_pb2
 from service.domain.attachments import Omission
+from service.domain.checks.identifiers import IdentifierKind
 from service.domain.events import ContextLengthSource, ErrorClass, Rating, SkipReason, Trigger
 from service.domain.history_tools import HistoryTool
+from service.domain.ledger import Use
 from service.domain.message import Role
 from service.domain.policy import DepthLimit, Fallback, ProfileName, SummaryRole, ToolOutput
 from service.domain.profiles.profile import HeldBy
@@ -26,6 +28,8 @@ __all__ = [
     "FALLBACKS",
     "HELD_BY",
     "HISTORY_TOOLS",
+    "IDENTIFIER_KINDS",
+    "IDENTIFIER_USES",
     "OMISSIONS",
     "PROFILES",
     "PROVENANCES",
@@ -74,4 +78,6 @@ HELD_BY = EnumMap(HeldBy, conversation_pb2.HeldBy, "HELD_BY_")
 OMISSIONS = EnumMap(Omission, conversation_service_pb2.AttachmentOmission, "ATTACHMENT_OMISSION_")
 HISTORY_TOOLS = EnumMap(HistoryTool, conversation_service_pb2.HistoryTool, "HISTORY_TOOL_")
 DRAFT_FORMS = EnumMap(FormName, conversation_pb2.DraftForm, "DRAFT_FORM_")
+IDENTIFIER_KINDS = EnumMap(IdentifierKind, summary_pb2.IdentifierKind, "IDENTIFIER_KIND_")
+IDENTIFIER_USES = EnumMap(Use, summary_pb2.IdentifierUse, "IDENTIFIER_USE_")
 TOKEN_SOURCES = EnumMap(TokenSource, event_pb2.TokenSource, "TOKEN_SOURCE_")

@@ -17,6 +17,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from abridged.v1 import event_pb2
 from service.codec.enums import DRAFT_FORMS, ERROR_CLASSES, RATINGS, SKIP_REASONS, TOKEN_SOURCES, TRIGGERS
+from service.codec.ledger import finds_from_proto, finds_to_proto
 from service.codec.values import (
     canonical,
     duration,
@@ -35,6 +36,7 @@ from service.codec.values import (
 )
 from service.codec.wire_format import LENGTH_DELIMITED, VARINT, length, tag, varint
 from service.domain import events as domain
+from service.domain.ledger import NOTHING_FOUND
 from service.domain.record import FormName
 from service.domain.tokens import TokenSource
 
@@ -252,6 +254,7 @@ def _completed_to_proto(event: domain.SummarizationCompleted) -> event_pb2.Summa
         wait_until=timestamp(event.wait_until_us) if event.wait_until_us else None,
         models_tried=event.tried,
         marks=_marks_to_proto(event.marks),
+        finds=finds_to_proto(event.finds) if event.finds != NOTHING_FOUND else None,
     )
 
 
@@ -273,6 +276,7 @@ def _completed_from_proto(proto: event_pb2.SummarizationCompleted) -> domain.Sum
         timestamp_us(proto.wait_until),
         tuple(proto.models_tried),
         _marks_from_proto(proto.marks),
+        finds_from_proto(proto.finds) if proto.HasField("finds") else NOTHING_FOUND,
     )
 
 

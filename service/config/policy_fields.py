@@ -57,6 +57,8 @@ _HELP: Mapping[str, str] = {
     "threshold_messages": "ROLLING: so does a window of more messages; pinned and system ones do not count.",
     "min_new_messages": "ROLLING: fewest messages between passes, except in an emergency.",
     "record_token_ratio": "ROLLING: share of the budget that all records may take; then the oldest two are merged.",
+    "ledger_token_ratio": "Share of the budget that the ledger of identifiers may take; 0 for no ledger.",
+    "max_ledger_tokens": "Most tokens of the ledger, however large the budget.",
     "record_form": "What a model writes: `facets` (JSON with lists) or `text` (3 to 5 sentences).",
     "episode_trigger_messages": "EPISODES: messages outside episodes that trigger a pass.",
     "min_episode_size": "EPISODES: fewest messages before a topic shift ends an episode.",

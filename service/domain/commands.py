@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from service.domain.events import ErrorClass, Rating, Settings
+from service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from service.domain.message import Message
 from service.domain.record import SummaryRecord
 from service.domain.tokens import TokenCount, TokenSource
@@ -111,6 +112,7 @@ class CompletePass:
         model_failed: Whether a model was asked first and failed.
         interrupted: Whether the window could not wait for a model that had not failed.
         tried: The models that the pass turned to, in order, as `provider:model`.
+        finds: What was found in the messages that leave; the decision sets its limits.
     """
 
     pass_id: str
@@ -120,6 +122,7 @@ class CompletePass:
     model_failed: bool = False
     interrupted: bool = False
     tried: tuple[str, ...] = ()
+    finds: LedgerFinds = NOTHING_FOUND
 
 
 @dataclass(frozen=True, slots=True)

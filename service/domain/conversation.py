@@ -21,6 +21,7 @@ from service.domain.events import (
     SkipReason,
     Trigger,
 )
+from service.domain.ledger import Ledger
 from service.domain.policy import wait_s
 from service.domain.ranges import merged
 from service.domain.record import MessageRange, SummaryRecord
@@ -155,6 +156,7 @@ class Conversation(NamedTuple):
         marks: The lines in place of cleared tool results, by message number.
         title: The title that a model gave, whatever the client has set.
         closed: Whether it takes no messages and no passes.
+        ledger: The identifiers of what has left the window.
     """
 
     event_version: int = 0
@@ -199,6 +201,7 @@ class Conversation(NamedTuple):
     marks: Mapping[int, ResultMark] = MappingProxyType({})
     title: str = ""
     closed: bool = False
+    ledger: Ledger = Ledger()
 
     @property
     def is_open(self) -> bool:
@@ -228,14 +231,20 @@ class Conversation(NamedTuple):
 
     @property
     def window_tokens(self) -> int:
-        """Tokens of the window: messages and records, estimates corrected."""
-        exact, estimated = self.exact_tokens, self.estimated_tokens
-        for shown in self.shown:
-            if shown.source is TokenSource.ESTIMATE:
-                estimated += shown.tokens
-            else:
-                exact += shown.tokens
+        """Tokens of the window: messages, records and ledger, estimates corrected."""
+        exact, estimated = self.uncorrected_tokens
         return exact + calibrated_tokens(estimated, self.settings.calibration_factor)
+
+    @property
+    def uncorrected_tokens(self) -> tuple[int, int]:
+        """The window's exact tokens and its estimated ones: of messages, records and ledger."""
+        exact, estimated = self.exact_tokens, self.estimated_tokens
+        for source, tokens in (*((s.source, s.tokens) for s in self.shown), (self.ledger.source, self.ledger.tokens)):
+            if source is TokenSource.ESTIMATE:
+                estimated += tokens
+            else:
+                exact += tokens
+        return exact, estimated
 
     @property
     def budget(self) -> int:

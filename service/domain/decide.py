@@ -60,9 +60,11 @@ from service.domain.events import (
     UsageReported,
 )
 from service.domain.fold import evolve, fold
+from service.domain.ledger import LedgerFinds
 from service.domain.policy import wait_after_failures
 from service.domain.profiles.profile import DecisionContext, Profile
 from service.domain.record import SummaryRecord
+from service.domain.sizes import LEDGER_MEMORY, LEDGER_SHARE_MIN, ledger_tokens, ledger_tokens_max
 from service.domain.tokens import TokenSource, calibrated_factor
 from service.domain.triggers import cancelled, followed_up, remade, ruled, superseded
 from service.domain.ways_back import pending_cancelled, require_pins_fit, taken_back
@@ -170,11 +172,10 @@ def _report_usage(state: Conversation, command: ReportUsage, context: DecisionCo
         return []
     if command.epoch != state.epoch and (command.epoch or command.message_version <= state.went_back_at):
         return []
-    sent = [m for m in state.window if m.number <= command.message_version]
-    exact = sum(m.tokens for m in sent if m.source is not TokenSource.ESTIMATE)
-    estimated = sum(m.tokens for m in sent if m.source is TokenSource.ESTIMATE)
-    exact += sum(shown.tokens for shown in state.shown if shown.source is not TokenSource.ESTIMATE)
-    estimated += sum(shown.tokens for shown in state.shown if shown.source is TokenSource.ESTIMATE)
+    unsent = [m for m in state.window if m.number > command.message_version]
+    exact, estimated = state.uncorrected_tokens
+    exact -= sum(m.tokens for m in unsent if m.source is not TokenSource.ESTIMATE)
+    estimated -= sum(m.tokens for m in unsent if m.source is TokenSource.ESTIMATE)
     factor = calibrated_factor(
         state.settings.calibration_factor,
         estimated,
@@ -226,9 +227,34 @@ def _complete(state: Conversation, command: CompletePass, context: DecisionConte
     if plan.trigger is not Trigger.REMAKE and (marks := clearable(after, context.policy)):
         completed = replace(completed, marks=marks)
         after = evolve(state, completed, context.now_us)
+    if plan.trigger is not Trigger.REMAKE and (command.finds.entries or state.ledger.entries):
+        completed = replace(completed, finds=_within_limits(state, after, record, command, context))
+        after = evolve(state, completed, context.now_us)
     if not _saves_enough(state, after, record, context.profile):
         return _with_trigger(state, [_skipped_no_gain(state, plan, command, context)], context)
     return [completed, *(followed_up(after, plan, context) or ruled(after, context))]
+
+
+def _within_limits(
+    before: Conversation, after: Conversation, record: SummaryRecord, command: CompletePass, context: DecisionContext
+) -> LedgerFinds:
+    """What was found, with the most that the ledger may take after the pass.
+
+    That is its share of the window, as far as it stays below its trigger, or a part of the share if it stays within its
+    budget; and no more new tokens than half of what the pass frees, or than its gain can spare.
+    """
+    policy = context.policy
+    share = ledger_tokens_max(before, policy)
+    used = after.window_tokens + after.settings.overhead_tokens
+    below_trigger = int(policy.trigger_token_ratio * after.budget) - used - 1
+    below_budget = min(after.budget - used, int(share * LEDGER_SHARE_MIN))
+    freed = before.window_tokens - ledger_tokens(before) - after.window_tokens
+    spared = freed - int(policy.min_gain * (freed + summary_tokens(after, record.id)))
+    most = ledger_tokens(before) + max(0, min(freed // 2, spared))
+    limit = max(0, min(share, most, max(below_trigger, below_budget)))
+    factor = max(1.0, after.settings.calibration_factor)
+    memory = int(LEDGER_MEMORY * share / factor)
+    return command.finds._replace(limit_tokens=int(limit / factor), memory_tokens=memory)
 
 
 def _counts_as_failure(state: Conversation, command: CompletePass) -> bool:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from service.domain.message import Message
 from service.domain.policy import Policy, ProfileName
 from service.domain.record import FormName, MessageRange, SummaryRecord
@@ -296,6 +297,7 @@ class SummarizationCompleted:
         wait_until_us: The time that ends this wait earlier; 0 for no wait.
         tried: The models that the pass turned to, in order, as `provider:model`.
         marks: Marks for old tool results that stay in the window, so that it is rewritten once and not twice.
+        finds: The identifiers of the messages that leave the window; none for a remake, by which none does.
     """
 
     pass_id: str
@@ -306,6 +308,7 @@ class SummarizationCompleted:
     wait_until_us: int = 0
     tried: tuple[str, ...] = ()
     marks: tuple[ResultMark, ...] = ()
+    finds: LedgerFinds = NOTHING_FOUND
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,11 @@ from service.domain.events import (
     ResultMark,
     SummaryRevoked,
 )
+from service.domain.ledger import Ledger
 from service.domain.message import Role
 from service.domain.ranges import covers, merged, ranges_of, without
 from service.domain.record import MessageRange, SummaryRecord
+from service.domain.render import said_by
 from service.domain.sequence import Sequence as Window
 from service.domain.tokens import TokenSource
 
@@ -72,8 +74,19 @@ def went_back(state: Conversation, event: GoingBack, originals: Iterable[Message
         redo_due=after.redo_due or revoked,
         epoch=state.epoch + 1,
         went_back_at=state.message_version,
+        ledger=_ledger_after(after) if revoked or isinstance(event, ConversationRewound) else state.ledger,
         irreducible_said_at=None,
         depth_limit_said=False,
+    )
+
+
+def _ledger_after(after: Conversation) -> Ledger:
+    """The ledger of what records in use still cover. A pin changes nothing: the ledger may name what it says, too."""
+    covered = without(live_coverage(after), after.removed)
+    return after.ledger.kept_to(
+        lambda number: covers(covered, number),
+        lambda number: not covers(after.removed, number),
+        said_by(after.shown),
     )
 
 

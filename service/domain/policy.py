@@ -167,6 +167,8 @@ class Policy:
     max_episode_size: int = _in(1, _MESSAGES_MAX, 20)
     episode_overlap: int = _in(0, _MESSAGES_MAX, 2)
     episode_token_ratio: float = _in(0, 1, 0.15, above=True, below=True)
+    ledger_token_ratio: float = _in(0, 1, 0.15, below=True)
+    max_ledger_tokens: int = _in(0, _TOKENS_MAX, 2_000)
 
 
 RANGES: Mapping[str, Range] = MappingProxyType({f.name: f.metadata[_RANGE] for f in fields(Policy) if f.metadata})
@@ -208,6 +210,8 @@ CLIENT_FIELDS = frozenset(
         "max_episode_size",
         "episode_overlap",
         "episode_token_ratio",
+        "ledger_token_ratio",
+        "max_ledger_tokens",
     }
 )
 """The fields that clients may set by default: none of them names a model or an endpoint."""

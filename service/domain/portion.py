@@ -18,6 +18,7 @@ from service.domain.conversation import Conversation, EndedPass
 from service.domain.events import ErrorClass, MessageAppended, Trigger
 from service.domain.message import Role
 from service.domain.policy import RECORD_TOKENS_MIN, Policy, ToolOutput, largest_summary
+from service.domain.sizes import ledger_tokens
 from service.domain.tokens import TRANSCRIPT_FRAME_TOKENS
 from service.domain.window import (
     WindowSplit,
@@ -123,7 +124,8 @@ def _head(state: Conversation, policy: Policy, *, limit: int, tail_messages: int
     dropped = _oldest(closed_units(state, head), policy, limit=limit)
     if prompt_tokens(dropped, policy) < _least_tokens(policy):
         return None
-    kept_tokens = max(0, aimed_tokens(state, policy) - largest_summary(policy, budget=state.budget))
+    around = largest_summary(policy, budget=state.budget) + ledger_tokens(state)
+    kept_tokens = max(0, aimed_tokens(state, policy) - around)
     return WindowSplit(dropped, counted_tokens(dropped, state.settings.calibration_factor), kept_tokens, cut=True)
 
 

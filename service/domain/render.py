@@ -16,6 +16,7 @@ from service.domain.conversation import Conversation, ShownRecord
 from service.domain.envelope import unwrap_envelope
 from service.domain.errors import WindowTooLarge
 from service.domain.events import MessageAppended
+from service.domain.ledger import NO_LEDGER, Ledger, ledger_lines
 from service.domain.message import Message, Role
 from service.domain.policy import SummaryRole
 from service.domain.record import SummaryRecord
@@ -33,6 +34,7 @@ __all__ = [
     "rendered_originals",
     "rendered_summaries",
     "rendered_window",
+    "said_by",
     "sending_order",
     "short_text",
     "shown_text",
@@ -86,8 +88,10 @@ def summary_tag(record: SummaryRecord) -> str:
     return f"summary-depth:{record.depth}"
 
 
-def summary_text(record: SummaryRecord) -> str:
+def summary_text(record: SummaryRecord, ledger: Ledger = NO_LEDGER) -> str:
     """The record as text: quoted data under a fixed preamble that says what it covers. This form is what is counted.
+
+    The ledger follows it in the same frame; its entries are counted one by one.
 
     The text omits the id, which the message has: a random one would cost twenty tokens of every window.
     """
@@ -106,25 +110,31 @@ def summary_text(record: SummaryRecord) -> str:
     for heading, items in (("Participants", context.participants), ("Names", context.domain_entities)):
         if items:
             lines.append(f"{heading}: {_quoted(', '.join(items))}")
+    lines += map(_quoted, ledger_lines(ledger))
     lines.append("</conversation_summary>")
     return "\n".join(lines)
 
 
-def short_text(record: SummaryRecord) -> str:
+def short_text(record: SummaryRecord, ledger: Ledger = NO_LEDGER) -> str:
     """The record in short, as quoted data: a record beside it that is whole has the preamble. This form is counted."""
     first, last = record.covered[0].first, record.covered[-1].last
-    text = _quoted(record.short_summary)
+    text = "\n".join(map(_quoted, (record.short_summary, *ledger_lines(ledger))))
     return f"Messages {first} to {last}, quoted:\n<conversation_summary>\n{text}\n</conversation_summary>"
 
 
-def summary_message(shown: ShownRecord, role: SummaryRole) -> Message:
-    """A record as a message of the window."""
-    return Message(id=shown.record.id, role=Role(role.value), content=shown_text(shown))
+def summary_message(shown: ShownRecord, role: SummaryRole, ledger: Ledger = NO_LEDGER) -> Message:
+    """A record as a message of the window, with the ledger after it."""
+    return Message(id=shown.record.id, role=Role(role.value), content=shown_text(shown, ledger))
 
 
-def shown_text(shown: ShownRecord) -> str:
-    """The record as the window shows it."""
-    return short_text(shown.record) if shown.short else summary_text(shown.record)
+def shown_text(shown: ShownRecord, ledger: Ledger = NO_LEDGER) -> str:
+    """The record as the window shows it, with the ledger after it."""
+    return short_text(shown.record, ledger) if shown.short else summary_text(shown.record, ledger)
+
+
+def said_by(shown: Iterable[ShownRecord]) -> str:
+    """Everything that the records of a window say."""
+    return "\n".join(shown_text(one) for one in shown)
 
 
 def sending_order(state: Conversation) -> SendingOrder:
@@ -161,13 +171,23 @@ def rendered(appended: MessageAppended, quoted: tuple[int, ...] | None, factor: 
 
 
 def rendered_summaries(state: Conversation, role: SummaryRole) -> tuple[RenderedMessage, ...]:
-    """The records that the window shows, as they are sent."""
-    return tuple(_rendered_summary(shown, role, state.settings.calibration_factor) for shown in state.shown)
+    """The records that the window shows, as they are sent; the newest has the ledger."""
+    factor = state.settings.calibration_factor
+    ledgers = [NO_LEDGER] * (len(state.shown) - 1) + [state.ledger]
+    return tuple(
+        _rendered_summary(shown, ledger, role, factor) for shown, ledger in zip(state.shown, ledgers, strict=False)
+    )
 
 
-def _rendered_summary(shown: ShownRecord, role: SummaryRole, factor: float) -> RenderedMessage:
-    tokens = calibrated_tokens(shown.tokens, factor) if shown.source is TokenSource.ESTIMATE else shown.tokens
-    return RenderedMessage(summary_message(shown, role), 0, tokens, tag=summary_tag(shown.record))
+def _rendered_summary(shown: ShownRecord, ledger: Ledger, role: SummaryRole, factor: float) -> RenderedMessage:
+    exact, estimated = 0, 0
+    for counted in (shown, ledger):
+        if counted.source is TokenSource.ESTIMATE:
+            estimated += counted.tokens
+        else:
+            exact += counted.tokens
+    tokens = exact + calibrated_tokens(estimated, factor)
+    return RenderedMessage(summary_message(shown, role, ledger), 0, tokens, tag=summary_tag(shown.record))
 
 
 def rendered_window(state: Conversation, role: SummaryRole) -> tuple[RenderedMessage, ...]:

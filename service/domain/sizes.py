@@ -1,23 +1,54 @@
-"""How large the record of a pass should be, and how large it may be."""
+"""How large the record of a pass and the ledger should be, and how large they may be."""
 
 from __future__ import annotations
 
 from service.domain.conversation import Conversation
-from service.domain.policy import RECORD_TOKENS_MIN, SUMMARY_TOKENS_MIN, Policy, summary_cap
+from service.domain.policy import RECORD_TOKENS_MIN, SUMMARY_TOKENS_MIN, Policy, ProfileName, summary_cap
+from service.domain.tokens import TokenSource, calibrated_tokens
 
-__all__ = ["record_sizes"]
+__all__ = [
+    "LEDGER_MEMORY",
+    "LEDGER_SHARE_MIN",
+    "ledger_tokens",
+    "ledger_tokens_max",
+    "record_sizes",
+]
 
 OVERRUN = 2
 """Models write more than they are asked for; a record of more than twice its size would leave the next pass no room."""
 
 
+LEDGER_SHARE_MIN = 1 / 3
+"""Part of its share that a ledger has even in a window that a pass could not bring below its trigger."""
+
+LEDGER_MEMORY = 2
+"""What a ledger remembers, in shares: what it shows, and about as much that comes back when that goes."""
+
+
+def ledger_tokens(state: Conversation) -> int:
+    """Tokens of the ledger in the window, an estimate corrected."""
+    ledger = state.ledger
+    if ledger.source is not TokenSource.ESTIMATE:
+        return ledger.tokens
+    return calibrated_tokens(ledger.tokens, state.settings.calibration_factor)
+
+
+def ledger_tokens_max(state: Conversation, policy: Policy) -> int:
+    """The ledger's share of the window, in tokens; of what triggers a pass, where that is much less than the budget."""
+    whole = state.budget
+    if policy.profile is ProfileName.ROLLING:
+        whole = min(whole, int(policy.threshold_tokens / policy.trigger_token_ratio))
+    return min(policy.max_ledger_tokens, int(policy.ledger_token_ratio * whole))
+
+
 def record_sizes(state: Conversation, policy: Policy, *, kept_tokens: int, replaced_tokens: int) -> tuple[int, int]:
     """The size that a record should have, and the size at which it would miss what the pass is for.
 
-    `kept_tokens` is what the window costs without the record and what it replaces, overhead included. The window is to
-    end below its trigger. Where what stays leaves no room for that, the budget does; a record is never asked to be
-    smaller than one that says something.
+    `kept_tokens` is what the window costs without the record, what it replaces and the ledger, overhead included. The
+    window is to end below its trigger. Where what stays leaves no room for that, the budget does; a record is never
+    asked to be smaller than one that says something.
     """
+    kept_tokens += ledger_tokens(state)
     # Whoever counts the record may estimate, and its estimate is corrected like any other.
     factor = max(1.0, state.settings.calibration_factor)
     below_trigger = int((policy.trigger_token_ratio * state.budget - kept_tokens) / factor) - 1

@@ -13,6 +13,7 @@ from service.domain.events import MessageAppended
 from service.domain.message import Role
 from service.domain.policy import RECORD_TOKENS_MIN, Policy, largest_summary
 from service.domain.record import MessageRange
+from service.domain.sizes import ledger_tokens
 from service.domain.tokens import TokenSource, calibrated_tokens
 
 __all__ = [
@@ -60,7 +61,7 @@ class ToolPairs:
 class WindowSplit:
     """What a pass would compress; the rest of the window stays verbatim.
 
-    `kept_tokens` is the window without the dropped messages and without a summary, overhead included. A `cut` split
+    `kept_tokens` is the window without the dropped messages, a summary and the ledger, overhead included. A `cut` split
     leaves to follow-ups what could be dropped too, and its `kept_tokens` are those of the last of them.
     """
 
@@ -181,7 +182,7 @@ class _Tail:
     def kept(self, state: Conversation, policy: Policy, tail_messages: int) -> set[int]:
         """Places of everything that stays."""
         share_left = policy.tail_token_ratio * state.budget
-        aim = aimed_tokens(state, policy) - largest_summary(policy, budget=state.budget)
+        aim = aimed_tokens(state, policy) - largest_summary(policy, budget=state.budget) - ledger_tokens(state)
         kept = set(self._bound)
         messages = 0
         for i in reversed(range(len(self._units))):

@@ -82,6 +82,7 @@ class PassCommits:
                 model_failed=result.failure is not None and not result.interrupted,
                 interrupted=result.interrupted,
                 tried=result.tried,
+                finds=result.finds,
             ),
         )
 

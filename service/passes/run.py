@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 
@@ -25,13 +26,16 @@ from service.domain.events import (
     SummarizationSkipped,
     Trigger,
 )
+from service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from service.domain.message import Message, Role
 from service.domain.policy import Fallback
-from service.domain.ranges import partitioned
+from service.domain.ranges import partitioned, ranges_of, without
 from service.domain.record import FormName, MessageRange
+from service.domain.sizes import ledger_tokens_max
 from service.domain.tokens import TokenCounter
 from service.passes.commits import TRANSIENT, PassCommits
 from service.passes.report import PassReport
+from service.summarizer.finds import finds_of
 from service.summarizer.summarizer import PassFailed, PassResult, PassWork, Summarizers, Summary, record_of
 from service.telemetry.telemetry import Telemetry
 
@@ -199,7 +203,8 @@ class PassRunner:
     def _made(self, work: PassWork, summary: Summary, began_s: float) -> PassResult:
         latency_ms = round((self._clock_s() - began_s) * 1_000)
         record = record_of(work, summary, create_time_us=self._conversations.now_us(), latency_ms=latency_ms)
-        return PassResult(record, self._counter.source_for(work.chat_model), tried=summary.tried)
+        finds = work.finds.corrected(summary.taught)
+        return PassResult(record, self._counter.source_for(work.chat_model), tried=summary.tried, finds=finds)
 
     def _interrupted(self, report: PassReport) -> PassFailed:
         cause = "the window was over its budget before the model had answered"
@@ -226,6 +231,9 @@ class PassRunner:
         found = (record_named(state, name) for name in names)
         merged = tuple(ShownRecord(r, state.sources[r.id], short=bool(r.short_summary)) for r in found if r)
         messages = tuple(map(_as_message, merged)) if merged else await self._chat(key, state, plan.source)
+        finds = await self._finds(key, state, plan)
+        share = ledger_tokens_max(state, plan.policy)
+        ledger = state.ledger.after(finds._replace(limit_tokens=share, memory_tokens=share))
         return PassWork(
             key.name,
             plan,
@@ -236,6 +244,8 @@ class PassRunner:
             settings.calibration_factor,
             overlap=await self._chat(key, state, plan.overlap) if plan.overlap else (),
             merged=merged,
+            finds=finds,
+            in_ledger=frozenset(entry.key for entry in ledger.in_window),
         )
 
     async def _chat(
@@ -249,6 +259,18 @@ class PassRunner:
                 key, head=state.event_version, limit=SOURCE_MESSAGES_MAX, within=ranges
             )
         return tuple(m for m in messages if m.message.role is not Role.SYSTEM)
+
+    async def _finds(self, key: StreamId, state: Conversation, plan: PassPlan) -> LedgerFinds:
+        """The identifiers of the messages that leave the window by the pass, as they were appended; none leaves by a
+        remake."""
+        if plan.trigger is Trigger.REMAKE or not ledger_tokens_max(state, plan.policy):
+            return NOTHING_FOUND
+        inside, staying = partitioned(state.window, without(plan.covered, ranges_of(state.pins)))
+        ranges = ranges_of(m.number for m in inside)
+        leaving = await self._chat(key, state, ranges) if ranges else ()
+        source = self._counter.source_for(state.settings.model)
+        find = partial(finds_of, leaving, staying, state.ledger, counter=self._counter, source=source)
+        return await asyncio.to_thread(find)
 
     async def _fail(self, key: StreamId, plan: PassPlan, report: PassReport, failure: PassFailed) -> None:
         await self._commits.fail(key, plan, failure)

@@ -7,7 +7,7 @@ record that it would replace.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -144,9 +144,9 @@ class CheckedDraft:
     removed: tuple[str, ...]
     invented: tuple[str, ...]
 
-    def quality(self, source: Source, *, reduction: float) -> RecordQuality:
-        """The figures of the checks."""
-        kept = evidence_of(text for texts in _texts_by_field(self.draft).values() for text in texts)
+    def quality(self, source: Source, *, reduction: float, beside: Collection[str] = ()) -> RecordQuality:
+        """The figures of the checks; the window keeps the identifiers `beside` the draft, too."""
+        kept = evidence_of([*beside, *(text for texts in _texts_by_field(self.draft).values() for text in texts)])
         return RecordQuality(
             identifier_survival=share_held(source.beside.required, kept),
             all_identifier_survival=share_held(source.every, kept),

@@ -11,6 +11,7 @@ from typing import Protocol
 from service.domain.conversation import ShownRecord
 from service.domain.episode_figures import figures_of
 from service.domain.events import CAUSE_CHARS_MAX, ErrorClass, MessageAppended, PassPlan
+from service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from service.domain.mechanical import is_mechanical
 from service.domain.policy import Policy
 from service.domain.prompt import PromptTemplate
@@ -122,6 +123,8 @@ class PassWork:
         calibration_factor: Corrects estimates where they are read.
         overlap: Messages before the source that the prompt quotes for context.
         merged: The records whose texts are the `messages` of a digest.
+        finds: The identifiers of the messages that leave the window, counted without what the caller's counts teach.
+        in_ledger: The identifiers, case folded, that the ledger shows beside the record.
     """
 
     conversation_id: str
@@ -133,6 +136,8 @@ class PassWork:
     calibration_factor: float = 1.0
     overlap: tuple[MessageAppended, ...] = ()
     merged: tuple[ShownRecord, ...] = ()
+    finds: LedgerFinds = NOTHING_FOUND
+    in_ledger: frozenset[str] = frozenset()
 
     @property
     def record_id(self) -> str:
@@ -164,6 +169,7 @@ class Summary:
         attempts: Model calls made.
         tried: The models that the pass turned to, in order.
         short_tokens: Tokens of its record with the short text; 0 without one.
+        taught: The ratio of the caller's counts to ours, by which they are corrected.
     """
 
     draft: Draft
@@ -176,6 +182,7 @@ class Summary:
     attempts: int = 0
     tried: tuple[str, ...] = ()
     short_tokens: int = 0
+    taught: float = 1.0
 
 
 class Summarizer(Protocol):
@@ -230,6 +237,7 @@ class PassResult:
         failure: Why no model made it.
         interrupted: Whether the window could not wait for a model that had not failed.
         tried: The models that the pass turned to, in order.
+        finds: The identifiers of the messages that leave the window, for the ledger.
     """
 
     record: SummaryRecord
@@ -238,6 +246,7 @@ class PassResult:
     failure: PassFailed | None = None
     interrupted: bool = False
     tried: tuple[str, ...] = ()
+    finds: LedgerFinds = NOTHING_FOUND
 
 
 class WindowCost:
@@ -249,7 +258,7 @@ class WindowCost:
     def __init__(self, work: PassWork, counter: TokenCounter) -> None:
         self._work = work
         self._counter = counter
-        self._taught = _taught_by(work, counter)
+        self.taught = _taught_by(work, counter)
 
     def __call__(self, draft: Draft) -> int:
         """Tokens of the draft's record, including its frame."""
@@ -261,7 +270,7 @@ class WindowCost:
         return self._cost(short_text(record)) if record.short_summary else 0
 
     def _cost(self, text: str) -> int:
-        return calibrated_tokens(self._counter.count(text) + MESSAGE_OVERHEAD_TOKENS, self._taught)
+        return calibrated_tokens(self._counter.count(text) + MESSAGE_OVERHEAD_TOKENS, self.taught)
 
     @property
     def frame_tokens(self) -> int:
@@ -286,10 +295,12 @@ def summary_of(
 ) -> Summary:
     """The summary made of a draft, counted and with the figures of its checks."""
     tokens = cost(checked.draft)
+    reduction = 1 - tokens / max(1, work.plan.replaced_tokens)
     return Summary(
         draft=checked.draft,
         tokens=tokens,
-        quality=checked.quality(source, reduction=1 - tokens / max(1, work.plan.replaced_tokens)),
+        quality=checked.quality(source, reduction=reduction, beside=work.in_ledger),
+        taught=cost.taught,
         model=model,
         provenance=provenance,
         template=template,

@@ -61,13 +61,13 @@ async def costs_of(
 
 
 async def test_tool_chats_cost_hardly_more_than_two_calls_each_and_no_window_is_over_without_a_reason():
-    """At 4,096 tokens, of which their system messages take up to half."""
+    """At 4,096 tokens, of which their system messages take up to half and their ledgers 15 %."""
     airline, coding = await costs_of(AIRLINE, clearing=False), await costs_of(CODING, clearing=False)
 
     long_chats = airline.long_chats + coding.long_chats
-    assert airline.calls + coding.calls <= 2.2 * long_chats
+    assert airline.calls + coding.calls <= 2.4 * long_chats
     assert airline.over_without_reason + coding.over_without_reason == 0
-    assert airline.little_passes + coding.little_passes <= 0.11 * (airline.passes + coding.passes)
+    assert airline.little_passes + coding.little_passes <= 0.13 * (airline.passes + coding.passes)
 
 
 async def test_clearing_saves_calls_wherever_old_results_fill_the_window():

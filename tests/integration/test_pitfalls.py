@@ -391,7 +391,7 @@ async def test_pitfall_14_system_prompt_tools_and_summary_count(tmp_path):
         window = await laden.context()
         assert window.messages[0].tokens > 0
         assert window.usage.window_tokens == sum(m.tokens for m in window.messages)
-        assert (await laden.summaries())[0].tokens_after == window.messages[0].tokens
+        assert 0 < (await laden.summaries())[0].tokens_after <= window.messages[0].tokens
 
 
 async def test_pitfall_15_the_newest_user_request_stays_verbatim(tmp_path):

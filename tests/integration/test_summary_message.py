@@ -34,7 +34,8 @@ async def summary_of(chat: Chat, *, counted: float | None = None) -> Any:
 
 
 def answering(tmp_path: Any) -> dict[str, Any]:
-    return script(tmp_path, {"text": record(TEXT)}) | ANY_DRAFT
+    """A model that always writes TEXT, in windows without a ledger."""
+    return script(tmp_path, {"text": record(TEXT)}) | ANY_DRAFT | {"policy.ledger_token_ratio": 0.0}
 
 
 async def test_the_frame_of_a_summary_takes_less_than_thirty_tokens(tmp_path):
@@ -83,3 +84,28 @@ async def test_what_reports_and_counts_both_teach_is_learned_once(tmp_path):
         assert factor > 1.1
         assert (await s.chat().state()).usage.calibration_factor == factor
         assert summary.tokens == pytest.approx(1.5 * estimated(summary.message.content), rel=0.02, abs=1)
+
+
+async def test_the_ledger_follows_the_text_and_is_counted_like_it(tmp_path):
+    """What the record does not name stands after it, in its frame; GetContext returns it in full when asked.
+
+    Entries are counted one by one, which differs from a count of the whole by less than a twentieth.
+    """
+    async with sidecar(tmp_path, answering(tmp_path) | {"policy.ledger_token_ratio": 0.15}) as s:
+        chat = s.chat(context_length=8_000)
+        summary = await summary_of(chat)
+
+        before, _, after = summary.message.content.partition("Identifiers as written:")
+        assert TEXT in before
+        assert "orders_1" in after
+        assert after.rstrip().endswith("</conversation_summary>")
+        assert summary.tokens == pytest.approx(estimated(summary.message.content), rel=0.05)
+        bare, full = await chat.context(), await chat.context(with_ledger=True)
+        assert not bare.ledger
+        first = next(entry for entry in full.ledger if entry.text == "orders_1")
+        assert (list(first.numbers), first.count) == ([1], 1)
+        (made,) = await chat.summaries()
+        kept = await s.conversations.GetSummary(
+            api.GetSummaryRequest(conversation_id=chat.id, summary_id=made.id), metadata=s.metadata
+        )
+        assert list(kept.ledger)[: len(full.ledger)] == list(full.ledger)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from service.domain.checks.identifiers import IdentifierKind
 from service.domain.commands import (
     AppendMessages,
     ChangeSettings,
@@ -36,8 +37,9 @@ from service.domain.commands import (
 from service.domain.conversation import Conversation, initial_state
 from service.domain.decide import decide
 from service.domain.errors import DomainError, InvalidPolicy
-from service.domain.events import ErrorClass, Event, MessageAppended, Rating, Settings
+from service.domain.events import ErrorClass, Event, MessageAppended, PassPlan, Rating, Settings, Trigger
 from service.domain.fold import evolve
+from service.domain.ledger import NOTHING_FOUND, LedgerEntry, LedgerFinds, Replaced, Use, joined_entries
 from service.domain.message import Message, Role, ToolCall
 from service.domain.policy import DepthLimit, Fallback, Policy, ProfileName, ToolOutput, overridden, validated
 from service.domain.profiles.profile import DecisionContext
@@ -170,7 +172,21 @@ class SimulatedChat:
         assert plan is not None
         record = record_for(plan, tokens=tokens, summary="What was said. " * min(8, 1 + tokens // 16))
         source = self._rng.choice(self._sources)
-        return CompletePass(plan.pass_id, record, source, self._rng.random() < 0.2)
+        fallback = self._rng.random() < 0.2
+        return CompletePass(plan.pass_id, record, source, fallback, finds=self._finds(plan))
+
+    def _finds(self, plan: PassPlan) -> LedgerFinds:
+        """Identifiers of the messages that leave; some have been found before, and some give way."""
+        leaving = [m.number for m in self.state.window if covers(plan.covered, m.number)]
+        if plan.trigger is Trigger.REMAKE or not leaving:
+            return NOTHING_FOUND
+        entries = tuple(
+            LedgerEntry(IdentifierKind.TICKET, f"OPS-{number % 40}", "see", (number,), 1, Use.USER, 3, 1)
+            for number in leaving
+            if number % 3
+        )
+        replaced = tuple(Replaced(f"ops-{number % 40}", number) for number in leaving if number % 7 == 0)
+        return LedgerFinds(joined_entries(entries), replaced, source=TokenSource.ESTIMATE)
 
     def _append(self) -> AppendMessages:
         count = self._rng.choice([1, 1, 1, 2, 2, 5, 12])

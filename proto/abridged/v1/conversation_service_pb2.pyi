@@ -433,6 +433,7 @@ class ContextOptions(_message.Message):
     ABORT_ON_FAILURE_FIELD_NUMBER: _builtins.int
     CACHE_MARKS_FIELD_NUMBER: _builtins.int
     WITH_TOOLS_FIELD_NUMBER: _builtins.int
+    WITH_LEDGER_FIELD_NUMBER: _builtins.int
     max_tokens: _builtins.int
     """Most tokens that the context may cost, without the overhead; 0 for no limit."""
     clip: _builtins.bool
@@ -446,6 +447,8 @@ class ContextOptions(_message.Message):
     abort_on_failure: _builtins.bool
     """Return no window if the pass that this call waited for fails, instead of the original messages."""
     cache_marks: _builtins.bool
+    """As in GetContextRequest."""
+    with_ledger: _builtins.bool
     """As in GetContextRequest."""
     @_builtins.property
     def with_tools(self) -> _containers.RepeatedScalarFieldContainer[Global___HistoryTool.ValueType]:
@@ -462,10 +465,11 @@ class ContextOptions(_message.Message):
         abort_on_failure: _builtins.bool = ...,
         cache_marks: _builtins.bool = ...,
         with_tools: _abc.Iterable[Global___HistoryTool.ValueType] | None = ...,
+        with_ledger: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "cache_marks", b"cache_marks", "clip", b"clip", "max_tokens", b"max_tokens", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view", "with_tools", b"with_tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "cache_marks", b"cache_marks", "clip", b"clip", "max_tokens", b"max_tokens", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view", "with_ledger", b"with_ledger", "with_tools", b"with_tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -614,6 +618,7 @@ class GetContextRequest(_message.Message):
     ABORT_ON_FAILURE_FIELD_NUMBER: _builtins.int
     CACHE_MARKS_FIELD_NUMBER: _builtins.int
     WITH_TOOLS_FIELD_NUMBER: _builtins.int
+    WITH_LEDGER_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation."""
     min_version: _builtins.int
@@ -636,6 +641,8 @@ class GetContextRequest(_message.Message):
     """Set `cache_control` at the end of what is stable, so that Anthropic's API caches that much of the prompt. Then
     `system` is a list of blocks. No mark is set if nothing is stable; other renderings have none.
     """
+    with_ledger: _builtins.bool
+    """Return the entries of the ledger that the window shows."""
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
         """How long to wait for a pending pass, bounded by the call's deadline. If too many calls are already waiting, the
@@ -660,10 +667,11 @@ class GetContextRequest(_message.Message):
         abort_on_failure: _builtins.bool = ...,
         cache_marks: _builtins.bool = ...,
         with_tools: _abc.Iterable[Global___HistoryTool.ValueType] | None = ...,
+        with_ledger: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "cache_marks", b"cache_marks", "clip", b"clip", "conversation_id", b"conversation_id", "max_tokens", b"max_tokens", "min_version", b"min_version", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view", "wait", b"wait", "with_tools", b"with_tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "cache_marks", b"cache_marks", "clip", b"clip", "conversation_id", b"conversation_id", "max_tokens", b"max_tokens", "min_version", b"min_version", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view", "wait", b"wait", "with_ledger", b"with_ledger", "with_tools", b"with_tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -730,6 +738,7 @@ class GetContextResponse(_message.Message):
     STABLE_MESSAGES_FIELD_NUMBER: _builtins.int
     STABLE_TOKENS_FIELD_NUMBER: _builtins.int
     TOOLS_JSON_FIELD_NUMBER: _builtins.int
+    LEDGER_FIELD_NUMBER: _builtins.int
     over_limit: _builtins.bool
     """Whether window and overhead are over the budget."""
     held_by: _conversation_pb2.HeldBy.ValueType
@@ -775,6 +784,12 @@ class GetContextResponse(_message.Message):
     def omitted_attachments(self) -> _containers.RepeatedCompositeFieldContainer[Global___OmittedAttachment]:
         """The attachments of `messages` that `rendered_json` omits, in its order."""
 
+    @_builtins.property
+    def ledger(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.LedgerEntry]:
+        """With `with_ledger`: the identifiers after the newest record in the window, most needed first. Empty in the ORIGINAL
+        view.
+        """
+
     def __init__(
         self,
         *,
@@ -793,10 +808,11 @@ class GetContextResponse(_message.Message):
         stable_messages: _builtins.int = ...,
         stable_tokens: _builtins.int = ...,
         tools_json: _builtins.str = ...,
+        ledger: _abc.Iterable[_summary_pb2.LedgerEntry] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "depth", b"depth", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "compacted", b"compacted", "depth", b"depth", "epoch", b"epoch", "held_by", b"held_by", "message_version", b"message_version", "messages", b"messages", "omitted_attachments", b"omitted_attachments", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "stable_messages", b"stable_messages", "stable_tokens", b"stable_tokens", "summary_id", b"summary_id", "tools_json", b"tools_json", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "compacted", b"compacted", "depth", b"depth", "epoch", b"epoch", "held_by", b"held_by", "ledger", b"ledger", "message_version", b"message_version", "messages", b"messages", "omitted_attachments", b"omitted_attachments", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "stable_messages", b"stable_messages", "stable_tokens", b"stable_tokens", "summary_id", b"summary_id", "tools_json", b"tools_json", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__depth: _TypeAlias = _typing.Literal["depth"]  # noqa: Y015
     _WhichOneofArgType__depth: _TypeAlias = _typing.Literal["_depth", b"_depth"]  # noqa: Y015
@@ -1376,6 +1392,7 @@ class GetSummaryResponse(_message.Message):
     LIVE_FIELD_NUMBER: _builtins.int
     REVOKED_FIELD_NUMBER: _builtins.int
     RATING_FIELD_NUMBER: _builtins.int
+    LEDGER_FIELD_NUMBER: _builtins.int
     live: _builtins.bool
     """Whether the window contains it, directly or through a descendant."""
     revoked: _builtins.bool
@@ -1386,6 +1403,12 @@ class GetSummaryResponse(_message.Message):
     def summary(self) -> _summary_pb2.SummaryRecord:
         """The record."""
 
+    @_builtins.property
+    def ledger(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.LedgerEntry]:
+        """The identifiers of all that has left the window, most needed first, if the record is live. The window shows the first
+        of them.
+        """
+
     def __init__(
         self,
         *,
@@ -1393,10 +1416,11 @@ class GetSummaryResponse(_message.Message):
         live: _builtins.bool = ...,
         revoked: _builtins.bool = ...,
         rating: _summary_pb2.Rating.ValueType = ...,
+        ledger: _abc.Iterable[_summary_pb2.LedgerEntry] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["live", b"live", "rating", b"rating", "revoked", b"revoked", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ledger", b"ledger", "live", b"live", "rating", b"rating", "revoked", b"revoked", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

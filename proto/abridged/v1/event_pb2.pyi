@@ -623,6 +623,7 @@ class SummarizationCompleted(_message.Message):
     WAIT_UNTIL_FIELD_NUMBER: _builtins.int
     MODELS_TRIED_FIELD_NUMBER: _builtins.int
     MARKS_FIELD_NUMBER: _builtins.int
+    FINDS_FIELD_NUMBER: _builtins.int
     summarization_id: _builtins.str
     """The pass."""
     fallback: _builtins.bool
@@ -647,6 +648,10 @@ class SummarizationCompleted(_message.Message):
     def marks(self) -> _containers.RepeatedCompositeFieldContainer[Global___ResultMark]:
         """Marks that take the place of old tool results which stay in the window."""
 
+    @_builtins.property
+    def finds(self) -> Global___LedgerFinds:
+        """The identifiers of the messages that leave; unset for a remake, by which none does."""
+
     def __init__(
         self,
         *,
@@ -658,14 +663,83 @@ class SummarizationCompleted(_message.Message):
         wait_until: _timestamp_pb2.Timestamp | None = ...,
         models_tried: _abc.Iterable[_builtins.str] | None = ...,
         marks: _abc.Iterable[Global___ResultMark] | None = ...,
+        finds: Global___LedgerFinds | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["record", b"record", "wait_until", b"wait_until"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["finds", b"finds", "record", b"record", "wait_until", b"wait_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fallback", b"fallback", "marks", b"marks", "models_tried", b"models_tried", "record", b"record", "summarization_id", b"summarization_id", "token_source", b"token_source", "wait_messages", b"wait_messages", "wait_until", b"wait_until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fallback", b"fallback", "finds", b"finds", "marks", b"marks", "models_tried", b"models_tried", "record", b"record", "summarization_id", b"summarization_id", "token_source", b"token_source", "wait_messages", b"wait_messages", "wait_until", b"wait_until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SummarizationCompleted: _TypeAlias = SummarizationCompleted  # noqa: Y015
+
+@_typing.final
+class LedgerFinds(_message.Message):
+    """LedgerFinds is what a pass adds to the ledger, and the ledger's limits from then on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    REPLACED_FIELD_NUMBER: _builtins.int
+    LIMIT_TOKENS_FIELD_NUMBER: _builtins.int
+    MEMORY_TOKENS_FIELD_NUMBER: _builtins.int
+    TOKEN_SOURCE_FIELD_NUMBER: _builtins.int
+    limit_tokens: _builtins.int
+    """Most tokens of the ledger in the window."""
+    memory_tokens: _builtins.int
+    """Most tokens of all that the ledger remembers."""
+    token_source: Global___TokenSource.ValueType
+    """Who counted the entries."""
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.LedgerEntry]:
+        """The identifiers of the messages that leave the window, each once."""
+
+    @_builtins.property
+    def replaced(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplacedIdentifier]:
+        """Identifiers that have given way to newer values."""
+
+    def __init__(
+        self,
+        *,
+        entries: _abc.Iterable[_summary_pb2.LedgerEntry] | None = ...,
+        replaced: _abc.Iterable[Global___ReplacedIdentifier] | None = ...,
+        limit_tokens: _builtins.int = ...,
+        memory_tokens: _builtins.int = ...,
+        token_source: Global___TokenSource.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "limit_tokens", b"limit_tokens", "memory_tokens", b"memory_tokens", "replaced", b"replaced", "token_source", b"token_source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LedgerFinds: _TypeAlias = LedgerFinds  # noqa: Y015
+
+@_typing.final
+class ReplacedIdentifier(_message.Message):
+    """ReplacedIdentifier is an identifier that has given way to a newer value."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """The identifier, case folded."""
+    number: _builtins.int
+    """The message with the newer value."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplacedIdentifier: _TypeAlias = ReplacedIdentifier  # noqa: Y015
 
 @_typing.final
 class ResultMark(_message.Message):

@@ -77,6 +77,122 @@ RATING_BAD: Rating.ValueType  # 2
 """It is wrong or leaves out what matters."""
 Global___Rating: _TypeAlias = Rating  # noqa: Y015
 
+class _IdentifierKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _IdentifierKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_IdentifierKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    IDENTIFIER_KIND_UNSPECIFIED: _IdentifierKind.ValueType  # 0
+    """Never sent."""
+    IDENTIFIER_KIND_URL: _IdentifierKind.ValueType  # 1
+    """A URL or a host name."""
+    IDENTIFIER_KIND_EMAIL: _IdentifierKind.ValueType  # 2
+    """An e-mail address."""
+    IDENTIFIER_KIND_UUID: _IdentifierKind.ValueType  # 3
+    """A UUID."""
+    IDENTIFIER_KIND_HASH: _IdentifierKind.ValueType  # 4
+    """A hexadecimal hash or address."""
+    IDENTIFIER_KIND_PATH: _IdentifierKind.ValueType  # 5
+    """A path."""
+    IDENTIFIER_KIND_FILE: _IdentifierKind.ValueType  # 6
+    """A file name."""
+    IDENTIFIER_KIND_TICKET: _IdentifierKind.ValueType  # 7
+    """A ticket."""
+    IDENTIFIER_KIND_VERSION: _IdentifierKind.ValueType  # 8
+    """A version."""
+    IDENTIFIER_KIND_CODE: _IdentifierKind.ValueType  # 9
+    """A booking or order code, or a number with its word, such as `gate 14`."""
+    IDENTIFIER_KIND_SYMBOL: _IdentifierKind.ValueType  # 10
+    """A symbol of source code, or a name in its form."""
+    IDENTIFIER_KIND_COMMAND: _IdentifierKind.ValueType  # 11
+    """A command."""
+    IDENTIFIER_KIND_AMOUNT: _IdentifierKind.ValueType  # 12
+    """An amount with its currency or unit."""
+    IDENTIFIER_KIND_DATE: _IdentifierKind.ValueType  # 13
+    """A date."""
+    IDENTIFIER_KIND_PHONE: _IdentifierKind.ValueType  # 14
+    """A phone number."""
+    IDENTIFIER_KIND_TIME: _IdentifierKind.ValueType  # 15
+    """A time of day."""
+    IDENTIFIER_KIND_NUMBER: _IdentifierKind.ValueType  # 16
+    """A number of at least five digits."""
+    IDENTIFIER_KIND_DECIMAL: _IdentifierKind.ValueType  # 17
+    """A decimal."""
+
+class IdentifierKind(_IdentifierKind, metaclass=_IdentifierKindEnumTypeWrapper):
+    """IdentifierKind is the form of an identifier."""
+
+IDENTIFIER_KIND_UNSPECIFIED: IdentifierKind.ValueType  # 0
+"""Never sent."""
+IDENTIFIER_KIND_URL: IdentifierKind.ValueType  # 1
+"""A URL or a host name."""
+IDENTIFIER_KIND_EMAIL: IdentifierKind.ValueType  # 2
+"""An e-mail address."""
+IDENTIFIER_KIND_UUID: IdentifierKind.ValueType  # 3
+"""A UUID."""
+IDENTIFIER_KIND_HASH: IdentifierKind.ValueType  # 4
+"""A hexadecimal hash or address."""
+IDENTIFIER_KIND_PATH: IdentifierKind.ValueType  # 5
+"""A path."""
+IDENTIFIER_KIND_FILE: IdentifierKind.ValueType  # 6
+"""A file name."""
+IDENTIFIER_KIND_TICKET: IdentifierKind.ValueType  # 7
+"""A ticket."""
+IDENTIFIER_KIND_VERSION: IdentifierKind.ValueType  # 8
+"""A version."""
+IDENTIFIER_KIND_CODE: IdentifierKind.ValueType  # 9
+"""A booking or order code, or a number with its word, such as `gate 14`."""
+IDENTIFIER_KIND_SYMBOL: IdentifierKind.ValueType  # 10
+"""A symbol of source code, or a name in its form."""
+IDENTIFIER_KIND_COMMAND: IdentifierKind.ValueType  # 11
+"""A command."""
+IDENTIFIER_KIND_AMOUNT: IdentifierKind.ValueType  # 12
+"""An amount with its currency or unit."""
+IDENTIFIER_KIND_DATE: IdentifierKind.ValueType  # 13
+"""A date."""
+IDENTIFIER_KIND_PHONE: IdentifierKind.ValueType  # 14
+"""A phone number."""
+IDENTIFIER_KIND_TIME: IdentifierKind.ValueType  # 15
+"""A time of day."""
+IDENTIFIER_KIND_NUMBER: IdentifierKind.ValueType  # 16
+"""A number of at least five digits."""
+IDENTIFIER_KIND_DECIMAL: IdentifierKind.ValueType  # 17
+"""A decimal."""
+Global___IdentifierKind: _TypeAlias = IdentifierKind  # noqa: Y015
+
+class _IdentifierUse:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _IdentifierUseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_IdentifierUse.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    IDENTIFIER_USE_UNSPECIFIED: _IdentifierUse.ValueType  # 0
+    """Never sent."""
+    IDENTIFIER_USE_USER: _IdentifierUse.ValueType  # 1
+    """A user."""
+    IDENTIFIER_USE_CALL: _IdentifierUse.ValueType  # 2
+    """An argument of a tool call."""
+    IDENTIFIER_USE_ASSISTANT: _IdentifierUse.ValueType  # 3
+    """An assistant."""
+    IDENTIFIER_USE_TOOL: _IdentifierUse.ValueType  # 4
+    """Results of tools alone."""
+
+class IdentifierUse(_IdentifierUse, metaclass=_IdentifierUseEnumTypeWrapper):
+    """IdentifierUse is who named an identifier."""
+
+IDENTIFIER_USE_UNSPECIFIED: IdentifierUse.ValueType  # 0
+"""Never sent."""
+IDENTIFIER_USE_USER: IdentifierUse.ValueType  # 1
+"""A user."""
+IDENTIFIER_USE_CALL: IdentifierUse.ValueType  # 2
+"""An argument of a tool call."""
+IDENTIFIER_USE_ASSISTANT: IdentifierUse.ValueType  # 3
+"""An assistant."""
+IDENTIFIER_USE_TOOL: IdentifierUse.ValueType  # 4
+"""Results of tools alone."""
+Global___IdentifierUse: _TypeAlias = IdentifierUse  # noqa: Y015
+
 @_typing.final
 class MessageRange(_message.Message):
     """MessageRange is the messages from first to last, inclusive, by number (1 is the conversation's first message)."""
@@ -309,6 +425,62 @@ class EpisodeFigures(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__sentiment_variance) -> _WhichOneofReturnType__sentiment_variance | None: ...
 
 Global___EpisodeFigures: _TypeAlias = EpisodeFigures  # noqa: Y015
+
+@_typing.final
+class LedgerEntry(_message.Message):
+    """LedgerEntry is an identifier of messages that have left the window."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    CONTEXT_FIELD_NUMBER: _builtins.int
+    NUMBERS_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    USE_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    REPLACED_AT_FIELD_NUMBER: _builtins.int
+    CONTEXT_TOKENS_FIELD_NUMBER: _builtins.int
+    kind: Global___IdentifierKind.ValueType
+    """Its kind."""
+    text: _builtins.str
+    """The identifier as it was written last."""
+    context: _builtins.str
+    """The words before it in the newest message that names it; empty if there are none."""
+    count: _builtins.int
+    """How many messages name it."""
+    use: Global___IdentifierUse.ValueType
+    """Who named it: the first of these values that applies."""
+    tokens: _builtins.int
+    """Its tokens in the window, uncorrected."""
+    replaced_at: _builtins.int
+    """The message that gave a newer value; 0 while it holds."""
+    context_tokens: _builtins.int
+    """What the words before it take more, if the window shows them."""
+    @_builtins.property
+    def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The messages that name it, ascending: the first one and the newest, at most 8. ExpandSummary returns them."""
+
+    def __init__(
+        self,
+        *,
+        kind: Global___IdentifierKind.ValueType = ...,
+        text: _builtins.str = ...,
+        context: _builtins.str = ...,
+        numbers: _abc.Iterable[_builtins.int] | None = ...,
+        count: _builtins.int = ...,
+        use: Global___IdentifierUse.ValueType = ...,
+        tokens: _builtins.int = ...,
+        replaced_at: _builtins.int = ...,
+        context_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "context_tokens", b"context_tokens", "count", b"count", "kind", b"kind", "numbers", b"numbers", "replaced_at", b"replaced_at", "text", b"text", "tokens", b"tokens", "use", b"use"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LedgerEntry: _TypeAlias = LedgerEntry  # noqa: Y015
 
 @_typing.final
 class SummaryRecord(_message.Message):

@@ -15,14 +15,15 @@ from typing import Final
 
 from service.domain.checks.secrets import MASK, mask_secrets
 
-__all__ = ["CHUNK_CHARS_MAX", "Identifier", "IdentifierKind", "identifiers", "numerals"]
+__all__ = ["CHUNK_CHARS_MAX", "Identifier", "IdentifierKind", "identifiers", "identifiers_of_masked", "numerals"]
 
 CHUNK_CHARS_MAX: Final = 1_024
 """A longer run without white space is cut; no identifier for people is longer."""
 
 
 class IdentifierKind(StrEnum):
-    """The form of an identifier, most distinctive first."""
+    """The form of an identifier, most distinctive first. A COMMAND is recognized by where it stands, in
+    `service.domain.mentions` alone."""
 
     URL = "url"
     EMAIL = "email"
@@ -34,6 +35,7 @@ class IdentifierKind(StrEnum):
     VERSION = "version"
     CODE = "code"
     SYMBOL = "symbol"
+    COMMAND = "command"
     AMOUNT = "amount"
     DATE = "date"
     PHONE = "phone"
@@ -141,9 +143,18 @@ def numerals(text: str) -> tuple[Identifier, ...]:
     return tuple(_scan(text))
 
 
+def identifiers_of_masked(text: str) -> list[Identifier]:
+    """The results of `identifiers` for a text whose secrets are already masked, each where it stands in it."""
+    return [found for found in _scan_masked(text) if found.kind is not IdentifierKind.DECIMAL]
+
+
 def _scan(text: str) -> list[Identifier]:
+    return _scan_masked(mask_secrets(text))
+
+
+def _scan_masked(text: str) -> list[Identifier]:
     found: list[Identifier] = []
-    text = mask_secrets(text).replace(MASK, " " * len(MASK))
+    text = text.replace(MASK, " " * len(MASK))
     for kind, phrase in _PHRASES:
         spans = [match.span() for match in phrase.finditer(text)]
         found += (Identifier(kind, text[start:end].rstrip("."), start) for start, end in spans)

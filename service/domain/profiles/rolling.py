@@ -25,7 +25,7 @@ from service.domain.portion import compressible, prompt_tokens
 from service.domain.profiles.profile import DecisionContext, HeldBy
 from service.domain.ranges import merged
 from service.domain.record import FormName, MessageRange, SummaryRecord
-from service.domain.sizes import record_sizes
+from service.domain.sizes import ledger_tokens, record_sizes
 from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, counted_tokens, summary_tokens, tool_pairs, tool_units
 
 __all__ = ["defaults", "due", "follow_up", "forced", "held_by", "trigger_ratio"]
@@ -297,7 +297,7 @@ def _merging(
             merged_ids=(oldest.id, other.id),
             label=_label(covered),
         ),
-        kept_tokens=state.window_tokens + state.settings.overhead_tokens - replaced_tokens,
+        kept_tokens=state.window_tokens + state.settings.overhead_tokens - replaced_tokens - ledger_tokens(state),
     )
 
 

@@ -29,6 +29,8 @@ from service.codec.values import (
     timestamp_us,
 )
 from service.domain import events as domain
+from service.domain.checks.identifiers import IdentifierKind
+from service.domain.ledger import LedgerEntry, LedgerFinds, Replaced, Use
 from service.domain.message import Attachment, Message, Role, ToolCall
 from service.domain.policy import Policy, ProfileName
 from service.domain.record import (
@@ -158,6 +160,17 @@ SOURCES = st.sampled_from(TokenSource)
 NAMES = st.lists(TEXT, max_size=3).map(tuple)
 NUMBERS = st.lists(COUNT, max_size=3).map(tuple)
 
+ENTRIES = st.builds(
+    LedgerEntry, st.sampled_from(IdentifierKind), TEXT, TEXT, NUMBERS, COUNT, st.sampled_from(Use), COUNT, COUNT, COUNT
+)
+FINDS = st.builds(
+    LedgerFinds,
+    st.lists(ENTRIES, max_size=3).map(tuple),
+    st.lists(st.builds(Replaced, TEXT, COUNT), max_size=3).map(tuple),
+    COUNT,
+    COUNT,
+    SOURCES,
+)
 MARKS = st.lists(st.builds(domain.ResultMark, COUNT, TEXT, COUNT), max_size=3).map(tuple)
 
 EVENTS = {
@@ -168,7 +181,9 @@ EVENTS = {
     "SummarizationRequested": st.builds(domain.SummarizationRequested, PLANS),
     "SummarizationStarted": st.builds(domain.SummarizationStarted, TEXT, COUNT),
     "SummarizationReleased": st.builds(domain.SummarizationReleased, TEXT),
-    "SummarizationCompleted": st.builds(domain.SummarizationCompleted, TEXT, RECORDS, SOURCES, st.booleans()),
+    "SummarizationCompleted": st.builds(
+        domain.SummarizationCompleted, TEXT, RECORDS, SOURCES, st.booleans(), marks=MARKS, finds=FINDS
+    ),
     "SummarizationCleared": st.builds(domain.SummarizationCleared, PLANS, MARKS),
     "SummaryRevoked": st.builds(domain.SummaryRevoked, TEXT, NAMES, NAMES, NAMES),
     "SummaryRated": st.builds(domain.SummaryRated, TEXT, st.sampled_from(domain.Rating), TEXT),

@@ -1,0 +1,353 @@
+"""The ledger: the identifiers of the messages that have left the window, kept beside the records and never as prose.
+
+It is a fold of what the events say was found in the messages that left. It shows as many entries as its share of the
+window holds, the most needed first, and remembers about as many again, so that an entry can come back. What it forgets
+is still in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from itertools import accumulate
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from service.domain.checks.identifiers import IdentifierKind
+from service.domain.tokens import TokenSource, calibrated_tokens
+
+__all__ = [
+    "KIND_WEIGHTS",
+    "LEDGER_FRAME_TOKENS",
+    "NOTHING_FOUND",
+    "NO_LEDGER",
+    "NUMBERS_MAX",
+    "VALUES",
+    "Ledger",
+    "LedgerEntry",
+    "LedgerFinds",
+    "Replaced",
+    "Use",
+    "entry_text",
+    "joined_entries",
+    "ledger_lines",
+    "required_entries",
+]
+
+NUMBERS_MAX: Final = 8
+"""Messages that an entry names: the first and the newest ones."""
+
+LEDGER_FRAME_TOKENS: Final = 6
+"""The line above the entries, and what joins the groups to it."""
+
+_GROUP_TOKENS: Final = 3
+"""The name of a kind, a colon and the line's end."""
+
+_REPEATS_MAX: Final = 5
+
+
+class Use(StrEnum):
+    """Who named an identifier, the strongest of all: what only a tool's result contains is mostly noise."""
+
+    USER = "user"
+    CALL = "call"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+_USE_WEIGHTS: Final[Mapping[Use, float]] = MappingProxyType(
+    {Use.USER: 2.0, Use.CALL: 2.0, Use.ASSISTANT: 1.0, Use.TOOL: 0.0}
+)
+
+_NOISE: Final = 4.0
+"""What ranks an identifier that one tool result names once below all that were used."""
+
+NOISE_SHARE: Final = 0.5
+"""Part of the limit that these may fill: a window is better used by messages."""
+
+KIND_WEIGHTS: Final[Mapping[IdentifierKind, float]] = MappingProxyType(
+    {
+        IdentifierKind.CODE: 1.2,
+        IdentifierKind.TICKET: 1.2,
+        IdentifierKind.EMAIL: 1.0,
+        IdentifierKind.UUID: 1.0,
+        IdentifierKind.PATH: 1.0,
+        IdentifierKind.FILE: 1.0,
+        IdentifierKind.PHONE: 1.0,
+        IdentifierKind.URL: 0.8,
+        IdentifierKind.HASH: 0.8,
+        IdentifierKind.VERSION: 0.8,
+        IdentifierKind.COMMAND: 0.8,
+        IdentifierKind.SYMBOL: 0.7,
+        IdentifierKind.AMOUNT: 0.7,
+        IdentifierKind.DATE: 0.7,
+        IdentifierKind.NUMBER: 0.3,
+    }
+)
+"""The kinds worth a place, with weights, in the order in which they are shown; times are not worth one."""
+
+_PLACES: Final = {kind: place for place, kind in enumerate(KIND_WEIGHTS)}
+
+VALUES: Final = frozenset(
+    {IdentifierKind.AMOUNT, IdentifierKind.DATE, IdentifierKind.NUMBER, IdentifierKind.PHONE, IdentifierKind.VERSION}
+)
+"""Kinds of which a thing has one value at a time, and which say little without the words before them."""
+
+
+class LedgerEntry(NamedTuple):
+    """An identifier of messages that have left the window.
+
+    Attributes:
+        kind: Its kind.
+        text: The identifier as it was written last.
+        context: The words before it in the newest message that names it; empty if there are none.
+        numbers: The messages that name it, ascending: the first one and the newest, NUMBERS_MAX at most.
+        times: How many messages name it.
+        use: Who named it.
+        tokens: Its tokens in the window, uncorrected.
+        context_tokens: What the words before it take more; 0 for kinds that are shown without.
+        replaced_at: The message that gave a newer value; 0 while it holds.
+    """
+
+    kind: IdentifierKind
+    text: str
+    context: str
+    numbers: tuple[int, ...]
+    times: int
+    use: Use
+    tokens: int
+    context_tokens: int = 0
+    replaced_at: int = 0
+
+    @property
+    def key(self) -> str:
+        """What two forms of one identifier share."""
+        return self.text.casefold()
+
+
+class Replaced(NamedTuple):
+    """An identifier, by its key, that message `number` gave a newer value for."""
+
+    key: str
+    number: int
+
+
+class LedgerFinds(NamedTuple):
+    """What was found in messages that leave the window.
+
+    Attributes:
+        entries: Their identifiers, each once.
+        replaced: Older identifiers that they, or the messages that stay, have replaced.
+        limit_tokens: Most tokens of the ledger in the window from now on.
+        memory_tokens: Most tokens of all that the ledger remembers.
+        source: Who counted the entries' tokens.
+    """
+
+    entries: tuple[LedgerEntry, ...] = ()
+    replaced: tuple[Replaced, ...] = ()
+    limit_tokens: int = 0
+    memory_tokens: int = 0
+    source: TokenSource = TokenSource.ESTIMATE
+
+    def corrected(self, factor: float) -> LedgerFinds:
+        """The finds with the entries' tokens corrected by what the caller's own counts have taught."""
+        if factor == 1:
+            return self
+        entries = (
+            e._replace(
+                tokens=calibrated_tokens(e.tokens, factor), context_tokens=calibrated_tokens(e.context_tokens, factor)
+            )
+            for e in self.entries
+        )
+        return self._replace(entries=tuple(entries))
+
+
+NOTHING_FOUND: Final = LedgerFinds()
+
+
+class Ledger(NamedTuple):
+    """The ledger of a conversation.
+
+    Attributes:
+        entries: What it remembers, most needed first.
+        shown: How many of them the window shows: the first ones.
+        explained: How many of these with the words before them, if they are values: the first ones, too.
+        tokens: What these take in the window with their frame, uncorrected; 0 if there are none.
+        limit_tokens: Most tokens of those.
+        memory_tokens: Most tokens of all that it remembers.
+        source: Who counted them.
+    """
+
+    entries: tuple[LedgerEntry, ...] = ()
+    shown: int = 0
+    explained: int = 0
+    tokens: int = 0
+    limit_tokens: int = 0
+    memory_tokens: int = 0
+    source: TokenSource = TokenSource.ESTIMATE
+
+    @property
+    def in_window(self) -> tuple[LedgerEntry, ...]:
+        """The entries that the window shows, most needed first."""
+        return self.entries[: self.shown]
+
+    def after(self, finds: LedgerFinds, beside: str = "") -> Ledger:
+        """The ledger with what was found in messages that left, in a window whose records say what is `beside` it."""
+        entries = joined_entries((*self.entries, *finds.entries))
+        marked = _replaced(entries, finds.replaced)
+        return _fitted(marked, finds.limit_tokens, finds.memory_tokens, finds.source, beside)
+
+    def kept_to(self, holds: Callable[[int], bool], exists: Callable[[int], bool], beside: str = "") -> Ledger:
+        """The ledger with what messages say that it `holds`; a message that does not exist replaces nothing."""
+        if not self.entries:
+            return self
+        kept = [entry for entry in (_kept_to(entry, holds, exists) for entry in self.entries) if entry is not None]
+        return _fitted(kept, self.limit_tokens, self.memory_tokens, self.source, beside)
+
+
+NO_LEDGER: Final = Ledger()
+
+
+def joined_entries(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
+    """The entries with those of one identifier joined, in the order of their first appearance."""
+    found: dict[str, LedgerEntry] = {}
+    for entry in entries:
+        known = found.get(entry.key)
+        found[entry.key] = entry if known is None else _joined(known, entry)
+    return tuple(found.values())
+
+
+def required_entries(entries: Iterable[LedgerEntry], limit_tokens: int) -> tuple[LedgerEntry, ...]:
+    """Those of the entries that a ledger with this limit shows, most needed first."""
+    return _fitted(list(entries), limit_tokens, limit_tokens, TokenSource.ESTIMATE, "").in_window
+
+
+def entry_text(entry: LedgerEntry) -> str:
+    """The entry with the words before it if it is a value, which says little by itself."""
+    return f"{entry.context} {entry.text}" if entry.kind in VALUES and entry.context else entry.text
+
+
+def ledger_lines(ledger: Ledger) -> list[str]:
+    """The entries of the window by kind, each kind on a line, the most needed of it first; empty without any."""
+    groups: dict[IdentifierKind, list[str]] = {}
+    for place, entry in enumerate(ledger.in_window):
+        groups.setdefault(entry.kind, []).append(entry_text(entry) if place < ledger.explained else entry.text)
+    if not groups:
+        return []
+    lines = (f"{kind.value}: {'; '.join(groups[kind])}" for kind in sorted(groups, key=lambda kind: _PLACES[kind]))
+    return ["Identifiers as written:", *lines]
+
+
+def _joined(one: LedgerEntry, other: LedgerEntry) -> LedgerEntry:
+    older, newer = sorted((one, other), key=lambda entry: entry.numbers[-1])
+    numbers = sorted({*older.numbers, *newer.numbers})
+    both = len(older.numbers) + len(newer.numbers) - len(numbers)
+    replaced_at = max(older.replaced_at, newer.replaced_at)
+    return newer._replace(
+        numbers=_bounded(numbers),
+        times=older.times + newer.times - both,
+        use=min(older.use, newer.use, key=_USES.index),
+        replaced_at=replaced_at if replaced_at >= numbers[-1] else 0,
+    )
+
+
+_USES: Final = tuple(Use)
+
+
+def _bounded(numbers: Sequence[int]) -> tuple[int, ...]:
+    if len(numbers) <= NUMBERS_MAX:
+        return tuple(numbers)
+    return (numbers[0], *numbers[1 - NUMBERS_MAX :])
+
+
+def _replaced(entries: Iterable[LedgerEntry], replaced: tuple[Replaced, ...]) -> list[LedgerEntry]:
+    by_key = dict(replaced)
+    return [
+        entry._replace(replaced_at=by_key[entry.key]) if by_key.get(entry.key, 0) >= entry.numbers[-1] else entry
+        for entry in entries
+    ]
+
+
+def _kept_to(entry: LedgerEntry, holds: Callable[[int], bool], exists: Callable[[int], bool]) -> LedgerEntry | None:
+    numbers = tuple(filter(holds, entry.numbers))
+    if not numbers:
+        return None
+    return entry._replace(
+        context=entry.context if numbers[-1] == entry.numbers[-1] else "",
+        context_tokens=entry.context_tokens if numbers[-1] == entry.numbers[-1] else 0,
+        numbers=numbers,
+        times=entry.times - (len(entry.numbers) - len(numbers)),
+        replaced_at=entry.replaced_at if exists(entry.replaced_at) else 0,
+    )
+
+
+def _fitted(
+    entries: list[LedgerEntry], limit_tokens: int, memory_tokens: int, source: TokenSource, beside: str
+) -> Ledger:
+    """The ledger of the entries: the most needed, within both limits.
+
+    First come identifiers alone, as many as there is room for, and then the words before values. What the records
+    beside it say, or another entry, is not shown twice.
+    """
+    newest = max((entry.numbers[-1] for entry in entries), default=1)
+    # Of equals the newer one, and then the order of the alphabet: never that in which they were found.
+    ranked = sorted(entries, key=lambda entry: (-_need(entry, newest), -entry.numbers[-1], entry.key))
+    shown: list[LedgerEntry] = []
+    others: list[LedgerEntry] = []
+    tokens = LEDGER_FRAME_TOKENS
+    kinds: set[IdentifierKind] = set()
+    said = beside.casefold()
+    for entry in ranked:
+        after = tokens + entry.tokens + (0 if entry.kind in kinds else _GROUP_TOKENS)
+        most = limit_tokens * NOISE_SHARE if _is_noise(entry) else limit_tokens
+        if entry.replaced_at or after > most or _says(said, entry.key):
+            others.append(entry)
+            continue
+        kinds.add(entry.kind)
+        tokens = after
+        said = f"{said}\n{entry.key}"
+        shown.append(entry)
+    explained = 0
+    for entry in shown:
+        if tokens + entry.context_tokens > limit_tokens:
+            break
+        tokens += entry.context_tokens
+        explained += 1
+    room = memory_tokens - sum(entry.tokens for entry in shown)
+    remembered = sum(total <= room for total in accumulate(entry.tokens for entry in others))
+    kept = (*shown, *others[:remembered])
+    return Ledger(kept, len(shown), explained, tokens if shown else 0, limit_tokens, memory_tokens, source)
+
+
+def _says(text: str, key: str) -> bool:
+    """Whether the text names the identifier, and not only a longer one that contains it."""
+    start = text.find(key)
+    while start >= 0:
+        before, after = text[start - 1 : start], text[start + len(key) : start + len(key) + 1]
+        if not (
+            before.isalnum() or after.isalnum() or (before and before in _JOINING) or (after and after in _JOINING)
+        ):
+            return True
+        start = text.find(key, start + 1)
+    return False
+
+
+_JOINING: Final = frozenset("-_/@#")
+"""What makes a name longer; a full stop ends sentences, too."""
+
+
+def _is_noise(entry: LedgerEntry) -> bool:
+    return entry.use is Use.TOOL and entry.times == 1
+
+
+def _need(entry: LedgerEntry, newest: int) -> float:
+    """How much a reader may need the entry: replaced ones last, before them what a tool said once."""
+    if entry.replaced_at:
+        return -2 * _NOISE
+    needed = (
+        KIND_WEIGHTS[entry.kind]
+        + _USE_WEIGHTS[entry.use]
+        + entry.numbers[-1] / newest
+        + min(entry.times, _REPEATS_MAX) / 4
+    )
+    return needed - _NOISE if _is_noise(entry) else needed

@@ -1,0 +1,165 @@
+"""What a ledger says of messages: their identifiers with counts, and which of them newer values have replaced.
+
+Values are replaced across messages alone, since one message often lists several of a kind, and only by what somebody
+says: a tool's result has a price for each flight, and an argument of a call is not a statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from service.domain.checks.identifiers import IdentifierKind
+from service.domain.envelope import unwrap_envelope
+from service.domain.events import MessageAppended
+from service.domain.ledger import NUMBERS_MAX, VALUES, Ledger, LedgerEntry, Replaced, Use
+from service.domain.mentions import Mention, mentions
+from service.domain.message import Message, Role
+
+__all__ = ["FOUND_MAX", "Found", "found_in"]
+
+FOUND_MAX: Final = 4_096
+"""Identifiers that are held while messages are read; of more the oldest that were named once are forgotten."""
+
+_REPLACEABLE: Final = VALUES | {IdentifierKind.CODE}
+
+_SAID: Final = {Role.USER: Use.USER, Role.ASSISTANT: Use.ASSISTANT, Role.TOOL: Use.TOOL}
+_USES: Final = tuple(Use)
+
+
+@dataclass(slots=True)
+class Found:
+    """An identifier as the messages name it so far."""
+
+    kind: IdentifierKind
+    text: str
+    context: str
+    use: Use
+    first: int
+    numbers: list[int] = field(default_factory=list)
+    count: int = 0
+    matters: set[tuple[str, ...]] = field(default_factory=set)
+    replaced_at: int = 0
+
+    def entry(self) -> LedgerEntry:
+        """It as an entry, not counted yet."""
+        newest = self.numbers if self.count <= NUMBERS_MAX else self.numbers[1 - NUMBERS_MAX :]
+        numbers = tuple(sorted({self.first, *newest}))
+        return LedgerEntry(self.kind, self.text, self.context, numbers, self.count, self.use, 0, 0, self.replaced_at)
+
+
+def found_in(
+    leaving: Iterable[MessageAppended], staying: Iterable[MessageAppended], ledger: Ledger
+) -> tuple[list[Found], tuple[Replaced, ...]]:
+    """The identifiers of the messages that leave, and those of the ledger that they, or the ones that stay, replace."""
+    reading = _Reading(ledger)
+    for m in leaving:
+        reading.read(m)
+    own = reading.found
+    reading.only_replaces = True
+    for m in staying:
+        reading.read(m)
+    return list(own.values()), tuple(Replaced(key, number) for key, number in reading.replaced.items())
+
+
+class _Reading:
+    """What has been read so far. `only_replaces` says that the messages stay: they add nothing."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.found: dict[str, Found] = {}
+        self.replaced: dict[str, int] = {}
+        self.only_replaces = False
+        self._newest: dict[tuple[str, ...], tuple[int, str]] = {}
+        self._named_at: dict[str, int] = {}
+        for entry in ledger.entries:
+            self._named_at[entry.key] = entry.numbers[-1]
+            if entry.kind in _REPLACEABLE and not entry.replaced_at:
+                for matter in _matters_of(entry):
+                    known = self._newest.get(matter)
+                    if known is None or known[0] < entry.numbers[-1]:
+                        self._newest[matter] = (entry.numbers[-1], entry.key)
+
+    def read(self, m: MessageAppended) -> None:
+        """Read one message; they come in order."""
+        for text, use in _texts(m.message):
+            for mention in mentions(text):
+                self._named(mention, m.number, use)
+        if len(self.found) > 2 * FOUND_MAX:
+            self._forget()
+
+    def _named(self, mention: Mention, number: int, use: Use) -> None:
+        key = mention.text.casefold()
+        if not self.only_replaces:
+            found = self.found.get(key)
+            if found is None:
+                found = self.found[key] = Found(mention.kind, mention.text, mention.context, use, number)
+            _count(found, mention, number, use)
+        if use in (Use.USER, Use.ASSISTANT):
+            self._replace(mention, key, number)
+        if not mention.dropped and self._named_at.get(key, 0) < number:
+            self._named_at[key] = number
+            if self.replaced.get(key, number) < number:
+                del self.replaced[key]
+            if key in self.found and self.found[key].replaced_at < number:
+                self.found[key].replaced_at = 0
+
+    def _replace(self, mention: Mention, key: str, number: int) -> None:
+        if mention.replaces:
+            self._give_way(mention.replaces.casefold(), number)
+        if mention.dropped:
+            self._give_way(key, number)
+            return
+        if mention.kind not in _REPLACEABLE or not mention.matter:
+            return
+        for matter in _matters(mention):
+            known = self._newest.get(matter)
+            if known is not None and known[1] != key and known[0] < number:
+                sure = len(matter) > 2 or mention.changes
+                if sure and self._named_at.get(known[1], 0) < number:
+                    self._give_way(known[1], number)
+            self._newest[matter] = (number, key)
+
+    def _give_way(self, key: str, number: int) -> None:
+        if key in self.found:
+            self.found[key].replaced_at = number
+        self.replaced[key] = number
+
+    def _forget(self) -> None:
+        """Keep the newest FOUND_MAX of those that were named once, and all others up to as many."""
+        ranked = sorted(self.found.items(), key=lambda item: (item[1].count > 1, item[1].use is not Use.TOOL))
+        self.found = dict(ranked[-FOUND_MAX:])
+
+
+def _texts(message: Message) -> Iterator[tuple[str, Use]]:
+    if message.role in _SAID:
+        yield unwrap_envelope(message.content), _SAID[message.role]
+    for call in message.tool_calls:
+        yield call.arguments, Use.CALL
+
+
+def _count(found: Found, mention: Mention, number: int, use: Use) -> None:
+    found.use = min(found.use, use, key=_USES.index)
+    if mention.matter:
+        found.matters.add(mention.matter)
+    if found.numbers and found.numbers[-1] == number:
+        return
+    found.text, found.context = mention.text, mention.context or found.context
+    found.count += 1
+    found.numbers.append(number)
+    if len(found.numbers) > 2 * NUMBERS_MAX:
+        del found.numbers[:NUMBERS_MAX]
+
+
+def _matters(mention: Mention) -> Iterator[tuple[str, ...]]:
+    """By what names a value is looked up: its kind with both words before it, and with the last of them."""
+    kind = mention.kind.value
+    if len(mention.matter) > 1:
+        yield (kind, *mention.matter)
+    yield (kind, mention.matter[-1])
+
+
+def _matters_of(entry: LedgerEntry) -> Iterator[tuple[str, ...]]:
+    for mention in mentions(f"{entry.context} {entry.text}"):
+        if mention.text.casefold() == entry.key and mention.matter:
+            yield from _matters(mention)

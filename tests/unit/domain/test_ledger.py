@@ -1,0 +1,209 @@
+"""The ledger: what it shows within its limits, what replaces what, and what comes back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.domain.checks.identifiers import IdentifierKind
+from service.domain.events import SummaryRevoked
+from service.domain.fold import evolve
+from service.domain.ledger import (
+    LEDGER_FRAME_TOKENS,
+    NO_LEDGER,
+    NUMBERS_MAX,
+    Ledger,
+    LedgerEntry,
+    LedgerFinds,
+    Replaced,
+    Use,
+    joined_entries,
+    ledger_lines,
+)
+from service.domain.policy import Policy
+from tests.support.chats import OPEN, append, appended, completed, live_in, only_plan
+from tests.support.given import given as having
+
+ROOM = 1_000
+
+
+def entry(
+    text: str,
+    *numbers: int,
+    kind: IdentifierKind = IdentifierKind.TICKET,
+    use: Use = Use.USER,
+    context: str = "",
+    tokens: int = 5,
+) -> LedgerEntry:
+    """An entry of these messages."""
+    return LedgerEntry(kind, text, context, numbers or (1,), len(numbers) or 1, use, tokens)
+
+
+def ledger(*entries: LedgerEntry, limit: int = ROOM, memory: int = 2 * ROOM) -> Ledger:
+    """The ledger after these were found."""
+    return NO_LEDGER.after(LedgerFinds(entries, (), limit, memory))
+
+
+def texts(made: Ledger) -> list[str]:
+    """What the window shows of it."""
+    return [one.text for one in made.in_window]
+
+
+def test_what_people_and_calls_named_outranks_what_tools_returned():
+    """And what was named often or lately outranks the rest."""
+    noise = [entry(f"T-{number}", 9, use=Use.TOOL) for number in range(50)]
+    made = ledger(*noise, entry("OPS-1", 1), entry("OPS-2", 1, 5, 7), entry("OPS-3", 2, use=Use.CALL), limit=26)
+
+    assert texts(made) == ["OPS-2", "OPS-3", "OPS-1"]
+
+
+def test_the_window_shows_no_more_than_the_limit():
+    """The frame and the names of kinds are counted too; the rest is remembered, up to its own limit."""
+    made = ledger(*(entry(f"OPS-{number}", number) for number in range(1, 101)), limit=100, memory=200)
+
+    assert LEDGER_FRAME_TOKENS < made.tokens <= 100
+    assert made.shown == (100 - LEDGER_FRAME_TOKENS - 3) // 5
+    assert len(made.entries) == 200 // 5
+
+
+def test_a_ledger_without_room_shows_nothing_and_costs_nothing():
+    """It remembers all the same, and shows them when there is room."""
+    made = ledger(entry("OPS-1", 1), limit=0)
+
+    assert (made.tokens, ledger_lines(made)) == (0, [])
+    assert texts(made.after(LedgerFinds((), (), ROOM, ROOM))) == ["OPS-1"]
+
+
+def test_mentions_of_one_identifier_are_one_entry():
+    """In any case of letters: counts add up, the newest form and words stay, and so does the strongest use."""
+    made = ledger(entry("ops-1", 3, use=Use.TOOL, context="see"), entry("OPS-1", 7, use=Use.ASSISTANT, context="fix"))
+
+    assert made.entries == (LedgerEntry(IdentifierKind.TICKET, "OPS-1", "fix", (3, 7), 2, Use.ASSISTANT, 5),)
+
+
+def test_an_entry_names_its_first_message_and_the_newest_ones():
+    """However many there are: an entry's size is bounded."""
+    made = ledger(*(entry("OPS-1", number) for number in range(1, 101)))
+
+    assert made.entries[0].numbers == (1, *range(94, 101))
+    assert len(made.entries[0].numbers) == NUMBERS_MAX
+    assert made.entries[0].times == 100
+
+
+def test_a_replaced_value_is_not_shown():
+    """Until it is named again, later."""
+    made = ledger(entry("gate 12", 3), entry("gate 14", 5))
+    replaced = made.after(LedgerFinds((), (Replaced("gate 12", 5),), ROOM, ROOM))
+
+    assert texts(replaced) == ["gate 14"]
+    assert set(texts(replaced.after(LedgerFinds((entry("gate 12", 9),), (), ROOM, ROOM)))) == {"gate 12", "gate 14"}
+
+
+def test_what_messages_said_goes_when_they_go():
+    """What other messages said of an identifier stays; words of a message that went do not."""
+    made = ledger(entry("OPS-1", 3, 7, context="fix"), entry("OPS-2", 7))
+
+    left = made.kept_to(lambda number: number < 7, lambda _: True)
+
+    assert left.entries == (entry("OPS-1", 3),)
+
+
+def test_a_value_holds_again_when_its_newer_one_never_was():
+    """A rewind removed the message that replaced it; a revocation does not."""
+    made = ledger(entry("gate 12", 3)).after(LedgerFinds((), (Replaced("gate 12", 5),), ROOM, ROOM))
+
+    assert texts(made.kept_to(lambda _: True, lambda number: number < 5)) == ["gate 12"]
+    assert texts(made.kept_to(lambda _: True, lambda _: True)) == []
+
+
+def test_values_are_shown_with_the_words_before_them():
+    """A date says little by itself; a path says what it is. Kinds stand in one order, and on one line each."""
+    made = ledger(
+        entry("2024-05-15", 1, kind=IdentifierKind.DATE, context="deadline is"),
+        entry("src/a.py", 2, kind=IdentifierKind.PATH, context="fails in"),
+        entry("OPS-1", 3),
+        entry("OPS-2", 4),
+    )
+
+    assert ledger_lines(made) == [
+        "Identifiers as written:",
+        "ticket: OPS-2; OPS-1",
+        "path: src/a.py",
+        "date: deadline is 2024-05-15",
+    ]
+
+
+def entries_of(first: int, last: int) -> st.SearchStrategy[list[LedgerEntry]]:
+    """Entries that name messages of this range, each identifier once a message."""
+    one = st.builds(
+        lambda text, number, use: entry(f"T-{text}", number, use=use),
+        st.integers(1, 6),
+        st.integers(first, last),
+        st.sampled_from(Use),
+    )
+    return st.lists(one, max_size=20, unique_by=lambda made: (made.key, made.numbers))
+
+
+@given(entries_of(1, 30), entries_of(31, 60))
+def test_the_order_in_which_messages_leave_does_not_matter(first, second):
+    """Joined at once or one after the other: the same identifiers, counts and uses."""
+    at_once = joined_entries([*first, *second])
+    later = joined_entries([*joined_entries(second), *joined_entries(first)])
+
+    def figures(entries: tuple[LedgerEntry, ...]) -> dict[str, tuple[int, Use, int, int]]:
+        return {one.key: (one.times, one.use, one.numbers[0], one.numbers[-1]) for one in entries}
+
+    assert figures(at_once) == figures(later)
+
+
+@given(entries_of(1, 30), st.integers(0, 60), st.integers(0, 60))
+def test_a_ledger_never_exceeds_its_limits(entries, limit, memory):
+    """In tokens of what it shows and of what it remembers."""
+    made = ledger(*entries, limit=limit, memory=memory)
+
+    assert made.tokens <= limit
+    assert sum(one.tokens for one in made.entries) <= max(memory, limit)
+
+
+@pytest.mark.parametrize("place", [0, 3, 8])
+def test_the_ledger_comes_back_as_it_was_when_a_pass_is_revoked(place):
+    """What left with the revoked pass goes; what was there before shows again."""
+    before = ledger(*(entry(f"OPS-{number}", number) for number in range(1, 10)), limit=40, memory=400)
+    after = before.after(LedgerFinds(tuple(entry(f"NEW-{n}", 10 + n + place) for n in range(8)), (), 40, 400))
+
+    assert after != before
+    assert after.kept_to(lambda number: number < 10, lambda _: True) == before
+
+
+def test_what_one_tool_result_names_once_stands_behind_everything_else():
+    """However new it is and whatever its kind; and it fills no more than half of the limit."""
+    noise = [entry(f"T-{number}", 9, use=Use.TOOL) for number in range(50)]
+    used = entry("8841207", 1, kind=IdentifierKind.NUMBER, use=Use.ASSISTANT)
+
+    assert texts(ledger(*noise, used, limit=20)) == ["8841207"]
+    assert ledger(*noise, used, limit=200).tokens <= 100
+
+
+def test_a_record_is_not_repeated_by_the_ledger():
+    """What it names as a whole word is left out until a later record does not name it."""
+    made = NO_LEDGER.after(LedgerFinds((entry("OPS-1", 1), entry("OPS-2", 1)), (), ROOM, ROOM), "See ops-1 and OPS-22.")
+
+    assert texts(made) == ["OPS-2"]
+    assert set(texts(made.after(LedgerFinds((), (), ROOM, ROOM), "Nothing."))) == {"OPS-1", "OPS-2"}
+
+
+def test_a_revocation_takes_what_its_messages_said_out_of_the_ledger():
+    """They are back in the window."""
+    messages = [appended(number) for number in range(1, 81)]
+    requested = having(OPEN, *messages[:79]).when(append(messages[79]), Policy())
+    plan = only_plan(requested.events)
+    finds = LedgerFinds((entry("OPS-1", 3),), (), ROOM, ROOM)
+    state = evolve(requested.after, replace(completed(plan), finds=finds), 0)
+    record_id = live_in(state).id
+
+    assert texts(state.ledger) == ["OPS-1"]
+    back = evolve(state, SummaryRevoked(record_id, (record_id,), ()), 0, messages)
+    assert (back.ledger.entries, back.ledger.tokens) == ((), 0)
