@@ -27,8 +27,9 @@ A value comes from the first of these that sets it:
 
 1. a flag: `abridged serve --set policy.trigger_token_ratio=0.75`;
 2. the environment: the variable listed with each setting. Write lists with commas, or lists and tables as JSON.
-   `OLLAMA_HOST`, `OLLAMA_API_KEY`, `SUMMARY_MODEL` and `LLM_MODEL` (both name an Ollama model, the first one wins) are
-   read too, after our own; the standard `OTEL_*` variables configure traces;
+   `OLLAMA_HOST`, `OLLAMA_API_KEY`, `OPENAI_BASE_URL`, `OPENAI_API_KEY`, `SUMMARY_MODEL` and `LLM_MODEL` are read too,
+   after our own. The last two name a model of Ollama, or with its provider any other, `openai:gpt-4o-mini`; the first
+   one wins. The standard `OTEL_*` variables configure traces;
 3. a TOML file, named by `--config` or `ABRIDGED_CONFIG`, with a table for each group below;
 4. the default.
 
@@ -59,6 +60,42 @@ preserve_recent = 12
 
 After a pass the trigger is armed again once the ratio has been below `reset_token_ratio`, or after `rearm_messages`
 messages. If `rearm_messages` is at most `cooldown_messages`, the reset has no effect.
+
+## Models
+
+```toml
+[summarizer]
+models = ["openai:gpt-4o-mini", "ollama:qwen2.5:3b", "extractive"]
+
+[openai]
+url = "https://api.openai.com/v1"
+api_key_file = "/run/secrets/openai"
+```
+
+The first model that exists makes the record, of whatever provider. One whose host is down, or refuses the key, is not
+replaced by the next: the pass fails by its class, and `policy.fallback` says whether extraction stands in. `openai` is
+any server with that API: OpenAI, vLLM, llama.cpp, LiteLLM. What it refuses of a request, such as a JSON schema, is left
+out of the next one, with a warning.
+
+With several `ollama.hosts` a call goes to one that has the model in memory, then to one with the fewest calls, and
+moves on to the next until an answer has begun.
+
+## Your own part of a record
+
+With `summarizer.raw_schema_file` a record with facets has one more object, `context.raw`, by your JSON Schema:
+
+```json
+{"type": "object",
+ "properties": {
+   "topic": {"type": "string", "maxLength": 80, "description": "What the customer wants, in a few words."},
+   "severity": {"type": "string", "enum": ["low", "high"]},
+   "products": {"type": "array", "maxItems": 5, "items": {"type": "string", "maxLength": 40}}}}
+```
+
+The prompt has the schema with its descriptions; a prompt of your own (`summarizer.prompt_file`) can say more. An answer
+that does not follow it is refused like any bad answer, as is one with secrets, marks of chat templates, or identifiers
+that the conversation does not have; listed values are your own and always allowed. `raw` is returned with the record
+and is not part of the window. The next record is made with the `raw` before it in view.
 
 ## Scripted models
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.shared_data import keep_named_folder
 
-_FOREIGN_SETTINGS = ("ABRIDGED_", "OLLAMA_", "OTEL_")
+_FOREIGN_SETTINGS = ("ABRIDGED_", "OLLAMA_", "OPENAI_", "OTEL_")
 _FOREIGN_VARIABLES = ("SUMMARY_MODEL", "LLM_MODEL", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 # Nobody listens on the discard port, so a sidecar that a test starts without naming a model's host finds none.
 _NO_OLLAMA = "127.0.0.1:9"
@@ -30,6 +30,7 @@ def pytest_configure() -> None:
         if variable.startswith(_FOREIGN_SETTINGS) or variable.upper() in _FOREIGN_VARIABLES:
             del os.environ[variable]
     os.environ["OLLAMA_HOST"] = _NO_OLLAMA
+    os.environ["OPENAI_BASE_URL"] = f"http://{_NO_OLLAMA}/v1"
     settings.load_profile("ci" if os.environ.get("CI") else "default")
     sys.addaudithook(_refuse_other_machines)
 

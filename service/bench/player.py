@@ -181,6 +181,8 @@ class _Scripted:
 def _draft_json(extracted: Extract) -> str:
     """The extract as a model would write it."""
     context = asdict(extracted.context)
+    # An operator's own part, which no operator asks for here.
+    del context["raw"]
     return json.dumps({"summary": extracted.summary, "key_points": extracted.key_points, **context}, ensure_ascii=False)
 
 

@@ -24,9 +24,10 @@ from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from observability.tracing import Tracing, TracingSettings, current_traceparent, open_tracing
 from service.api.methods import METHOD_SCOPES
+from service.bootstrap.own_forms import own_forms
 from service.bootstrap.providers import Providers, host_labels
 from service.codec.events import EVENT_TYPES
-from service.config.prompt_file import own_prompts, title_template
+from service.config.prompt_file import title_template
 from service.config.settings import Settings
 from service.conversations.changes import Changes
 from service.conversations.chat_models import ChatModels
@@ -55,7 +56,7 @@ from service.passes.titles import Titles, TitleSettings
 from service.summarizer.ask import AskerSettings, Timing
 from service.summarizer.by_extraction import EXTRACTIVE, ExtractiveSummarizer, is_extractive
 from service.summarizer.by_model import ModelSummarizer
-from service.summarizer.forms import DraftForm, forms_with
+from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import Summarizers
 from service.summarizer.texts import DOCUMENT_FORMS, TextSummarizer
 from service.telemetry.commits import CommitReport
@@ -120,10 +121,10 @@ def open_core(
     executor = _read_threads(resources)
 
     counter = counter_named(settings.tokens.counter_name)
-    providers = Providers(settings.ollama, metrics=metrics, clock_s=time.monotonic, cache_dir=_cache_dir(settings))
+    providers = Providers(settings, metrics=metrics, clock_s=time.monotonic, cache_dir=_cache_dir(settings))
     # Each by itself: the call of a missing model and that of the next one are two spans.
     model = providers.preferred(settings.summarizer.models, traced=lambda model: TracedModel(model, tracing))
-    summarizers = _summarizers(settings, model, counter, _forms(settings))
+    summarizers = _summarizers(settings, model, counter, own_forms(settings.summarizer))
     policies = _policies(settings, summarizers)
     board = ProgressBoard()
     telemetry = Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content)
@@ -291,11 +292,6 @@ def _limits(settings: Settings) -> ReactorLimits:
     return ReactorLimits(summarizer.concurrent_passes, summarizer.queue_max, shared=settings.server.is_shared)
 
 
-def _forms(settings: Settings) -> Mapping[FormName, DraftForm]:
-    files = settings.summarizer
-    return forms_with({**own_prompts(files.prompt_file), **own_prompts(files.text_prompt_file, FormName.TEXT)})
-
-
 def _summarizers(
     settings: Settings, model: SummaryModel | None, counter: TokenCounter, forms: Mapping[FormName, DraftForm]
 ) -> Summarizers:
@@ -310,7 +306,7 @@ def _summarizers(
             summarizer.temperature, summarizer.seed, summarizer.repeat_penalty, retry, summarizer.deadline_s
         ),
         forms=forms,
-        window_default=settings.ollama.num_ctx,
+        window_default=settings.openai.context_length if model.name.startswith("openai:") else settings.ollama.num_ctx,
         counter=counter,
         timing=Timing(time.monotonic, asyncio.sleep, random.Random()),
     )
@@ -386,7 +382,7 @@ def _labels(settings: Settings) -> MetricLabels:
     return MetricLabels(
         # The first names get series of their own: the preferred model and its fallback.
         models=tuple(dict.fromkeys((settings.summarizer.models[0], EXTRACTIVE, *settings.summarizer.models))),
-        hosts=host_labels(settings.ollama),
+        hosts=host_labels(settings),
         methods=tuple(METHOD_SCOPES),
         timed_methods=TIMED_METHODS,
         event_types=EVENT_TYPES,

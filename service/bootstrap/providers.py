@@ -6,32 +6,55 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
 
+import structlog
+
 from observability.facts import BreakerState, ChatAsked
 from observability.metrics import Metrics
 from observability.tracing import note
 from service.config.settings import OllamaSettings as OllamaGroup
+from service.config.settings import OpenAISettings as OpenAIGroup
+from service.config.settings import Settings
 from service.models.breaker import BreakerState as HostState
+from service.models.http.address import ServerAddress
+from service.models.http.host import ModelHost
 from service.models.model import ModelError, SummaryModel
 from service.models.ollama.address import parse_address
 from service.models.ollama.description import DescriptionCache
 from service.models.ollama.host import OllamaHost, open_hosts
 from service.models.ollama.provider import OllamaModel
 from service.models.ollama.settings import OllamaSettings
+from service.models.openai.dialect import Dialect
+from service.models.openai.provider import OpenAIModel, open_endpoint
+from service.models.openai.settings import OpenAISettings, parse_endpoint
 from service.models.preference import PreferredModel
 from service.models.scripted import load_script
 from service.summarizer.by_extraction import is_extractive
 
-__all__ = ["Providers", "Traced", "host_labels", "ollama_settings"]
+__all__ = ["Providers", "Traced", "asks_openai", "host_labels", "ollama_settings", "openai_settings"]
 
 Traced = Callable[[SummaryModel], SummaryModel]
 """Wraps a model so that its calls are spans."""
 
 _BREAKER = {state: BreakerState(state.value) for state in HostState}
+_OPENAI = "openai:"
+
+_log = structlog.get_logger()
 
 
-def host_labels(group: OllamaGroup) -> tuple[str, ...]:
+def asks_openai(settings: Settings) -> bool:
+    """Whether a setting names a model of the OpenAI-compatible endpoint; nothing is sent there otherwise."""
+    return any(model.startswith(_OPENAI) for model in (*settings.summarizer.models, *settings.titles.models))
+
+
+def host_labels(settings: Settings) -> tuple[str, ...]:
     """The hosts' names in metrics."""
-    return tuple(parse_address(h, allow_insecure=group.allow_insecure_hosts).label for h in group.hosts)
+    group = settings.ollama
+    hosts = tuple(parse_address(h, allow_insecure=group.allow_insecure_hosts).label for h in group.hosts)
+    if not asks_openai(settings):
+        return hosts
+    endpoint = parse_endpoint(settings.openai.url, allow_insecure=settings.openai.allow_insecure_url).label
+    # The first names alone get series, so the endpoint comes after the first host.
+    return tuple(dict.fromkeys((*hosts[:1], endpoint, *hosts[1:])))
 
 
 def ollama_settings(group: OllamaGroup) -> OllamaSettings:
@@ -47,26 +70,47 @@ def ollama_settings(group: OllamaGroup) -> OllamaSettings:
     )
 
 
+def openai_settings(group: OpenAIGroup) -> OpenAISettings:
+    """The same for the OpenAI-compatible endpoint."""
+    return OpenAISettings(
+        connect_s=group.connect_timeout_s,
+        first_byte_s=group.first_byte_timeout_s,
+        stall_s=group.stall_timeout_s,
+        calls_max=group.concurrency,
+        queue_max=group.queue_max,
+        window=group.context_length,
+        other_models=group.other_models,
+        bearer_token=group.api_key.get_secret_value() if group.api_key else "",
+    )
+
+
 class Providers:
-    """Makes models. All models of Ollama share its hosts, their limits and breakers."""
+    """Makes models. All models of a provider share its hosts, their limits and breakers.
+
+    The OpenAI-compatible endpoint gets no call before a model of it was asked for by `preferred`.
+    """
 
     def __init__(
         self,
-        group: OllamaGroup,
+        settings: Settings,
         *,
         metrics: Metrics,
         clock_s: Callable[[], float],
         cache_dir: Path | None,
     ) -> None:
         self._clock_s = clock_s
+        self._metrics = metrics
+        self._openai_group = settings.openai
+        self._endpoint: ModelHost | None = None
+        group = settings.ollama
         self._settings = ollama_settings(group)
         addresses = [parse_address(h, allow_insecure=group.allow_insecure_hosts) for h in group.hosts]
         self._hosts: tuple[OllamaHost, ...] = open_hosts(
             addresses,
             self._settings,
             clock=clock_s,
-            on_breaker=lambda host, state: metrics.breaker_changed(host, _BREAKER[state]),
-            on_asked=lambda address: note(ChatAsked(address.host, address.port)),
+            on_breaker=self._breaker_changed,
+            on_asked=_asked,
         )
         self._descriptions = DescriptionCache(cache_dir)
         self._models: list[SummaryModel] = []
@@ -83,9 +127,13 @@ class Providers:
         return models[0] if len(models) == 1 else PreferredModel(models)
 
     async def context_length(self, model: str) -> int | None:
-        """A chat model's context length, if Ollama knows it; None if it does not or cannot be asked."""
+        """A chat model's context length, if its provider knows it; None if it does not or cannot be asked."""
         # Clients choose these names, so nothing is cached by name; descriptions are cached by digest.
         try:
+            if model.startswith(_OPENAI):
+                if self._endpoint is None:
+                    return None
+                return (await self._openai(model.removeprefix(_OPENAI), self._endpoint).describe()).context_length
             return (await self._ollama(model.removeprefix("ollama:")).describe()).context_length
         except ModelError:
             return None
@@ -96,6 +144,8 @@ class Providers:
             await model.close()
         for host in self._hosts:
             await host.close()
+        if self._endpoint is not None:
+            await self._endpoint.close()
 
     def _model(self, name: str) -> SummaryModel:
         provider, _, model = name.partition(":")
@@ -104,8 +154,43 @@ class Providers:
                 return load_script(model or "default", clock=self._clock_s)
             case "ollama":
                 return self._ollama(model)
+            case "openai":
+                return self._openai(model, self._opened())
             case _:
                 raise AssertionError(f"{provider} is a provider of the settings, and nothing here makes its models")
 
     def _ollama(self, model: str) -> OllamaModel:
         return OllamaModel(model, self._hosts, self._settings, clock=self._clock_s, descriptions=self._descriptions)
+
+    def _opened(self) -> ModelHost:
+        """The endpoint, opened with the first model that is asked there."""
+        if self._endpoint is None:
+            group = self._openai_group
+            self._endpoint = open_endpoint(
+                parse_endpoint(group.url, allow_insecure=group.allow_insecure_url),
+                openai_settings(group),
+                clock=self._clock_s,
+                on_breaker=self._breaker_changed,
+                on_asked=_asked,
+            )
+        return self._endpoint
+
+    def _openai(self, model: str, endpoint: ModelHost) -> OpenAIModel:
+        return OpenAIModel(
+            model,
+            endpoint,
+            openai_settings(self._openai_group),
+            clock=self._clock_s,
+            on_dialect=_dialect_changed,
+        )
+
+    def _breaker_changed(self, host: str, state: HostState) -> None:
+        self._metrics.breaker_changed(host, _BREAKER[state])
+
+
+def _asked(address: ServerAddress) -> None:
+    note(ChatAsked(address.host, address.port))
+
+
+def _dialect_changed(model: str, dialect: Dialect) -> None:
+    _log.warning("model.asked_for_less", model=model, hint=dialect.described)

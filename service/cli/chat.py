@@ -23,8 +23,9 @@ from service.client import AppendMessagesResponse, ConversationSettings, Sidecar
 from service.config.settings import OllamaSettings as OllamaGroup
 from service.config.settings import Settings
 from service.domain.message import Message, Role
+from service.models.http.address import AddressError
 from service.models.model import ModelError, ModelMissing
-from service.models.ollama.address import AddressError, parse_address
+from service.models.ollama.address import parse_address
 from service.models.ollama.chat import ChatAnswer, OllamaChat
 from service.models.ollama.host import open_hosts
 

@@ -18,6 +18,7 @@ from eventlog.errors import EventLogError, LogForeign, LogUnsafe
 from eventlog.sqlite.file import MOUNTINFO, refuse_network_file_system, refuse_orphan, wal_reset_warning
 from eventlog.sqlite.verification import log_id_of
 from service.bootstrap.providers import ollama_settings
+from service.cli.endpoint import examined_endpoint
 from service.cli.failures import CommandFailed
 from service.cli.findings import FAIL, OK, SKIP, WARN, Finding
 from service.cli.http_port import HttpPortError, get, reachable
@@ -30,8 +31,9 @@ from service.cli.terminal import say
 from service.client import GetServerInfoResponse, Patience, SidecarError
 from service.config.settings import ClientSettings, LogSettings, Settings, is_local_address
 from service.config.sources import Configuration
+from service.models.http.address import AddressError, ServerAddress
 from service.models.model import ModelError
-from service.models.ollama.address import AddressError, OllamaAddress, parse_address
+from service.models.ollama.address import parse_address
 from service.models.ollama.inventory import HostInventory, ModelEntry, inventory_of, missing_remedy
 from service.models.ollama.speed import speed_of
 
@@ -118,6 +120,7 @@ async def _examined(settings: Settings, client: ClientSettings, *, is_own: bool,
     if settings.titles.enabled:
         models = (*models, *(model for model in settings.titles.models if model not in models))
     findings += await _ollama(settings, models, asks=asks)
+    findings += await examined_endpoint(settings, models)
     findings += await examined_search(settings, info)
     if settings.log.backend == "sqlite":
         serving = info.log_id if info is not None else ""
@@ -196,7 +199,7 @@ def _host_findings(inventory: HostInventory, num_ctx: int) -> Iterator[Finding]:
             yield Finding(OK, f"model {model.name}: context length {length}, called with {num_ctx:,}")
 
 
-async def _speed(address: OllamaAddress, model: ModelEntry, settings: Settings) -> Finding:
+async def _speed(address: ServerAddress, model: ModelEntry, settings: Settings) -> Finding:
     limit_s = settings.ollama.first_byte_timeout_s
     say(f"asking {model.name} a small question, for at most {limit_s:g} s; --no-speed leaves it out", is_error=True)
     try:

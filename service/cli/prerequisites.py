@@ -11,15 +11,19 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from service.bootstrap.providers import asks_openai
 from service.cli.failures import of_config_error
-from service.config.prompt_file import own_prompts, title_template
+from service.config.prompt_file import own_prompts, raw_schema_text, title_template
 from service.config.settings import Settings
 from service.config.sources import ConfigError, Configuration, Problem
 from service.domain.errors import InvalidPolicy
-from service.models.ollama.address import AddressError, parse_address
+from service.models.http.address import AddressError
+from service.models.ollama.address import parse_address
+from service.models.openai.settings import parse_endpoint
 from service.models.scripted import ScriptError, load_script
 from service.recall.errors import RecallMissing
 from service.recall.file import require_installed
+from service.summarizer.raw import raw_schema
 from service.tokenizers.choice import counter_named
 from service.tokenizers.errors import TokenizerMissing
 
@@ -69,13 +73,23 @@ def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], objec
                 yield name, f"[{index}]", partial(load_script, script, clock=time.monotonic)
     yield "summarizer.prompt_file", "", partial(own_prompts, settings.summarizer.prompt_file)
     yield "summarizer.text_prompt_file", "", partial(own_prompts, settings.summarizer.text_prompt_file)
+    if settings.summarizer.raw_schema_file is not None:
+        yield "summarizer.raw_schema_file", "", partial(_check_raw_schema, settings.summarizer.raw_schema_file)
     yield "titles.prompt_file", "", partial(title_template, settings.titles.prompt_file)
     group = settings.ollama
     for index, host in enumerate(group.hosts):
         yield "ollama.hosts", f"[{index}]", partial(parse_address, host, allow_insecure=group.allow_insecure_hosts)
+    if asks_openai(settings):
+        # Other programs read OPENAI_BASE_URL too: whatever it says, it stops no sidecar that does not use it.
+        endpoint = settings.openai
+        yield "openai.url", "", partial(parse_endpoint, endpoint.url, allow_insecure=endpoint.allow_insecure_url)
     if settings.recall.index != "off":
         yield "recall.index", "", require_installed
     yield "tokens.counter", "", partial(counter_named, settings.tokens.counter_name)
+
+
+def _check_raw_schema(path: Path) -> None:
+    raw_schema(raw_schema_text(path))
 
 
 def _check_log_path(path: Path) -> None:

@@ -8,7 +8,7 @@ from service.bootstrap.recall import embedded_dimension
 from service.cli.findings import FAIL, OK, WARN, Finding
 from service.client import GetServerInfoResponse
 from service.config.settings import Settings
-from service.models.ollama.address import AddressError
+from service.models.http.address import AddressError
 from service.recall.errors import EmbedderAway, RecallMissing
 
 __all__ = ["examined_search"]

@@ -36,6 +36,7 @@ def context_to_proto(context: RecordContext, evidence: RecordEvidence) -> summar
         ],
         unresolved=statements_to_proto(context.unresolved, evidence.unresolved),
         domain_entities=context.domain_entities,
+        raw=context.raw,
     )
 
 
@@ -52,6 +53,7 @@ def context_from_proto(proto: summary_pb2.SummaryContext) -> RecordContext:
         action_items=tuple(ActionItem(task=i.task, owner=i.owner, due=i.due) for i in proto.action_items),
         unresolved=texts_of(proto.unresolved),
         domain_entities=tuple(proto.domain_entities),
+        raw=proto.raw,
     )
 
 

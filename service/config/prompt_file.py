@@ -10,7 +10,7 @@ from service.domain.prompt import PromptTemplate, template_from_text
 from service.domain.record import FormName
 from service.domain.title import TITLE_TEMPLATE
 
-__all__ = ["own_prompts", "title_template"]
+__all__ = ["own_prompts", "raw_schema_text", "title_template"]
 
 
 def own_prompts(path: Path | None, form: FormName = FormName.FACETS) -> Mapping[FormName, PromptTemplate]:
@@ -26,10 +26,15 @@ def title_template(path: Path | None) -> PromptTemplate:
     return TITLE_TEMPLATE if path is None else template_from_text(path.stem, _text(path), needed=("transcript",))
 
 
-def _text(path: Path) -> str:
+def raw_schema_text(path: Path) -> str:
+    """The text of the JSON schema for `raw`. Raises InvalidPolicy for a file that cannot be read."""
+    return _text(path, "raw_schema_file")
+
+
+def _text(path: Path, field: str = "prompt_file") -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise InvalidPolicy("prompt_file", f"{path} cannot be read: {error.strerror}") from error
+        raise InvalidPolicy(field, f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise InvalidPolicy("prompt_file", f"{path} is no text in UTF-8") from error
+        raise InvalidPolicy(field, f"{path} is no text in UTF-8") from error

@@ -27,13 +27,15 @@ from pydantic_core import PydanticCustomError
 from service.config.policy_fields import IN_LOWER_CASE, policy_fields
 from service.domain.policy import CLIENT_FIELDS, Policy, ProfileName, overridden
 from service.domain.profiles.registry import profile_of
-from service.models.ollama.settings import OllamaSettings as Called
+from service.models.ollama.settings import OllamaSettings as CalledOllama
+from service.models.openai.settings import OpenAISettings as CalledOpenAI
 
 __all__ = [
     "PROVIDERS",
     "ClientSettings",
     "LogSettings",
     "OllamaSettings",
+    "OpenAISettings",
     "PolicySettings",
     "RecallSettings",
     "ServerSettings",
@@ -46,10 +48,12 @@ __all__ = [
     "is_local_address",
 ]
 
-_OLLAMA = Called()
-PROVIDERS = ("ollama", "extractive", "scripted")
+_OLLAMA = CalledOllama()
+_OPENAI = CalledOpenAI()
+PROVIDERS = ("ollama", "openai", "extractive", "scripted")
 """How summaries are made: `extractive` asks no model, `service.bootstrap.providers` makes those of the others."""
 
+_NAMED = {"ollama": "ollama:qwen2.5:3b", "openai": "openai:gpt-4o-mini"}
 _UNIX_PREFIX = "unix:"
 
 
@@ -93,8 +97,8 @@ def _provider_model(value: str) -> str:
             "a model is 'provider:model' with provider {providers}; did you mean 'ollama:{value}'?",
             {"providers": ", ".join(PROVIDERS), "value": value},
         )
-    if provider == "ollama" and not model:
-        raise PydanticCustomError("model", "a model of Ollama needs its name, 'ollama:qwen2.5:3b'")
+    if provider in _NAMED and not model:
+        raise PydanticCustomError("model", "a model needs its name, '{example}'", {"example": _NAMED[provider]})
     return value
 
 
@@ -223,8 +227,9 @@ class SummarizerSettings(_Group):
 
     models: Annotated[tuple[ProviderModel, ...], Field(min_length=1, max_length=16)] = Field(
         default=("ollama:qwen2.5:3b",),
-        description="`ollama:NAME`, `extractive:default` (calls no model) or `scripted:FILE`, in order of preference; "
-        "the next one is used if a model is missing, not if its host is down (`policy.fallback` is for that).",
+        description="`ollama:NAME`, `openai:NAME`, `extractive:default` (calls no model) or `scripted:FILE`, in order "
+        "of preference; the next one is used if a model is missing, not if its host is down (`policy.fallback` is for "
+        "that).",
     )
     prompt_file: Path | None = Field(
         default=None,
@@ -233,6 +238,12 @@ class SummarizerSettings(_Group):
     )
     text_prompt_file: Path | None = Field(
         default=None, description="The same for records in plain text (`policy.record_form` text)."
+    )
+    raw_schema_file: Path | None = Field(
+        default=None,
+        description="File with a JSON Schema of your own: records with facets then have an object by it, "
+        "`context.raw`. Types are object, array, string, integer, number and boolean; every string needs `maxLength` "
+        "or `enum`, every array `maxItems`, and every property is required. One without a bound is refused at start.",
     )
     temperature: float = Field(default=0.2, ge=0, le=2, description="Sampling temperature.")
     seed: int = Field(
@@ -306,6 +317,39 @@ class OllamaSettings(_Group):
         default=None,
         description="Folder that caches model descriptions, one per digest; by default `<log.path>.models`.",
     )
+
+
+class OpenAISettings(_Group):
+    """How a server with an OpenAI-compatible API is reached: OpenAI, vLLM, llama.cpp, LiteLLM and others."""
+
+    url: str = Field(
+        default="https://api.openai.com/v1",
+        description="Base address of the API, up to and with `/v1`. Nothing is sent there unless a model is named "
+        "`openai:NAME`.",
+    )
+    allow_insecure_url: bool = Field(
+        default=False, description="Allow plain HTTP beyond loopback and private networks."
+    )
+    api_key: Secret = Field(default=None, description="API key, sent as bearer token.")
+    api_key_file: Path | None = Field(default=None, description="File that contains the key.")
+    connect_timeout_s: Seconds = Field(default=_OPENAI.connect_s, description="Timeout to connect, in seconds.")
+    first_byte_timeout_s: Seconds = Field(
+        default=_OPENAI.first_byte_s, description="Timeout to the first byte, in seconds: queue and prefill."
+    )
+    stall_timeout_s: Seconds = Field(default=_OPENAI.stall_s, description="Timeout between two lines, in seconds.")
+    context_length: int = Field(
+        default=_OPENAI.window,
+        ge=1_024,
+        le=16_777_216,
+        description="Tokens that prompt and answer of one call share, at most the model's if the server lists it.",
+    )
+    other_models: bool = Field(
+        default=False,
+        description="Accept answers in another model's name, as routers and named deployments give them; otherwise "
+        "such a model counts as missing.",
+    )
+    concurrency: int = Field(default=_OPENAI.calls_max, ge=1, le=64, description="Concurrent calls.")
+    queue_max: int = Field(default=_OPENAI.queue_max, ge=1, le=10_000, description="Most calls that wait.")
 
 
 class TokenSettings(_Group):
@@ -386,6 +430,7 @@ class Settings(_Group):
     summarizer: SummarizerSettings = SummarizerSettings()
     titles: TitleSettings = TitleSettings()
     ollama: OllamaSettings = OllamaSettings()
+    openai: OpenAISettings = OpenAISettings()
     tokens: TokenSettings = TokenSettings()
     recall: RecallSettings = RecallSettings()
     telemetry: TelemetrySettings = TelemetrySettings()

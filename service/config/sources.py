@@ -21,7 +21,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from service.config.nearest_name import PREFIX, did_you_mean
-from service.config.settings import PolicySettings, Settings, TokenGrant
+from service.config.settings import PROVIDERS, PolicySettings, Settings, TokenGrant
 from service.domain.errors import InvalidPolicy
 from service.domain.profiles.registry import profile_of
 
@@ -41,6 +41,8 @@ CONFIG_VARIABLE = "ABRIDGED_CONFIG"
 STANDARD_VARIABLES = {
     "OLLAMA_HOST": "ollama.hosts",
     "OLLAMA_API_KEY": "ollama.api_key",
+    "OPENAI_BASE_URL": "openai.url",
+    "OPENAI_API_KEY": "openai.api_key",
     "SUMMARY_MODEL": "summarizer.models",
     "LLM_MODEL": "summarizer.models",
 }
@@ -336,7 +338,7 @@ def _from_text(field: FieldInfo, text: str) -> Any:
 
 def _standard_value(variable: str, text: str) -> Any:
     if STANDARD_VARIABLES[variable] == "summarizer.models":
-        return [f"ollama:{text}"]
+        return [text if text.startswith(tuple(f"{name}:" for name in PROVIDERS)) else f"ollama:{text}"]
     return [text] if variable == "OLLAMA_HOST" else text
 
 

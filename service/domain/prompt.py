@@ -278,7 +278,8 @@ def _capped(content: str, cap_tokens: int, count: Callable[[str], int]) -> str:
 def _previous(record: SummaryRecord | None) -> str:
     if record is None:
         return ""
-    return f"<previous_summary>\n{escaped(summary_text(record))}\n</previous_summary>\n"
+    raw = f"\nIts raw was {record.context.raw}" if record.context.raw else ""
+    return f"<previous_summary>\n{escaped(summary_text(record) + raw)}\n</previous_summary>\n"
 
 
 def _invented(texts: Sequence[str]) -> str:

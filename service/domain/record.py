@@ -85,13 +85,17 @@ class ActionItem:
 
 @dataclass(frozen=True, slots=True)
 class RecordContext:
-    """The structured facets of a summary; each is empty if the conversation has none."""
+    """The structured facets of a summary; each is empty if the conversation has none.
+
+    `raw` is JSON by an operator's own schema, as text; it is not part of the window.
+    """
 
     participants: tuple[str, ...] = ()
     decisions: tuple[str, ...] = ()
     action_items: tuple[ActionItem, ...] = ()
     unresolved: tuple[str, ...] = ()
     domain_entities: tuple[str, ...] = ()
+    raw: str = ""
 
 
 @dataclass(frozen=True, slots=True)

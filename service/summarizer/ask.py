@@ -160,7 +160,9 @@ class Asker:
             schema=self._form.schema(summary_tokens),
             prompt_tokens=prompt_tokens,
             output_tokens_max=answer_tokens_max(
-                summary_tokens, window_tokens=self._window_tokens, prompt_tokens=prompt_tokens
+                summary_tokens + self._form.beside_tokens,
+                window_tokens=self._window_tokens,
+                prompt_tokens=prompt_tokens,
             ),
             summary_tokens_max=summary_tokens,
             temperature=self._settings.temperature,

@@ -81,7 +81,8 @@ class Source:
         named = [Named(text, numerals(text), raw) for text, raw in said]
         known = Named(earlier, numerals(earlier))
         whole = "\n".join(text for text, _ in said)
-        around = "\n".join(text for m in context for text in texts_of(m))
+        raw = previous.context.raw if previous else ""
+        around = "\n".join([*(text for m in context for text in texts_of(m)), raw])
         framed = "\n".join((whole, around, summary_text(previous) if previous else ""))
         allowed = (*named, known, Named(around, numerals(around)))
         return cls(
@@ -163,9 +164,11 @@ def check_draft(draft: Draft, source: Source) -> CheckedDraft:
     found = judged(_statements(supported), source.concordance)
     kept = _without(supported, found.taken_out)
     texts = _texts_by_field(kept)
+    # An operator's own part says in its own words what the rest says: it is compared with nothing.
+    raw = {"raw": kept.raw_texts} if kept.raw_texts else {}
     problems = (
         *check_record(
-            {field: "\n".join(items) for field, items in texts.items()},
+            {field: "\n".join(items) for field, items in (texts | raw).items()},
             source.evidence,
             instructions=source.instructions,
             unsupported_max=0,

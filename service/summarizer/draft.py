@@ -108,7 +108,18 @@ class Draft(Strict):
             ),
             unresolved=_tidy(self.unresolved),
             domain_entities=_tidy(self.domain_entities),
+            raw=self.raw_json,
         )
+
+    @property
+    def raw_json(self) -> str:
+        """An operator's own part, as JSON; empty without one."""
+        return ""
+
+    @property
+    def raw_texts(self) -> tuple[str, ...]:
+        """The texts of that part which a model wrote freely."""
+        return ()
 
     @property
     def narratives(self) -> Mapping[str, str]:
@@ -126,8 +137,8 @@ def parsed(text: str) -> Draft:
     return parsed_as(Draft, text)
 
 
-def parsed_as(model: type[Answer], text: str) -> Answer:
-    """The answer in `text` as `model` describes it; see `parsed`."""
+def parsed_as(model: type[Answer], text: str, *, inner: Collection[str] = ()) -> Answer:
+    """The answer in `text` as `model` describes it; see `parsed`. Reasons may name the `inner` fields too."""
     fenced = _FENCED.match(text)
     answer = fenced.group(1) if fenced else text
     try:
@@ -135,7 +146,7 @@ def parsed_as(model: type[Answer], text: str) -> Answer:
         json.loads(answer, object_pairs_hook=_without_repeats)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
-        reasons = dict.fromkeys(_reason(dict(e), model.model_fields) for e in errors)
+        reasons = dict.fromkeys(_reason(dict(e), {*model.model_fields, *inner}) for e in errors)
         raise InvalidDraft(tuple(reasons)[:REASONS_MAX]) from None
     return found
 

@@ -63,6 +63,7 @@ class DraftForm:
         read: Returns the draft in an answer, for a summary of so many tokens. Raises InvalidDraft.
         repair: What to tell a model about an answer that it has to write again.
         extracted: Returns the draft that extraction makes of messages and the record before them, in so many tokens.
+        beside_tokens: Most tokens that an answer may have beside the summary.
     """
 
     prompt: PromptTemplate
@@ -71,6 +72,7 @@ class DraftForm:
     read: Callable[[str, int], Draft]
     repair: RepairWords
     extracted: Callable[[Sequence[Message], SummaryRecord | None, int, Callable[[str], int]], Draft]
+    beside_tokens: int = 0
 
 
 def _extracted_facets(

@@ -23,6 +23,7 @@ from service.domain.record import SummaryRecord
 from service.domain.tokens import TokenCounter
 from service.summarizer.ask import Answer
 from service.summarizer.check import CONTENT_TOKENS_MIN, Room, Source
+from service.summarizer.draft import Draft
 from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import PassFailed, PassWork, WindowCost, draft_text
 
@@ -150,7 +151,7 @@ class Questions:
 
     def texts(self, answers: Sequence[Answer]) -> tuple[list[str], list[int]]:
         """The answers as a merging prompt quotes them, and their tokens there."""
-        texts = [draft_text(self._work, answer.checked.draft) for answer in answers]
+        texts = [_quoted(draft_text(self._work, answer.checked.draft), answer.checked.draft) for answer in answers]
         return texts, [self._count(text) for text in texts]
 
     @cached_property
@@ -232,6 +233,10 @@ class Questions:
             replaces=self._work.replaces if whole else None,
             context=[m.message for m in self._work.overlap],
         )
+
+
+def _quoted(text: str, draft: Draft) -> str:
+    return f"{text}\nIts raw was {draft.raw_json}" if draft.raw_json else text
 
 
 def _piece(appended: MessageAppended, text: str) -> MessageAppended:

@@ -17,6 +17,9 @@ from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_manner import MANNERS
 from tests.support.ollama_model import RECORD_SCHEMA, model_over, record_request
 from tests.support.ollama_server import FakeOllama
+from tests.support.openai_model import openai_over
+from tests.support.openai_quirks import QUIRKS, Quirks
+from tests.support.openai_server import FakeOpenAI
 from tests.support.patience import PATIENCE_S
 
 
@@ -27,12 +30,19 @@ async def ollama(manner, **fake):
 
 
 @asynccontextmanager
+async def openai(quirks):
+    async with FakeOpenAI(quirks=quirks) as server, openai_over(server) as model:
+        yield model
+
+
+@asynccontextmanager
 async def scripted():
     yield ScriptedModel([default_answer], clock=time.monotonic)
 
 
 PROVIDERS: dict[str, Callable[[], AbstractAsyncContextManager[SummaryModel]]] = {
     **{f"ollama-{manner.version}": functools.partial(ollama, manner) for manner in MANNERS},
+    **{f"openai-{name}": functools.partial(openai, QUIRKS[name]) for name in ("normal", "strict-openai", "no-usage")},
     "scripted": scripted,
 }
 
@@ -135,11 +145,19 @@ async def hanging_ollama():
 
 
 @asynccontextmanager
+async def hanging_openai():
+    async with openai(Quirks(hang=True)) as model:
+        yield model
+
+
+@asynccontextmanager
 async def hanging_script():
     yield ScriptedModel([asyncio.Event()], clock=time.monotonic)
 
 
-@pytest.mark.parametrize("hanging", [hanging_ollama, hanging_script], ids=["ollama", "scripted"])
+@pytest.mark.parametrize(
+    "hanging", [hanging_ollama, hanging_openai, hanging_script], ids=["ollama", "openai", "scripted"]
+)
 async def test_a_deadline_ends_a_hanging_call(hanging):
     """A call that never ends by itself ends with a retryable error when its time is up."""
     async with hanging() as model:

@@ -13,7 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import PATIENCE_S, Ran, ServedSidecar, abridged, abridged_process, fake_ollama, served
+from tests.support.command import (
+    PATIENCE_S,
+    Ran,
+    ServedSidecar,
+    abridged,
+    abridged_process,
+    fake_ollama,
+    fake_openai,
+    served,
+)
 
 NOBODY = "127.0.0.1:9"
 
@@ -118,13 +127,14 @@ def test_an_address_that_nobody_can_listen_at_is_refused_by_its_setting(tmp_path
             "ollama.hosts[1]: an Ollama address must not contain a user name or password",
         ),
         ("ollama.hosts=:::", "ollama.hosts[0]: an Ollama address has a host name"),
-        ("ollama.hosts=localhost:99999", "ollama.hosts[0]: the port"),
+        ("ollama.hosts=localhost:99999", "ollama.hosts[0]: an Ollama address has a number up to 65535 as its port"),
         ("ollama.hosts=http://example.com:11434", "ollama.hosts[0]: example.com:11434 is beyond loopback"),
         (
             "summarizer.models=extractive,scripted:nobody-wrote-it",
             "summarizer.models[1]: nobody-wrote-it cannot be read",
         ),
         ("summarizer.prompt_file=/nope", "summarizer.prompt_file: /nope cannot be read: No such file or directory"),
+        ("summarizer.raw_schema_file=/nope", "summarizer.raw_schema_file: /nope cannot be read"),
         ("log.path=/nowhere/at/all/abridged.db", "log.path: cannot keep a log at /nowhere/at/all/abridged.db: its"),
         ("log.path=/", "log.path: cannot keep a log at /: it is a folder"),
     ],
@@ -305,6 +315,45 @@ def test_the_settings_are_checked_without_asking_anybody(tmp_path):
 
     assert abridged("config", "check", *(part for one in given for part in ("--set", one))).code == 0
     assert "Does not connect to hosts" in " ".join(abridged("config", "check", "--help").out.split())
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("api.example.com", "openai.url: an OpenAI-compatible endpoint begins with http:// or https://"),
+        ("http://example.com/v1", "openai.url: example.com:80 is beyond loopback"),
+        ("https://user:secret@host", "openai.url: an OpenAI-compatible endpoint must not contain"),
+    ],
+)
+def test_an_endpoint_that_cannot_be_used_is_refused_if_a_model_needs_it(tmp_path, url, says):
+    """Without such a model the variable may be another program's, and stops nothing."""
+    given = [part for one in (f"log.path={tmp_path / 'a.db'}", f"openai.url={url}") for part in ("--set", one)]
+    needed = abridged("config", "check", *given, "--set", "summarizer.models=ollama:a,openai:gpt-4o-mini")
+
+    assert needed.code == 2
+    assert says in needed.err
+    assert "secret@" not in needed.err
+    assert abridged("config", "check", *given).code == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "models", "found"),
+    [
+        ("", "right", "openai:gpt-fake", ["ok    endpoint", "ok    model gpt-fake: listed"]),
+        ("", "right", "openai:other", ["ok    endpoint", "warn  model other: the endpoint does not list it"]),
+        ("", "wrong", "openai:gpt-fake", ["warn  endpoint", "set openai.api_key"]),
+        (f"http://{NOBODY}/v1", "right", "openai:gpt-fake", ["warn  endpoint", "set openai.url"]),
+    ],
+)
+def test_the_doctor_asks_an_endpoint_for_its_key_and_models(tmp_path, url, key, models, found):
+    """Whether it responds, accepts the key, and lists the models; a warning each, since only passes depend on it."""
+    with fake_openai("--key", "right") as endpoint, served(tmp_path, f"summarizer.models={models}") as sidecar:
+        given = (f"openai.url={url or endpoint}", f"openai.api_key={key}", f"log.path={tmp_path / 'served.db'}")
+        ran = abridged("doctor", "--address", sidecar.address, *(part for one in given for part in ("--set", one)))
+
+    assert ran.code == 0, ran.out
+    assert [says for says in found if says not in ran.out] == []
+    assert key not in ran.out
 
 
 def test_the_doctor_says_how_to_mend_what_is_broken(tmp_path):

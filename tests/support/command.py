@@ -29,6 +29,7 @@ __all__ = [
     "abridged",
     "abridged_process",
     "fake_ollama",
+    "fake_openai",
     "on_terminal",
     "served",
 ]
@@ -106,6 +107,14 @@ def served(
 def fake_ollama(*arguments: str) -> Iterator[str]:
     """A fake Ollama as a process; its address."""
     with _process([sys.executable, "-m", "tests.support.ollama_server", *arguments], read="stdout") as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+
+
+@contextmanager
+def fake_openai(*arguments: str) -> Iterator[str]:
+    """A fake OpenAI-compatible server as a process; the base address of its API."""
+    with _process([sys.executable, "-m", "tests.support.openai_server", *arguments], read="stdout") as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
 

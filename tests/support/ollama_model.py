@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from service.domain.message import Role
+from service.models.http.host import OnBreaker
 from service.models.model import CompletionRequest
 from service.models.ollama.address import parse_address
 from service.models.ollama.description import DescriptionCache
-from service.models.ollama.host import OnBreaker, open_hosts
+from service.models.ollama.host import open_hosts
 from service.models.ollama.provider import OllamaModel
 from service.models.ollama.settings import OllamaSettings
 from tests.support.ollama_catalogue import FakeModel

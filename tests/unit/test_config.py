@@ -81,6 +81,8 @@ def test_standard_variables_are_read_as_they_are():
     assert settings.ollama.api_key is not None
     assert settings.ollama.api_key.get_secret_value() == "k"
     assert settings.summarizer.models == ("ollama:llama3.2",)
+    assert load({"SUMMARY_MODEL": "openai:gpt-4o-mini"}).settings.summarizer.models == ("openai:gpt-4o-mini",)
+    assert load({"OPENAI_BASE_URL": "http://vllm:8000/v1"}).settings.openai.url == "http://vllm:8000/v1"
     assert load({**standard, "SUMMARY_MODEL": "qwen3:4b"}).settings.summarizer.models == ("ollama:qwen3:4b",)
     ours = {**standard, "SUMMARY_MODEL": "x", "ABRIDGED_SUMMARIZER__MODELS": "ollama:a, extractive"}
     assert load(ours).settings.summarizer.models == ("ollama:a", "extractive")
@@ -282,7 +284,7 @@ def test_the_http_port_is_tcp_or_nothing():
     assert load({"ABRIDGED_SERVER__HTTP_LISTEN": ""}).settings.server.http_listen == ""
 
 
-@pytest.mark.parametrize("model", ["qwen2.5:3b", "ollama", "ollama:", "openai:gpt", ""])
+@pytest.mark.parametrize("model", ["qwen2.5:3b", "ollama", "ollama:", "openai:", "anthropic:claude", ""])
 def test_a_model_without_a_known_provider_or_a_name_is_refused(model):
     """What is not built yet is refused at start, not at the first pass."""
     assert "summarizer.models[0]" in problems_of(flags={"summarizer.models": [model]})

@@ -8,17 +8,19 @@ import pytest
 
 from observability.labels import MetricLabels
 from observability.metrics import Metrics
-from service.bootstrap.providers import Providers
-from service.config.settings import PROVIDERS, OllamaSettings
+from service.bootstrap.providers import Providers, host_labels
+from service.config.settings import PROVIDERS, Settings
+from tests.support.openai_quirks import Quirks
+from tests.support.openai_server import FakeOpenAI
 
-NAMES = {"ollama": "ollama:qwen2.5:3b", "scripted": "scripted:default"}
+NAMES = {"ollama": "ollama:qwen2.5:3b", "openai": "openai:gpt-4o-mini", "scripted": "scripted:default"}
 
 
 @pytest.fixture
 async def providers():
     labels = MetricLabels(models=("m",), hosts=("127.0.0.1:11434",), methods=(), timed_methods=(), event_types=())
     made = Providers(
-        OllamaSettings(),
+        Settings(),
         metrics=Metrics(version="1", labels=labels),
         clock_s=time.monotonic,
         cache_dir=None,
@@ -33,6 +35,35 @@ def test_every_provider_that_settings_may_name_makes_its_own_models(providers, p
     assert providers.preferred([NAMES[provider]]).name == NAMES[provider]
 
 
+@pytest.mark.parametrize("group", ["summarizer", "titles"])
+def test_the_endpoint_has_a_breaker_in_metrics_if_a_setting_names_a_model_of_it(group):
+    """After the first host, because only the first few names get series."""
+    hosts = {"ollama": {"hosts": ["a", "b", "c", "d"]}, "openai": {"url": "http://vllm:8000/v1"}}
+    named = {group: {"models": ["ollama:small", "openai:large"]}}
+
+    assert host_labels(Settings.model_validate(hosts)) == ("a:11434", "b:11434", "c:11434", "d:11434")
+    assert host_labels(Settings.model_validate(hosts | named))[:2] == ("a:11434", "vllm:8000")
+
+
+async def test_an_endpoint_gets_no_call_before_a_setting_names_a_model_of_it():
+    """Clients choose the names of chat models: nothing is sent to an endpoint because of them alone."""
+    async with FakeOpenAI() as server:
+        made = Providers(
+            Settings.model_validate({"openai": {"url": server.url}}),
+            metrics=Metrics(version="1", labels=MetricLabels()),
+            clock_s=time.monotonic,
+            cache_dir=None,
+        )
+        unnamed = await made.context_length("openai:gpt-fake")
+        asked = list(server.requests)
+        server.quirks = Quirks(listed={"max_model_len": 3_000})
+        made.preferred(["openai:gpt-fake"])
+        named = await made.context_length("openai:gpt-fake")
+        await made.close()
+
+    assert (unnamed, asked, named) == (None, [], 3_000)
+
+
 @pytest.mark.parametrize("name", ["extractive:default", "extractive:"])
 def test_extraction_is_no_model(providers, name):
     """A list that begins with it has none, and what stands behind it is never asked."""
@@ -42,5 +73,5 @@ def test_extraction_is_no_model(providers, name):
 
 def test_a_provider_that_nobody_makes_is_an_error_and_no_model_of_ollama(providers):
     """Who adds a name to the settings alone learns it at the start, not from Ollama's missing model."""
-    with pytest.raises(AssertionError, match="openai is a provider"):
-        providers.preferred(["openai:gpt"])
+    with pytest.raises(AssertionError, match="anthropic is a provider"):
+        providers.preferred(["anthropic:claude"])

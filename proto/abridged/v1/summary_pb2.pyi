@@ -296,6 +296,11 @@ class SummaryContext(_message.Message):
     ACTION_ITEMS_FIELD_NUMBER: _builtins.int
     UNRESOLVED_FIELD_NUMBER: _builtins.int
     DOMAIN_ENTITIES_FIELD_NUMBER: _builtins.int
+    RAW_FIELD_NUMBER: _builtins.int
+    raw: _builtins.str
+    """JSON by the operator's own schema (`summarizer.raw_schema_file`), as text of at most 8,000 characters. Empty without
+    one, in extracts, and in records without facets. It is not part of the window.
+    """
     @_builtins.property
     def participants(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Who takes part in the conversation."""
@@ -324,10 +329,11 @@ class SummaryContext(_message.Message):
         action_items: _abc.Iterable[Global___ActionItem] | None = ...,
         unresolved: _abc.Iterable[Global___Statement] | None = ...,
         domain_entities: _abc.Iterable[_builtins.str] | None = ...,
+        raw: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action_items", b"action_items", "decisions", b"decisions", "domain_entities", b"domain_entities", "participants", b"participants", "unresolved", b"unresolved"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action_items", b"action_items", "decisions", b"decisions", "domain_entities", b"domain_entities", "participants", b"participants", "raw", b"raw", "unresolved", b"unresolved"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -18,7 +18,7 @@ from service.bench.quality.generator import generated_chats
 from service.bench.quality.lossy import LossyModel
 from service.bench.quality.survival import END, PASSES, Survey, Tally, found_facts
 from service.bootstrap.providers import Providers
-from service.config.settings import OllamaSettings
+from service.config.settings import OllamaSettings, Settings
 from service.domain.message import Role
 from service.domain.policy import Policy
 from service.domain.profiles import chain, episodes, rolling
@@ -132,8 +132,8 @@ def _joined(chats: Sequence[PlayedChat]) -> list[PlayedChat]:
 async def model_at(name: str, address: str) -> AsyncIterator[SummaryModel]:
     """A real model, as `provider:model`, at the address of an Ollama host."""
     metrics = Metrics(version="1", labels=MetricLabels((), (), (), (), ()))
-    group = OllamaSettings(hosts=(address,))
-    providers = Providers(group, metrics=metrics, clock_s=time.monotonic, cache_dir=None)
+    settings = Settings(ollama=OllamaSettings(hosts=(address,)))
+    providers = Providers(settings, metrics=metrics, clock_s=time.monotonic, cache_dir=None)
     try:
         model = providers.preferred((name,))
         assert model is not None, "extraction needs no address"

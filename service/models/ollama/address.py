@@ -1,160 +1,22 @@
-"""The address of an Ollama server: text in any form that OLLAMA_HOST may have, parsed once into `OllamaAddress`.
+"""The address of an Ollama server, in any form that OLLAMA_HOST may have.
 
-Ollama's own rules: no scheme means http and port 11434, `http://` alone port 80, `https://` alone port 443; an empty
-port is the default; quotes and blanks around the text are ignored; a path is kept. For an invalid port, Ollama's server
-uses the default, its Python client raises; we raise, because nobody who wrote a port means another.
-
-    ValueError
-    └── AddressError        the text is not an address that this product connects to
-        └── InsecureAddress plain http beyond loopback and private networks, without the explicit setting
+Ollama's own rules: no scheme means http and port 11434, except for ollama.com, which speaks https alone. For an invalid
+port, Ollama's server uses the default, its Python client raises; we raise.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import socket
-from dataclasses import dataclass
+from service.models.http.address import ServerAddress, parse_server
 
-import httpx
+__all__ = ["parse_address"]
 
-__all__ = ["AddressError", "InsecureAddress", "OllamaAddress", "parse_address"]
-
-_PORT_DEFAULT = 11434
-_PORT_MAX = 65_535
-_SCHEME_PORTS = {"http": 80, "https": 443}
-# Names that only resolve inside a machine or a private network (RFC 6761, 6762, 8375; ICANN's .internal; Kubernetes).
-_PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".home.arpa", ".lan", ".svc")
+_BARE = ("http", 11_434)
+_BARE_CLOUD = ("https", 443)
+_CLOUD = "ollama.com"
 
 
-class AddressError(ValueError):
-    """The text is not a valid address."""
-
-
-class InsecureAddress(AddressError):
-    """Message text would cross a public network unencrypted."""
-
-
-@dataclass(frozen=True, slots=True)
-class OllamaAddress:
-    """The address of one server.
-
-    Attributes:
-        scheme: `http` or `https`.
-        host: A name or an IP address; IPv6 without brackets.
-        port: The TCP port.
-        path: The base path; starts with a slash, or is empty.
-    """
-
-    scheme: str
-    host: str
-    port: int
-    path: str = ""
-
-    @property
-    def label(self) -> str:
-        """`host:port`, for metrics and messages."""
-        return f"{self._bracketed}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        """The base URL, without a trailing slash."""
-        return f"{self.scheme}://{self._bracketed}:{self.port}{self.path}"
-
-    @property
-    def _bracketed(self) -> str:
-        return f"[{self.host}]" if ":" in self.host else self.host
-
-    @property
-    def is_private(self) -> bool:
-        """Whether the host is on this machine or in a private network, as far as its text tells."""
-        ip = _as_ip(self.host)
-        if ip is not None:
-            return not ip.is_global
-        name = self.host.lower().rstrip(".")
-        return "." not in name or name.endswith(_PRIVATE_SUFFIXES)
-
-
-def parse_address(text: str, *, allow_insecure: bool = False) -> OllamaAddress:
-    """Parse one address; `allow_insecure` permits plain http to public hosts.
-
-    Raises AddressError for an unknown scheme, for credentials, and for an invalid host or port; InsecureAddress for
-    plain http to a public host.
-    """
-    stripped = text.strip().strip("\"'").strip()
-    scheme, separator, rest = stripped.partition("://")
-    if not separator:
-        scheme, rest = "http", stripped
-        port_default = _PORT_DEFAULT
-        if rest.rstrip("/").lower() == "ollama.com":
-            scheme, port_default = "https", _SCHEME_PORTS["https"]
-    else:
-        scheme = scheme.lower()
-        if scheme not in _SCHEME_PORTS:
-            raise AddressError("an Ollama address begins with http:// or https://, or has no scheme")
-        port_default = _SCHEME_PORTS[scheme]
-    authority, _, path = rest.partition("/")
-    # The text may contain a password, so the message does not repeat it.
-    if "@" in authority:
-        raise AddressError("an Ollama address must not contain a user name or password; use the bearer token setting")
-    host, port = _split_port(authority, port_default)
-    address = OllamaAddress(scheme, _reachable(host), port, f"/{path.strip('/')}" if path.strip("/") else "")
-    _check_url(address.url)
-    if scheme == "http" and not address.is_private and not allow_insecure:
-        raise InsecureAddress(f"{address.label} is beyond loopback and private networks: use https, or allow it")
-    return address
-
-
-def _split_port(authority: str, port_default: int) -> tuple[str, int]:
-    if authority.startswith("["):
-        host, bracket, after = authority[1:].partition("]")
-        if not bracket or ":" not in host or (after and not after.startswith(":")):
-            raise AddressError("an IPv6 address of Ollama needs brackets, '[::1]:11434'")
-        return host, _port(after.removeprefix(":"), port_default)
-    if authority.count(":") > 1:
-        return authority, port_default
-    host, _, port = authority.partition(":")
-    return host, _port(port, port_default)
-
-
-def _port(text: str, port_default: int) -> int:
-    if not text:
-        return port_default
-    if text.isascii() and text.isdigit() and len(text) <= len(str(_PORT_MAX)) and int(text) <= _PORT_MAX:
-        return int(text)
-    raise AddressError(f"the port of an Ollama address is a number up to {_PORT_MAX}")
-
-
-def _reachable(host: str) -> str:
-    ip = _as_ip(host)
-    if any(c.isspace() or c in "?#\\%" for c in host) or (":" in host and ip is None):
-        raise AddressError("an Ollama address has a host name or an IP address")
-    if not host or (ip is not None and ip.is_unspecified):
-        # 0.0.0.0 and :: are addresses to listen on; a client reaches that server on loopback.
-        return "::1" if isinstance(ip, ipaddress.IPv6Address) else "127.0.0.1"
-    return host
-
-
-def _check_url(url: str) -> None:
-    """Raise AddressError unless httpx, which calls the host later, accepts the URL."""
-    try:
-        httpx.URL(url)
-    except httpx.InvalidURL as error:
-        raise AddressError("an Ollama address has a host name or an IP address") from error
-
-
-def _as_ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        ip = ipaddress.ip_address(host)
-    except ValueError:
-        return _as_legacy_ipv4(host)
-    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is not None:
-        return ip.ipv4_mapped
-    return ip
-
-
-def _as_legacy_ipv4(host: str) -> ipaddress.IPv4Address | None:
-    """Resolvers also accept `134744072` and `0x8.2056` as addresses: such a name must not count as private."""
-    try:
-        return ipaddress.IPv4Address(socket.inet_aton(host))
-    except (OSError, UnicodeEncodeError):
-        return None
+def parse_address(text: str, *, allow_insecure: bool = False) -> ServerAddress:
+    """Parse one address; see `parse_server` for `allow_insecure` and the errors."""
+    is_cloud = text.strip().strip("\"'").strip().rstrip("/").lower() == _CLOUD
+    bare = _BARE_CLOUD if is_cloud else _BARE
+    return parse_server(text, whose="an Ollama address", bare=bare, allow_insecure=allow_insecure)

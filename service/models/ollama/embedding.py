@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 
 from service.models.deadline import Deadline
+from service.models.http.host import told
 from service.models.model import ModelUnavailable
 from service.models.ollama.host import OllamaHost
-from service.models.ollama.provider import told
 
 __all__ = ["EMBED_TEXTS_MAX", "OllamaEmbedding"]
 

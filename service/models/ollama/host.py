@@ -1,167 +1,49 @@
-"""One Ollama server over HTTP: connections, places for calls, breaker. It knows no model.
+"""One Ollama server: a model host that knows whether others use it and keeps places for abandoned prompts.
 
-Invariant: every failure raises a `ModelError`, and a call that ends early, cancelled or timed out, closes its
-connection, which tells Ollama to stop.
-
-Ollama notices only while it generates: it reads a prompt to the end even if nobody waits for it (measured with 0.24),
-and a call that arrives then waits for that prompt with its own clock running. So a call that ends before the first byte
-keeps its place for as long as the prompt plausibly takes, and the next call, including a retry, waits in our own queue,
-where no clock runs.
+Ollama notices that a client has left only while it generates: it reads a prompt to the end even if nobody waits for it
+(measured with 0.24), and a call that arrives then waits for that prompt with its own clock running. So a call that ends
+before the first byte keeps its place for as long as the prompt plausibly takes, and the next call, including a retry,
+waits in our own queue, where no clock runs.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
 
-import httpx
-
-from service.models.breaker import BreakerState, CircuitBreaker
-from service.models.deadline import Deadline, DeadlineOver
-from service.models.model import ModelError, ModelUnavailable, OnProgress
-from service.models.ollama.address import OllamaAddress
-from service.models.ollama.errors import (
-    AnswerEncoded,
-    CircuitOpen,
-    FirstByteLate,
-    HostRefused,
-    QueueFull,
-    classify_status,
-    classify_transport,
-    retry_after_s,
-)
-from service.models.ollama.fields import OBJECT_BYTES_MAX, NotAnObject, read_object
+from service.models.deadline import Deadline
+from service.models.http.address import ServerAddress
+from service.models.http.errors import HostRefused
+from service.models.http.host import ModelHost, OnAsked, OnBreaker, Place
+from service.models.model import ModelError
+from service.models.ollama.errors import classify_status
 from service.models.ollama.settings import OllamaSettings
-from service.models.ollama.small_reads import SmallReads
 from service.models.ollama.use import UseWatch, expiries_of
-from service.models.ollama.wire import Answer, LineSplitter
 
-__all__ = ["OllamaHost", "OnAsked", "OnBreaker", "Place", "open_hosts"]
-
-OnBreaker = Callable[[str, BreakerState], None]
-"""Called with the host's label and its breaker's new state."""
-
-OnAsked = Callable[[OllamaAddress], None]
-"""Called with the host's address when a call asks for a place there, in the caller's own context."""
-
-WRITE_S = 30.0
-PROBE_CONNECTIONS = 4
-STREAM_S_MAX = 3_600.0
-"""The longest answer, from its first byte. Unless the host is broken, num_predict and the stall clock end it sooner."""
-
-ERROR_BYTES_MAX = 65_536
-
-# A compressed answer would bypass the size limits: none is requested, and none is accepted.
-_NO_ENCODING = "identity"
-_HEADERS = {"accept-encoding": _NO_ENCODING, "content-type": "application/json", "user-agent": "abridged"}
+__all__ = ["OllamaHost", "open_hosts"]
 
 
-@dataclass(slots=True)
-class Place:
-    """A call's place at a host.
-
-    Attributes:
-        waited: Whether the call had to wait for it.
-        prefill_s: How long the host should take to read the prompt; None if unknown.
-        kept_s: How long the place stays taken after the call, for the prompt that the host is still reading.
-    """
-
-    waited: bool = False
-    prefill_s: float | None = None
-    kept_s: float = 0.0
-
-    def left_early(self, waited_s: float, *, kept_s_max: float) -> None:
-        """Keep the place of a call that ends before the first byte, for the rest of `prefill_s`.
-
-        If that is unknown or has passed, for as long again as the call has waited. Never longer than `kept_s_max`.
-        """
-        rest_s = (self.prefill_s or 0.0) - waited_s
-        self.kept_s = min(kept_s_max, rest_s if rest_s > 0 else waited_s)
-
-
-class OllamaHost:
-    """A server and this process's calls to it. All models of the process share it."""
+class OllamaHost(ModelHost):
+    """An Ollama server and this process's calls to it."""
 
     def __init__(
         self,
-        address: OllamaAddress,
+        address: ServerAddress,
         settings: OllamaSettings,
         *,
         clock: Callable[[], float],
         on_breaker: OnBreaker,
         on_asked: OnAsked = lambda _address: None,
     ) -> None:
-        self.label = address.label
-        self._settings = settings
-        self._clock = clock
-        self.breaker = CircuitBreaker(
-            settings.breaker, clock=clock, on_change=lambda state: on_breaker(address.label, state)
+        super().__init__(
+            address, settings, classify=classify_status, clock=clock, on_breaker=on_breaker, on_asked=on_asked
         )
-        self._places = asyncio.Semaphore(settings.calls_max)
-        self._in_flight = 0
-        self._kept: set[asyncio.TimerHandle] = set()
         self._uses = UseWatch(clock=clock)
-        token = {"authorization": f"Bearer {settings.bearer_token}"} if settings.bearer_token else {}
-        self._client = httpx.AsyncClient(
-            base_url=address.url,
-            headers=_HEADERS | token,
-            # We time reads ourselves: httpx has one timeout for headers and body, and Ollama needs two.
-            timeout=httpx.Timeout(connect=settings.connect_s, read=None, write=WRITE_S, pool=settings.connect_s),
-            transport=SmallReads(
-                encrypted=address.url.startswith("https:"), connections_max=settings.calls_max + PROBE_CONNECTIONS
-            ),
-            trust_env=False,
-            follow_redirects=False,
-        )
-        self._address = address
-        self._on_asked = on_asked
-
-    @property
-    def in_flight(self) -> int:
-        """Running calls, calls that wait for a place, and places kept for abandoned prompts."""
-        return self._in_flight
-
-    @property
-    def reads_for_nobody(self) -> bool:
-        """Whether the host is probably still reading an abandoned prompt."""
-        return bool(self._kept)
-
-    def check_circuit(self) -> None:
-        """Raise CircuitOpen if the breaker does not allow a call now."""
-        wait_s = self.breaker.refusal_s()
-        if wait_s is not None:
-            raise CircuitOpen(f"{self.label}: failed repeatedly, not asked for {wait_s:.0f} s", retry_after_s=wait_s)
-
-    @asynccontextmanager
-    async def place(self, deadline: Deadline) -> AsyncIterator[Place]:
-        """Hold one of the host's places; waits in our own queue, because Ollama's is unbounded. Raises QueueFull.
-
-        The deadline pauses while the call waits.
-        """
-        self._on_asked(self._address)
-        if self._in_flight >= self._settings.calls_max + self._settings.queue_max:
-            raise QueueFull(f"{self.label}: {self._settings.queue_max} calls are already waiting")
-        self._in_flight += 1
-        place = Place(waited=self._places.locked())
-        try:
-            with deadline.paused():
-                await self._places.acquire()
-        except BaseException:
-            self._in_flight -= 1
-            raise
-        try:
-            yield place
-        finally:
-            self._give_back(place)
 
     async def idle(self) -> bool | None:
         """Whether the host seems unused; None if it cannot be asked."""
         if self.breaker.refusal_s() is not None:
             return None
-        if self._in_flight:
+        if self.in_flight:
             return False
         try:
             loaded = await self.get("/api/ps", Deadline(self._settings.probe_s, clock=self._clock))
@@ -173,124 +55,16 @@ class OllamaHost:
         self._uses.look(expiries_of(loaded))
         return not self._uses.used_lately
 
-    async def get(self, path: str, deadline: Deadline) -> dict[str, Any]:
-        """GET a JSON object within `probe_s`. Raises ModelError."""
-        return await self._json("GET", path, b"", model="", seconds=self._settings.probe_s, deadline=deadline)
-
-    async def post(self, path: str, body: bytes, *, model: str, seconds: float, deadline: Deadline) -> dict[str, Any]:
-        """POST `body` and return a JSON object within `seconds`. Raises ModelError."""
-        return await self._json("POST", path, body, model=model, seconds=seconds, deadline=deadline)
-
-    async def stream(
-        self,
-        path: str,
-        body: bytes,
-        answer: Answer,
-        *,
-        model: str,
-        place: Place,
-        deadline: Deadline,
-        on_progress: OnProgress,
-    ) -> None:
-        """POST `body` and fill `answer` line by line, under the first-byte clock and then the stall clock.
-
-        The deadline applies up to the first line. From there the stall clock, the answer's own limits (num_predict,
-        ANSWER_CHARS_MAX) and STREAM_S_MAX bound the answer. The stall clock runs between lines, not bytes, so that a
-        dripping server stalls too. Raises ModelError.
-        """
-        async with aclosing(self._lines(path, body, model=model)) as lines:
-            line = await self._first(lines, place, deadline)
-            patience = Deadline(STREAM_S_MAX, clock=self._clock)
-            while line is not None:
-                answer.add(line)
-                on_progress(answer.chars)
-                if answer.done:
-                    break
-                # One line per turn of the loop, even if several arrived together.
-                await asyncio.sleep(0)
-                async with patience.limit(self._settings.stall_s, self.label, "stalled: no further line"):
-                    line = await anext(lines, None)
-
-    async def close(self) -> None:
-        """Close all connections. May be called twice."""
-        for handle in self._kept:
-            handle.cancel()
-        await self._client.aclose()
-
-    async def _first(self, lines: AsyncGenerator[bytes, None], place: Place, deadline: Deadline) -> bytes | None:
-        """The first line, or None; a call that ends before it keeps its place for the prompt."""
-        first_byte_s = self._settings.first_byte_s
-        began = self._clock()
-        try:
-            async with deadline.limit(first_byte_s, self.label, "no first byte", error=FirstByteLate):
-                return await anext(lines, None)
-        except (asyncio.CancelledError, FirstByteLate, DeadlineOver):
-            place.left_early(self._clock() - began, kept_s_max=first_byte_s)
-            raise
+    def _left_early(self, place: Place, waited_s: float) -> None:
+        place.left_early(waited_s, kept_s_max=self._settings.first_byte_s)
 
     def _give_back(self, place: Place) -> None:
         self._uses.own_call()
-        if place.kept_s <= 0:
-            self._places.release()
-            self._in_flight -= 1
-            return
-
-        def over() -> None:
-            self._kept.discard(handle)
-            self._places.release()
-            self._in_flight -= 1
-
-        handle = asyncio.get_running_loop().call_later(place.kept_s, over)
-        self._kept.add(handle)
-
-    async def _json(
-        self, method: str, path: str, body: bytes, *, model: str, seconds: float, deadline: Deadline
-    ) -> dict[str, Any]:
-        async with (
-            deadline.limit(seconds, self.label, f"no answer to {path}"),
-            self._response(method, path, body, model=model) as response,
-        ):
-            text = await _read(response, OBJECT_BYTES_MAX + 1)
-        try:
-            return read_object(text)
-        except NotAnObject as error:
-            raise ModelUnavailable(f"{self.label}: the answer to {path} {error}") from error
-
-    async def _lines(self, path: str, body: bytes, *, model: str) -> AsyncGenerator[bytes, None]:
-        splitter = LineSplitter(self.label)
-        async with self._response("POST", path, body, model=model) as response:
-            async for data in response.aiter_raw():
-                for line in splitter.feed(data):
-                    yield line
-                # One chunk per turn of the loop, even if several arrived together.
-                await asyncio.sleep(0)
-            if rest := splitter.end():
-                yield rest
-
-    @asynccontextmanager
-    async def _response(self, method: str, path: str, body: bytes, *, model: str) -> AsyncIterator[httpx.Response]:
-        """A response with status 200, closed on exit. The only place that translates HTTP and transport errors."""
-        try:
-            async with self._client.stream(method, path, content=body) as response:
-                is_encoded = response.headers.get("content-encoding", _NO_ENCODING).strip().lower() != _NO_ENCODING
-                if response.status_code != httpx.codes.OK:
-                    text = b"" if is_encoded else await _read(response, ERROR_BYTES_MAX)
-                    raise classify_status(
-                        self.label,
-                        model,
-                        response.status_code,
-                        text,
-                        retry_after=retry_after_s(response.headers),
-                    )
-                if is_encoded:
-                    raise AnswerEncoded(f"{self.label}: the answer is compressed, which was not requested")
-                yield response
-        except httpx.HTTPError as error:
-            raise classify_transport(self.label, error) from error
+        super()._give_back(place)
 
 
 def open_hosts(
-    addresses: Sequence[OllamaAddress],
+    addresses: Sequence[ServerAddress],
     settings: OllamaSettings,
     *,
     clock: Callable[[], float],
@@ -301,14 +75,3 @@ def open_hosts(
     return tuple(
         OllamaHost(address, settings, clock=clock, on_breaker=on_breaker, on_asked=on_asked) for address in addresses
     )
-
-
-async def _read(response: httpx.Response, bytes_max: int) -> bytes:
-    """The body, cut off at `bytes_max`."""
-    read = bytearray()
-    async for data in response.aiter_raw():
-        read += data
-        if len(read) >= bytes_max:
-            break
-        await asyncio.sleep(0)
-    return bytes(read[:bytes_max])

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from service.models.deadline import Deadline
+from service.models.http.address import ServerAddress
+from service.models.http.fields import name_of
 from service.models.model import ModelError, ModelMissing
-from service.models.ollama.address import OllamaAddress
 from service.models.ollama.description import canonical_name, names_of, read_description
-from service.models.ollama.fields import name_of
 from service.models.ollama.host import OllamaHost
 from service.models.ollama.settings import OllamaSettings
 
@@ -69,7 +69,7 @@ class HostInventory:
 
 
 async def inventory_of(
-    address: OllamaAddress,
+    address: ServerAddress,
     models: Sequence[str],
     *,
     token: str,

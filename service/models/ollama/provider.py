@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from service.models.breaker import CircuitBreaker
 from service.models.deadline import Deadline, DeadlineOver
+from service.models.figures import RecentHigh, TokenFactor
+from service.models.http.errors import HostRefused
+from service.models.http.host import Place, told
 from service.models.model import (
     Completion,
     CompletionRequest,
@@ -35,13 +37,11 @@ from service.models.ollama.description import (
     read_description,
     residence_of,
 )
-from service.models.ollama.errors import HostRefused
-from service.models.ollama.figures import RecentHigh, TokenFactor
-from service.models.ollama.host import OllamaHost, Place
+from service.models.ollama.host import OllamaHost
 from service.models.ollama.settings import OllamaSettings
 from service.models.ollama.wire import Answer, chat_body, check_prompt_was_whole, load_body
 
-__all__ = ["OllamaModel", "told"]
+__all__ = ["OllamaModel"]
 
 PROVIDER = "ollama"
 FACTS_AGE_MAX_S = 60.0
@@ -114,7 +114,7 @@ class OllamaModel:
         """Ask the best host, and move on to the next one as long as no answer has started.
 
         The deadline starts when the call gets a place at a host, pauses while it waits for one, and ends with the first
-        byte of the answer; OllamaHost.stream says what bounds the answer from there. Raises ModelError.
+        byte of the answer; ModelHost.stream says what bounds the answer from there. Raises ModelError.
         """
         deadline = Deadline(deadline_s, clock=self._clock)
         try:
@@ -319,26 +319,6 @@ def _nobody_asked() -> Iterator[None]:
     except ModelError as error:
         error.asked = False
         raise
-
-
-@contextmanager
-def told(breaker: CircuitBreaker) -> Iterator[None]:
-    """Report the body's outcome to the breaker; an end without one, such as a cancellation, leaves it unchanged."""
-    settle = breaker.abandoned
-    breaker.began()
-    try:
-        yield
-        settle = breaker.succeeded
-    except DeadlineOver:
-        raise
-    except (ModelUnavailable, HostRefused):
-        settle = breaker.failed
-        raise
-    except ModelError:
-        settle = breaker.succeeded
-        raise
-    finally:
-        settle()
 
 
 def _check_prompt(answer: Answer, request: CompletionRequest, facts: _Facts, factor: float) -> None:

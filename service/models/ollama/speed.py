@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.models.deadline import Deadline
-from service.models.ollama.address import OllamaAddress
-from service.models.ollama.fields import count_of, seconds_of
+from service.models.http.address import ServerAddress
+from service.models.http.fields import count_of, seconds_of
 from service.models.ollama.host import OllamaHost
 from service.models.ollama.inventory import ModelEntry
 from service.models.ollama.settings import OllamaSettings
@@ -42,7 +42,7 @@ class ModelSpeed:
 
 
 async def speed_of(
-    address: OllamaAddress, model: ModelEntry, settings: OllamaSettings, *, clock: Callable[[], float], nonce: str
+    address: ServerAddress, model: ModelEntry, settings: OllamaSettings, *, clock: Callable[[], float], nonce: str
 ) -> ModelSpeed:
     """Ask `model` a question and read the durations in its answer. `nonce` defeats the host's prompt cache.
 

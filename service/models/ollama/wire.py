@@ -6,22 +6,16 @@ Invariant: `Answer` becomes a `Completion` only after a line with `done: true`, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from service.models.http.fields import NotAnObject, count_of, name_of, read_object, seconds_of
+from service.models.http.lines import ANSWER_CHARS_MAX
 from service.models.model import AnswerLooped, CompletionRequest, ModelRefused, ModelUnavailable, PromptTruncated
 from service.models.ollama.errors import classify_stream_error
-from service.models.ollama.fields import OBJECT_BYTES_MAX, NotAnObject, count_of, name_of, read_object, seconds_of
 
-__all__ = ["Answer", "LineSplitter", "chat_body", "check_prompt_was_whole", "load_body"]
-
-ANSWER_BYTES_MAX = 32_000_000
-ANSWER_LINES_MAX = 100_000
-"""One line per token, of about 150 bytes: more tokens than any window we ask for."""
-
-ANSWER_CHARS_MAX = 1_000_000
-"""Far above any allowed answer: cuts off a server that ignores num_predict."""
+__all__ = ["Answer", "chat_body", "check_prompt_was_whole", "load_body"]
 
 LOOP_RUN_MIN = 25
 """This many equal pieces at the end of an answer that just stops are a loop. Ollama (0.1.20 to 0.33) stops at the
@@ -65,43 +59,6 @@ def load_body(*, model: str, num_ctx: int) -> bytes:
 
 def _common(model: str, num_ctx: int) -> dict[str, Any]:
     return {"model": model, "shift": False, "options": {"num_ctx": num_ctx}}
-
-
-class LineSplitter:
-    """Splits a byte stream from `host` into lines, wherever packets end, and bounds the answer's bytes and lines.
-
-    Empty lines count too: they take time like any other.
-    """
-
-    def __init__(self, host: str) -> None:
-        self._host = host
-        self._rest = bytearray()
-        self._bytes = 0
-        self._lines = 0
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the lines that `data` completes, without line breaks; skips empty ones. Raises ModelUnavailable."""
-        *lines, rest = data.split(b"\n")
-        self._bytes += len(data)
-        self._lines += len(lines)
-        self._limit(self._bytes, ANSWER_BYTES_MAX, "more than {} bytes")
-        self._limit(self._lines, ANSWER_LINES_MAX, "more than {} lines")
-        for line in lines:
-            whole = bytes(self._rest + line).strip()
-            self._rest.clear()
-            if whole:
-                yield whole
-        self._rest += rest
-        self._limit(len(self._rest), OBJECT_BYTES_MAX, "a line of more than {} bytes")
-
-    def end(self) -> bytes:
-        """Return what follows the last line break: a whole answer without one is allowed."""
-        rest, self._rest = bytes(self._rest).strip(), bytearray()
-        return rest
-
-    def _limit(self, size: int, size_max: int, what: str) -> None:
-        if size > size_max:
-            raise ModelUnavailable(f"{self._host}: the answer has {what.format(size_max)}")
 
 
 @dataclass(slots=True)

@@ -116,6 +116,7 @@ RECORDS = st.builds(
         st.lists(st.builds(ActionItem, TEXT, TEXT, TEXT), max_size=2).map(tuple),
         ITEMS,
         ITEMS,
+        TEXT,
     ),
     covered=RANGES,
     tokens_before=COUNT,

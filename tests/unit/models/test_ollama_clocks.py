@@ -14,11 +14,12 @@ import pytest
 from service.config.settings import Settings
 from service.models.breaker import BreakerState
 from service.models.deadline import DeadlineOver
+from service.models.http.errors import FirstByteLate, QueueFull
+from service.models.http.host import STREAM_S_MAX, Place
 from service.models.model import AnswerLooped, Completion, ModelUnavailable, SummaryModel
 from service.models.ollama.address import parse_address
 from service.models.ollama.description import DescriptionCache
-from service.models.ollama.errors import FirstByteLate, QueueFull
-from service.models.ollama.host import STREAM_S_MAX, OllamaHost, Place, open_hosts
+from service.models.ollama.host import OllamaHost, open_hosts
 from service.models.ollama.provider import OllamaModel
 from service.models.ollama.settings import OllamaSettings
 from service.models.retry import RetryPolicy, complete_with_retry

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from service.models.http.errors import FirstByteLate, HostRefused, HostUnreachable
 from service.models.model import (
     AnswerLooped,
     Completion,
@@ -18,7 +19,6 @@ from service.models.model import (
     PromptTruncated,
     SummaryModel,
 )
-from service.models.ollama.errors import FirstByteLate, HostRefused, HostUnreachable
 from service.models.ollama.settings import OllamaSettings
 from tests.support.ollama_behaviour import BEHAVIOURS, Behaviour, json_error
 from tests.support.ollama_catalogue import FakeModel

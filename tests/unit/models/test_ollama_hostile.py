@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import pytest
 
+from service.models.http.errors import AnswerEncoded, HostRefused
+from service.models.http.lines import ANSWER_LINES_MAX
+from service.models.http.small_reads import READ_BYTES
 from service.models.model import Completion, ModelError, ModelUnavailable, SummaryModel
-from service.models.ollama.errors import AnswerEncoded, HostRefused
-from service.models.ollama.small_reads import READ_BYTES
-from service.models.ollama.wire import ANSWER_LINES_MAX
 from tests.support.ollama_behaviour import Behaviour, Refusal
 from tests.support.ollama_hostile import CHUNK_BYTES, HOSTILE, whole
 from tests.support.ollama_model import PATIENT, model_over, record_request

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from service.models.figures import FACTOR_MAX, FACTOR_MIN, TokenFactor
 from service.models.model import Completion, PromptTruncated, SummaryModel
-from service.models.ollama.figures import FACTOR_MAX, FACTOR_MIN, TokenFactor
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_manner import Manner

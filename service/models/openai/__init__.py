@@ -1,0 +1,1 @@
+"""The provider that asks any server with an OpenAI-compatible API."""

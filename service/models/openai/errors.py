@@ -1,0 +1,115 @@
+"""What a failure of an OpenAI-compatible server means: one table from (status, text) to the errors of `model.py`.
+
+Servers agree on statuses and hardly on texts, so the texts of those in use (OpenAI, llama.cpp, vLLM, Ollama, LiteLLM)
+decide first.
+
+    ModelError
+    └── ModelRefused
+        ├── FieldRefused    a field of the request is not accepted; a request without it may be
+        └── HostRefused
+            └── KeyRefused  the API key is missing, wrong, or not allowed to do this
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from service.models.http.errors import ErrorTable, HostRefused, KnownText
+from service.models.http.fields import NotAnObject, count_of, read_object
+from service.models.model import ModelError, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
+
+__all__ = ["FieldRefused", "KeyRefused", "classify_event", "classify_status"]
+
+ERROR_STATUSES = range(400, 600)
+
+
+class KeyRefused(HostRefused):
+    """The server does not accept the API key."""
+
+
+class FieldRefused(ModelRefused):
+    """The server does not accept a field of the request. `fields` has those that its text names."""
+
+    asked = False
+
+    def __init__(self, message: str, *, fields: frozenset[str]) -> None:
+        super().__init__(message)
+        self.fields = fields
+
+
+_OVERFLOW = "the prompt is longer than the model's context"
+_MISSING = "the server does not have the model, or this key may not use it"
+_FILTER = "the server's content filter refuses the prompt"
+_QUOTA = "the account's quota is used up"
+_BUSY = "the server is busy"
+
+# First match wins.
+_TEXTS: tuple[KnownText, ...] = (
+    KnownText("exceed_context_size_error", PromptTruncated, _OVERFLOW),  # llama.cpp
+    KnownText("exceeds the available context", PromptTruncated, _OVERFLOW),  # llama.cpp
+    KnownText("context_length_exceeded", PromptTruncated, _OVERFLOW),  # OpenAI
+    KnownText("maximum context length", PromptTruncated, _OVERFLOW),  # OpenAI, vLLM
+    KnownText("prompt is too long", PromptTruncated, _OVERFLOW),
+    KnownText("insufficient_quota", HostRefused, _QUOTA),  # OpenAI, as a 429
+    KnownText("model_not_found", ModelMissing, _MISSING),  # OpenAI, also as a 403
+    KnownText("invalid model name", ModelMissing, _MISSING),  # LiteLLM, as a 400
+    KnownText("try pulling it first", ModelMissing, _MISSING),  # Ollama
+    KnownText("content_filter", ModelRefused, _FILTER),
+    KnownText("content_policy_violation", ModelRefused, _FILTER),
+    KnownText("invalid_api_key", KeyRefused, "the server does not accept the API key"),
+    KnownText("loading model", ModelUnavailable, _BUSY),  # llama.cpp
+    KnownText("overloaded", ModelUnavailable, _BUSY),
+)
+
+_TABLE = ErrorTable(
+    _TEXTS,
+    {
+        401: (KeyRefused, "the server requires a valid API key"),
+        403: (KeyRefused, "the server forbids the request to this key"),
+        404: (HostRefused, "the path is unknown there: openai.url usually ends in /v1"),
+        405: (HostRefused, "the method is unknown there: openai.url usually ends in /v1"),
+    },
+)
+
+_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "response_format": ("response_format", "json_schema", "json schema", "grammar", "structured output"),
+    "max_tokens": ("max_completion_tokens",),
+    "stream_options": ("stream_options",),
+    "temperature": ("temperature",),
+    "seed": ("seed",),
+}
+"""What a refusal's text says of each field that a request can do without. Of `max_tokens` it has to name the other
+spelling: a text that only says that the limit is too high means something else."""
+
+
+def classify_status(host: str, model: str, status: int, body: bytes, retry_after: float | None) -> ModelError:
+    """The error for a status other than 200. `body` may be cut off where the caller stopped reading."""
+    text = body.decode("utf-8", "replace").lower()
+    if (known := _TABLE.of_text(host, f"HTTP {status}", text, retry_after=retry_after)) is not None:
+        return known
+    if status == 404 and _names_a_model(body):
+        return ModelMissing(f"{host}: no model {model!r} on this server")
+    if status in (400, 422):
+        fields = frozenset(name for name, pieces in _FIELDS.items() if any(piece in text for piece in pieces))
+        if fields:
+            return FieldRefused(f"{host}: the server does not accept {', '.join(sorted(fields))}", fields=fields)
+    return _TABLE.of_status(host, status, retry_after=retry_after)
+
+
+def classify_event(host: str, error: object) -> ModelError:
+    """The error that a server reports inside a 200: by its text, else by the status in its `code`."""
+    text = (error if isinstance(error, str) else json.dumps(error)).lower()
+    code = count_of(error.get("code")) if isinstance(error, dict) else None
+    known = _TABLE.of_text(host, "mid-stream", text, retry_after=None)
+    if known is None and code is not None and code in ERROR_STATUSES:
+        return _TABLE.of_status(host, code, retry_after=None, also=", after its answer began")
+    return known or _TABLE.of_stream(host, text)
+
+
+def _names_a_model(body: bytes) -> bool:
+    """Whether a 404 is about a model: those of unknown paths are no JSON, or say nothing of one."""
+    try:
+        return "model" in json.dumps(read_object(body)).lower()
+    except NotAnObject:
+        return False

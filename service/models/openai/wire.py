@@ -1,0 +1,174 @@
+"""The chat completions format: the request as JSON, the answer as server-sent events. Pure, no I/O.
+
+Invariant: `Answer` becomes a `Completion` only after an event with a `finish_reason`, whatever the HTTP status was. A
+server that ends its stream in order after that need not send `[DONE]`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.models.http.fields import NotAnObject, count_of, name_of, read_object
+from service.models.http.lines import ANSWER_CHARS_MAX
+from service.models.model import CompletionRequest, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
+from service.models.openai.dialect import Dialect
+from service.models.openai.errors import classify_event
+
+__all__ = ["Answer", "chat_body", "check_prompt_was_whole", "is_same_model"]
+
+_OTHER_FIELDS = (b"event:", b"id:", b"retry:")
+_DONE = b"[DONE]"
+_CALLS = frozenset({"tool_calls", "function_call"})
+# What providers append to the name of a model when they say which build answered.
+_BUILD = re.compile(r"[-@:](\d[\d-]*|latest)")
+
+
+def chat_body(request: CompletionRequest, *, model: str, dialect: Dialect) -> bytes:
+    """The body of POST /chat/completions, with the fields that `dialect` says."""
+    messages = [{"role": "system", "content": request.system}] if request.system else []
+    messages.append({"role": "user", "content": request.user})
+    optional: dict[str, Any] = {
+        "stream_options": {"include_usage": True},
+        "temperature": request.temperature,
+        "seed": request.seed,
+    }
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": messages,
+        "stream": True,
+        dialect.limit: request.output_tokens_max,
+        **{name: value for name, value in optional.items() if name not in dialect.left_out},
+    }
+    if request.schema is not None and (form := dialect.response_format(request.schema)) is not None:
+        body["response_format"] = form
+    return json.dumps(body, ensure_ascii=False).encode()
+
+
+def is_same_model(asked: str, said: str) -> bool:
+    """Whether a server that was asked for a model and names another means the same: another build of it, or its path
+    in another catalogue."""
+    asked, said = (name.lower().rpartition("/")[2].removesuffix(".gguf") for name in (asked, said))
+    if asked == said:
+        return True
+    stem = asked.removesuffix("latest").rstrip("-:@") if asked.endswith("latest") else asked
+    return said == stem or (said.startswith(stem) and _BUILD.fullmatch(said[len(stem) :]) is not None)
+
+
+@dataclass(slots=True)
+class Answer:
+    """An answer as it arrives.
+
+    Attributes:
+        host: The server's label, for messages.
+        asked: The model that was asked.
+        other_models: Whether an answer in another model's name counts.
+        done: Whether `[DONE]` has arrived.
+        finished: The server's reason to stop; empty before it.
+        model: The name that the server returned.
+        chars: Characters so far.
+        input_tokens: The server's count of the prompt; None if it reports none.
+        output_tokens: The server's count of the answer; 0 if it reports none.
+    """
+
+    host: str
+    asked: str
+    other_models: bool = False
+    done: bool = False
+    finished: str = ""
+    model: str = ""
+    chars: int = 0
+    input_tokens: int | None = None
+    output_tokens: int = 0
+    _refused: bool = False
+    _thought: bool = False
+    _pieces: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The content so far."""
+        return "".join(self._pieces)
+
+    @property
+    def finish_reason(self) -> str:
+        """`length` if the server says so, otherwise `stop`."""
+        return "length" if self.finished == "length" else "stop"
+
+    def add(self, line: bytes) -> None:
+        """Add one line of the stream. Raises the error that it reports, ModelMissing for an answer in another model's
+        name, or ModelUnavailable for an invalid line."""
+        if line.startswith(b":") or line.startswith(_OTHER_FIELDS):
+            return
+        data = line.removeprefix(b"data:").strip()
+        if data == _DONE:
+            self.done = True
+            return
+        event = self._parse(data)
+        if (error := event.get("error")) is not None or event.get("object") == "error":
+            raise classify_event(self.host, error if error is not None else event)
+        if not line.startswith(b"data:"):
+            raise ModelUnavailable(f"{self.host}: a line of the answer is not a server-sent event")
+        self._name(name_of(event.get("model")))
+        if isinstance(usage := event.get("usage"), dict):
+            self.input_tokens = count_of(usage.get("prompt_tokens")) or self.input_tokens
+            self.output_tokens = count_of(usage.get("completion_tokens")) or self.output_tokens
+        choices = event.get("choices")
+        if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+            self._choice(choices[0])
+
+    def check_complete(self) -> None:
+        """Raise ModelError unless the answer is complete. Call this only after a clean end of the stream."""
+        if not self.finished:
+            raise ModelUnavailable(f"{self.host}: the answer ended without a finish_reason")
+        if self.finished == "error":
+            raise ModelUnavailable(f"{self.host}: the server broke off the answer")
+        if self.finished == "content_filter":
+            raise ModelRefused(f"{self.host}: the server's content filter stopped the answer")
+        if self.finished in _CALLS:
+            raise ModelRefused(f"{self.host}: the model called a tool, although none was offered")
+        if self._refused:
+            raise ModelRefused(f"{self.host}: the model refused to answer")
+        if self._thought and self.finished != "length" and not self.text.strip():
+            raise ModelRefused(f"{self.host}: the model returned only thinking")
+
+    def _name(self, name: str) -> None:
+        if name and not self.other_models and not is_same_model(self.asked, name):
+            other = ModelMissing(f"{self.host}: {self.asked!r} was asked, another model answers: openai.other_models")
+            other.asked = True
+            raise other
+        self.model = name or self.model
+
+    def _choice(self, choice: Mapping[str, Any]) -> None:
+        delta = choice.get("delta")
+        if not isinstance(delta, dict):
+            delta = {}
+        content = delta.get("content") or ""
+        if not isinstance(content, str):
+            raise ModelUnavailable(f"{self.host}: a line of the answer has content that is not text")
+        self._refused = self._refused or bool(delta.get("refusal"))
+        self._thought = self._thought or bool(delta.get("reasoning_content") or delta.get("reasoning"))
+        self._pieces.append(content)
+        self.chars += len(content)
+        if self.chars > ANSWER_CHARS_MAX:
+            raise ModelUnavailable(f"{self.host}: the answer has more than {ANSWER_CHARS_MAX} characters")
+        if isinstance(reason := choice.get("finish_reason"), str):
+            self.finished = reason
+
+    def _parse(self, data: bytes) -> dict[str, Any]:
+        try:
+            return read_object(data)
+        except NotAnObject as error:
+            raise ModelUnavailable(f"{self.host}: a line of the answer {error}") from error
+
+
+def check_prompt_was_whole(host: str, *, evaluated: int, words: int) -> None:
+    """Raise PromptTruncated if fewer tokens were evaluated than the prompt has words.
+
+    No vocabulary in use joins words across white space. Servers of this API refuse a prompt that is too long; those
+    that translate it for another may cut it.
+    """
+    if evaluated < words:
+        raise PromptTruncated(f"{host}: {evaluated} prompt tokens evaluated for {words} words: part was dropped")

@@ -1,0 +1,85 @@
+"""What the errors of servers in use mean: their statuses and bodies, and the class of each."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.models.http.errors import HostRefused
+from service.models.model import ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
+from service.models.openai.errors import FieldRefused, KeyRefused, classify_event, classify_status
+
+LLAMA_TOO_LONG = (
+    b'{"error":{"code":400,"message":"request (5000 tokens) exceeds the available context size (2048 tokens)",'
+    b'"type":"exceed_context_size_error","n_prompt_tokens":5000,"n_ctx":2048}}'
+)
+
+BODIES = [
+    (404, b'{"error":{"message":"The model `x` does not exist","code":"model_not_found"}}', ModelMissing),
+    (
+        404,
+        b'{"object":"error","message":"The model `x` does not exist.","code":404}',
+        ModelMissing,
+    ),
+    (404, b'{"error":{"message":"model \\"x\\" not found, try pulling it first"}}', ModelMissing),
+    (404, b'{"detail":"Model x not found"}', ModelMissing),
+    (400, b'{"error":{"message":"Invalid model name passed in model=x"}}', ModelMissing),
+    (404, b'{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}', HostRefused),
+    (404, b'{"detail":"Not Found"}', HostRefused),
+    (404, b"<html>no model here</html>", HostRefused),
+    (405, b"", HostRefused),
+    (401, b'{"error":"unauthorized"}', KeyRefused),
+    (400, b'{"error":{"code":"invalid_api_key"}}', KeyRefused),
+    (400, LLAMA_TOO_LONG, PromptTruncated),
+    (400, b'{"message":"This model\'s maximum context length is 4096 tokens."}', PromptTruncated),
+    (400, b'{"error":{"message":"failed to parse grammar"}}', FieldRefused),
+    (422, b'{"detail":[{"loc":["body","response_format"],"msg":"extra fields not permitted"}]}', FieldRefused),
+    (400, b'{"error":{"message":"max_tokens is too large"}}', ModelRefused),
+    (413, b"", ModelRefused),
+    (503, b'{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}', ModelUnavailable),
+    (529, b'{"error":{"type":"overloaded_error"}}', ModelUnavailable),
+    (500, b"\xff\xfe", ModelUnavailable),
+]
+
+
+@pytest.mark.parametrize(("status", "body", "error"), BODIES)
+def test_every_servers_error_is_of_one_type(status, body, error):
+    """By its text where one is known, else by its status."""
+    found = classify_status("host:1", "x", status, body, None)
+
+    assert type(found) is error
+    assert str(found).startswith("host:1: ")
+
+
+def test_a_prompt_that_is_too_long_comes_with_the_servers_figures():
+    """As llama.cpp gives them: the next prompt can be planned by them."""
+    found = classify_status("host:1", "x", 400, LLAMA_TOO_LONG, None)
+
+    assert isinstance(found, PromptTruncated)
+    assert (found.prompt_tokens, found.context) == (5_000, 2_048)
+
+
+def test_a_limit_that_is_too_high_is_no_field_to_leave_out():
+    """Only a text that names the other spelling means the field itself."""
+    other = b'{"error":{"message":"Unsupported parameter: max_tokens. Use max_completion_tokens instead."}}'
+
+    found = classify_status("host:1", "x", 400, other, None)
+
+    assert isinstance(found, FieldRefused)
+    assert found.fields == {"max_tokens"}
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ({"code": 429, "message": "slow down"}, ModelUnavailable),
+        ({"code": 400, "message": "no"}, ModelRefused),
+        ({"code": 200, "message": "odd"}, ModelUnavailable),
+        ({"code": "context_length_exceeded"}, PromptTruncated),
+        ({"message": "boom"}, ModelUnavailable),
+        ("boom", ModelUnavailable),
+        (7, ModelUnavailable),
+    ],
+)
+def test_an_error_inside_an_answer_is_judged_by_text_and_code(error, kind):
+    """Whatever its form."""
+    assert type(classify_event("host:1", error)) is kind
