@@ -67,7 +67,7 @@ class EventEncoder:
                 hexlify(event_id),
                 _kind(event_type, schema_version),
                 _before_payload(time_us, trace_context),
-                size,
+                _PAYLOAD + size if payload else b"",
             )
         )
         body = current_form(event_type, schema_version, payload)
@@ -88,4 +88,4 @@ def _kind(event_type: str, schema_version: int) -> bytes:
 
 @lru_cache(TEXTS_KEPT)
 def _before_payload(time_us: int, trace_context: str) -> bytes:
-    return _Event(time=timestamp(time_us), trace_context=trace_context).SerializeToString() + _PAYLOAD
+    return _Event(time=timestamp(time_us), trace_context=trace_context).SerializeToString()

@@ -23,7 +23,7 @@ def ledger_to_proto(entries: Iterable[LedgerEntry]) -> list[summary_pb2.LedgerEn
             use=IDENTIFIER_USES.to_proto(e.use),
             tokens=e.tokens,
             context_tokens=e.context_tokens,
-            replaced_at=e.replaced_at,
+            replaced_by=e.replaced_by,
         )
         for e in entries
     ]
@@ -53,7 +53,7 @@ def finds_from_proto(proto: event_pb2.LedgerFinds) -> LedgerFinds:
                 IDENTIFIER_USES.to_domain(e.use),
                 e.tokens,
                 e.context_tokens,
-                e.replaced_at,
+                e.replaced_by,
             )
             for e in proto.entries
         ),

@@ -188,19 +188,21 @@ class Conversations:
         queue = self._queue(key)
         async with queue.turn:
             await queue.settled()
+            refused: dict[str, int] | None = None
             for attempts_left in reversed(range(ATTEMPTS_MAX)):
                 state = await self._current(key)
                 self._settings(state, request)
                 known = await self._known(key, request, sent)
+                if known == refused:
+                    raise LogCorrupt("events that a write finds known are not found when they are looked up")
                 remaining = tuple(c for c in counted if c.message.id not in known)
                 if not remaining:
                     return await self._known_already(key, request, known, sent)
                 events = await self._decided(key, state, self._append_command(key, state, request, remaining))
                 try:
                     after, result = await self._commit(key, queue, state, events, sent)
-                except (EventIdConflict, KnownEvents, RequestKeyConflict) as error:
-                    if not attempts_left:
-                        raise LogUnavailable("others keep writing the same messages") from error
+                except (EventIdConflict, KnownEvents, RequestKeyConflict):
+                    refused = known
                 except WrongExpectedVersion:
                     await self._reload(key, refused=state)
                     if not attempts_left:
@@ -208,6 +210,7 @@ class Conversations:
                 else:
                     if not result.already_appended:
                         return Appended(after, placed(request, known, newly_placed(events, result)))
+                    refused = known
             raise LogUnavailable("others keep writing the same messages")
 
     async def _commit(

@@ -106,7 +106,7 @@ class LedgerEntry(NamedTuple):
         use: Who named it.
         tokens: Its tokens in the window, uncorrected.
         context_tokens: What the words before it take more; 0 for kinds that are shown without.
-        replaced_at: The message that gave a newer value; 0 while it holds.
+        replaced_by: The message that gave a newer value; 0 while it holds.
     """
 
     kind: IdentifierKind
@@ -117,7 +117,7 @@ class LedgerEntry(NamedTuple):
     use: Use
     tokens: int
     context_tokens: int = 0
-    replaced_at: int = 0
+    replaced_by: int = 0
 
     @property
     def key(self) -> str:
@@ -242,12 +242,12 @@ def _joined(one: LedgerEntry, other: LedgerEntry) -> LedgerEntry:
     older, newer = sorted((one, other), key=lambda entry: entry.numbers[-1])
     numbers = sorted({*older.numbers, *newer.numbers})
     both = len(older.numbers) + len(newer.numbers) - len(numbers)
-    replaced_at = max(older.replaced_at, newer.replaced_at)
+    replaced_by = max(older.replaced_by, newer.replaced_by)
     return newer._replace(
         numbers=_bounded(numbers),
         times=older.times + newer.times - both,
         use=min(older.use, newer.use, key=_USES.index),
-        replaced_at=replaced_at if replaced_at >= numbers[-1] else 0,
+        replaced_by=replaced_by if replaced_by >= numbers[-1] else 0,
     )
 
 
@@ -263,7 +263,7 @@ def _bounded(numbers: Sequence[int]) -> tuple[int, ...]:
 def _replaced(entries: Iterable[LedgerEntry], replaced: tuple[Replaced, ...]) -> list[LedgerEntry]:
     by_key = dict(replaced)
     return [
-        entry._replace(replaced_at=by_key[entry.key]) if by_key.get(entry.key, 0) >= entry.numbers[-1] else entry
+        entry._replace(replaced_by=by_key[entry.key]) if by_key.get(entry.key, 0) >= entry.numbers[-1] else entry
         for entry in entries
     ]
 
@@ -277,7 +277,7 @@ def _kept_to(entry: LedgerEntry, holds: Callable[[int], bool], exists: Callable[
         context_tokens=entry.context_tokens if numbers[-1] == entry.numbers[-1] else 0,
         numbers=numbers,
         times=entry.times - (len(entry.numbers) - len(numbers)),
-        replaced_at=entry.replaced_at if exists(entry.replaced_at) else 0,
+        replaced_by=entry.replaced_by if exists(entry.replaced_by) else 0,
     )
 
 
@@ -300,7 +300,7 @@ def _fitted(
     for entry in ranked:
         after = tokens + entry.tokens + (0 if entry.kind in kinds else _GROUP_TOKENS)
         most = limit_tokens * NOISE_SHARE if _is_noise(entry) else limit_tokens
-        if entry.replaced_at or after > most or _says(said, entry.key):
+        if entry.replaced_by or after > most or _says(said, entry.key):
             others.append(entry)
             continue
         kinds.add(entry.kind)
@@ -342,7 +342,7 @@ def _is_noise(entry: LedgerEntry) -> bool:
 
 def _need(entry: LedgerEntry, newest: int) -> float:
     """How much a reader may need the entry: replaced ones last, before them what a tool said once."""
-    if entry.replaced_at:
+    if entry.replaced_by:
         return -2 * _NOISE
     needed = (
         KIND_WEIGHTS[entry.kind]

@@ -40,13 +40,13 @@ class Found:
     numbers: list[int] = field(default_factory=list)
     count: int = 0
     matters: set[tuple[str, ...]] = field(default_factory=set)
-    replaced_at: int = 0
+    replaced_by: int = 0
 
     def entry(self) -> LedgerEntry:
         """It as an entry, not counted yet."""
         newest = self.numbers if self.count <= NUMBERS_MAX else self.numbers[1 - NUMBERS_MAX :]
         numbers = tuple(sorted({self.first, *newest}))
-        return LedgerEntry(self.kind, self.text, self.context, numbers, self.count, self.use, 0, 0, self.replaced_at)
+        return LedgerEntry(self.kind, self.text, self.context, numbers, self.count, self.use, 0, 0, self.replaced_by)
 
 
 def found_in(
@@ -74,7 +74,7 @@ class _Reading:
         self._named_at: dict[str, int] = {}
         for entry in ledger.entries:
             self._named_at[entry.key] = entry.numbers[-1]
-            if entry.kind in _REPLACEABLE and not entry.replaced_at:
+            if entry.kind in _REPLACEABLE and not entry.replaced_by:
                 for matter in _matters_of(entry):
                     known = self._newest.get(matter)
                     if known is None or known[0] < entry.numbers[-1]:
@@ -101,8 +101,8 @@ class _Reading:
             self._named_at[key] = number
             if self.replaced.get(key, number) < number:
                 del self.replaced[key]
-            if key in self.found and self.found[key].replaced_at < number:
-                self.found[key].replaced_at = 0
+            if key in self.found and self.found[key].replaced_by < number:
+                self.found[key].replaced_by = 0
 
     def _replace(self, mention: Mention, key: str, number: int) -> None:
         if mention.replaces:
@@ -122,7 +122,7 @@ class _Reading:
 
     def _give_way(self, key: str, number: int) -> None:
         if key in self.found:
-            self.found[key].replaced_at = number
+            self.found[key].replaced_by = number
         self.replaced[key] = number
 
     def _forget(self) -> None:

@@ -265,11 +265,11 @@ async def test_a_model_that_is_missing_leads_to_the_next_of_the_list(tmp_path):
 async def test_an_unknown_method_is_refused_with_a_reason(tmp_path):
     """A newer client learns that this version lacks the method; every error has an ErrorInfo."""
     async with sidecar(tmp_path) as s:
-        for method in ("/abridged.v1.ConversationService/CloseConversation", "/abridged.v1.Nothing/AtAll"):
+        for method in ("/abridged.v1.ConversationService/NothingYet", "/abridged.v1.Nothing/AtAll"):
             unary: Any = s.channel.unary_unary(method)
             async with refused("UNIMPLEMENTED", "NOT_IMPLEMENTED"):
                 await unary(b"", timeout=PATIENCE_S)
-        stream: Any = s.channel.stream_stream("/abridged.v1.ConversationService/IngestMessages")
+        stream: Any = s.channel.stream_stream("/abridged.v1.ConversationService/NothingYetStreamed")
         async with refused("UNIMPLEMENTED", "NOT_IMPLEMENTED"):
             async for _ in stream(iter([b"", b""]), timeout=PATIENCE_S):
                 pass

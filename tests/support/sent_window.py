@@ -4,6 +4,7 @@ came back, and the records that stand for the rest. Shares no code with the prod
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -69,8 +70,11 @@ def _coverage(
         yield f"never appended: {sorted(strange)}"
 
 
+_MARK = re.compile(r"\[Result of \S+ cleared: message (\d+), \d+ tokens\. Expand it by its number\.]")
+
+
 def _wording(appended: Sequence[Mapping[str, Any]], window: api.GetContextResponse) -> Iterator[str]:
-    """A message is sent as it came; only what stands without its other half of a tool call is quoted as text."""
+    """A message is sent as it came; only a tool result may be a mark, or quoted when its call is not beside it."""
     for sent in window.messages:
         if not 0 < sent.number <= len(appended):
             continue
@@ -81,7 +85,10 @@ def _wording(appended: Sequence[Mapping[str, Any]], window: api.GetContextRespon
         if sent.message.id != came["id"]:
             yield f"number {sent.number} is {sent.message.id}, not {came['id']}"
         is_quoted = (came["role"], role) == ("tool", "user") or sent_calls != calls
-        if text not in sent.message.content or (sent.message.content != text and not is_quoted):
+        if came["role"] == "tool" and (mark := _MARK.fullmatch(sent.message.content)):
+            if int(mark[1]) != sent.number:
+                yield f"{came['id']} is cleared by the mark of message {mark[1]}"
+        elif text not in sent.message.content or (sent.message.content != text and not is_quoted):
             yield f"{came['id']} is not sent as it came"
         if role != came["role"] and (came["role"], role) != ("tool", "user"):
             yield f"{came['id']} came as {came['role']} and is sent as {role}"

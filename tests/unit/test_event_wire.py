@@ -106,7 +106,7 @@ def test_an_event_of_any_type_is_the_message_that_protobuf_would_write(event_typ
     body = getattr(event_pb2, event_type)()
     fill(data, body)
     payload = body.SerializeToString(deterministic=True)
-    assume(payload)  # no event is written without a field; protobuf would leave an empty payload out
+    assume(payload or not body.DESCRIPTOR.fields)  # no event that may have a field is written without one
     event = recorded(event_type, payload, schema_version=CURRENT_VERSIONS.get(event_type, 1))
 
     message = expected(event, **{field_of_body.name: body})

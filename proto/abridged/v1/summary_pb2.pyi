@@ -445,7 +445,7 @@ class LedgerEntry(_message.Message):
     COUNT_FIELD_NUMBER: _builtins.int
     USE_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
-    REPLACED_AT_FIELD_NUMBER: _builtins.int
+    REPLACED_BY_FIELD_NUMBER: _builtins.int
     CONTEXT_TOKENS_FIELD_NUMBER: _builtins.int
     kind: Global___IdentifierKind.ValueType
     """Its kind."""
@@ -459,7 +459,7 @@ class LedgerEntry(_message.Message):
     """Who named it: the first of these values that applies."""
     tokens: _builtins.int
     """Its tokens in the window, uncorrected."""
-    replaced_at: _builtins.int
+    replaced_by: _builtins.int
     """The message that gave a newer value; 0 while it holds."""
     context_tokens: _builtins.int
     """What the words before it take more, if the window shows them."""
@@ -477,12 +477,12 @@ class LedgerEntry(_message.Message):
         count: _builtins.int = ...,
         use: Global___IdentifierUse.ValueType = ...,
         tokens: _builtins.int = ...,
-        replaced_at: _builtins.int = ...,
+        replaced_by: _builtins.int = ...,
         context_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "context_tokens", b"context_tokens", "count", b"count", "kind", b"kind", "numbers", b"numbers", "replaced_at", b"replaced_at", "text", b"text", "tokens", b"tokens", "use", b"use"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "context_tokens", b"context_tokens", "count", b"count", "kind", b"kind", "numbers", b"numbers", "replaced_by", b"replaced_by", "text", b"text", "tokens", b"tokens", "use", b"use"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
