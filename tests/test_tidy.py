@@ -332,6 +332,7 @@ def locked(name: str) -> dict[str, str]:
         ("requirements-build.txt", ["build"]),
         ("requirements-dev.txt", ["project", "build", "dev"]),
         ("requirements-recall.txt", ["recall"]),
+        ("requirements-exact.txt", ["exact"]),
         ("requirements-llm.txt", ["llm"]),
     ],
 )
@@ -363,6 +364,6 @@ def _requirements(document: dict[str, Any], group: str) -> list[Requirement]:
     if group == "project":
         project = document["project"]
         return [Requirement(r) for r in (*project["dependencies"], *project["optional-dependencies"]["bpe"])]
-    if group == "recall":
+    if group in ("recall", "exact"):
         return [Requirement(r) for r in document["project"]["optional-dependencies"][group]]
     return [Requirement(r) for r in document["dependency-groups"][group] if isinstance(r, str)]

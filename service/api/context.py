@@ -92,6 +92,7 @@ async def context_of(
     response, and what `count_bytes` raises.
     """
     answering = _Answering(state, query, policy, conversations.now_us())
+    count_text = conversations.counting.by_model(state.settings.model).count
     if query.original:
         events = await conversations.log.originals(
             key,
@@ -104,12 +105,12 @@ async def context_of(
         if len(events) > ORIGINAL_MESSAGES_MAX:
             raise TooLarge("messages", size=len(events), limit=ORIGINAL_MESSAGES_MAX)
         # A window is bounded by its model's context, the originals only by the limits above.
-        return await asyncio.to_thread(answering.originals, events, conversations.counting.counter.count)
+        return await asyncio.to_thread(answering.originals, events, count_text)
     count_bytes(conversations.window_bytes(key))
     if query.clip:
         # Large texts are counted for their excerpts: too much for the event loop.
-        count, before = conversations.counting.counter.count, conversations.sent(key)
-        answer, sent = await asyncio.to_thread(answering.clipped, before, count)
+        before = conversations.sent(key)
+        answer, sent = await asyncio.to_thread(answering.clipped, before, count_text)
     else:
         before = conversations.sent(key)
         answer, sent = await aside(conversations.window_weight(key), lambda: answering.window(before))

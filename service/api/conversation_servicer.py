@@ -208,7 +208,8 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         self, request: _pb.UpdateConversationRequest, context: Any
     ) -> _pb.UpdateConversationResponse:
         def command(state: Conversation) -> ChangeSettings:
-            changed = self._models.resolved(wire.masked(state.settings, request.settings, request.update_mask))
+            wanted = wire.masked(state.settings, request.settings, request.update_mask)
+            changed = self._models.opening(key.namespace, wanted)
             return ChangeSettings(
                 settings=wire.with_kept(changed, state.settings),
                 expected_version=request.expected_version if request.HasField("expected_version") else None,
@@ -224,13 +225,15 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
     async def ReportUsage(self, request: _pb.ReportUsageRequest, context: Any) -> _pb.ReportUsageResponse:
         if request.cached_tokens > request.prompt_tokens:
             raise InvalidRequest((("cached_tokens", "must be at most prompt_tokens"),))
+        key = key_of(request.conversation_id)
         state, events = await self._conversations.execute(
-            key_of(request.conversation_id),
-            lambda _: ReportUsage(
+            key,
+            lambda state: ReportUsage(
                 message_version=request.message_version,
                 summary_id=request.summary_id,
                 prompt_tokens=request.prompt_tokens,
                 epoch=request.epoch,
+                taught=self._models.taught(key.namespace, state.settings.model),
             ),
         )
         if request.HasField("cached_tokens") and any(isinstance(event, UsageReported) for event in events):

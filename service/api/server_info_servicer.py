@@ -42,6 +42,8 @@ class ServerFacts:
     models: tuple[str, ...]
     limits: Mapping[str, int]
     started_us: int
+    counter: str
+    counts_exactly: bool
 
 
 class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer):
@@ -78,6 +80,8 @@ class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer)
             summarizer_models=self._facts.models,
             start_time=timestamp(self._facts.started_us),
             recall=None if standing is None else _recall_info(standing),
+            counter=self._facts.counter,
+            counts_exactly=self._facts.counts_exactly,
         )
 
     async def WaitIdle(self, request: _pb.WaitIdleRequest, context: Any) -> _pb.WaitIdleResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from abridged.v1 import conversation_pb2, text_service_pb2, text_service_pb2_grpc
@@ -40,13 +40,17 @@ CHARS_PER_WEIGHT = 50
 
 
 class TextServicer(text_service_pb2_grpc.TextServiceServicer):
-    """See the contract: every method's promise is written there. `places` bounds the texts under way."""
+    """See the contract: every method's promise is written there.
+
+    `places` bounds the texts under way; `reason` says why a model is not counted by its own tokenizer.
+    """
 
     def __init__(
         self,
         *,
         texts: TextSummarizer,
         counting: Counting,
+        reason: Callable[[str], str],
         policies: Policies,
         models: ChatModels,
         places: Shares,
@@ -54,6 +58,7 @@ class TextServicer(text_service_pb2_grpc.TextServiceServicer):
     ) -> None:
         self._texts = texts
         self._counting = counting
+        self._reason = reason
         self._policies = policies
         self._models = models
         self._places = places
@@ -95,13 +100,14 @@ class TextServicer(text_service_pb2_grpc.TextServiceServicer):
     async def CountTokens(self, request: _pb.CountTokensRequest, context: Any) -> _pb.CountTokensResponse:
         if not request.texts and not request.messages:
             raise InvalidRequest((("texts", "must not be empty if there are no messages"),))
-        counter, model = self._counting.counter, request.model
+        model = request.model
+        counter = self._counting.by_model(model)
         chars = sum(map(len, request.texts))
         texts = await aside(
             len(request.texts) + chars // CHARS_PER_WEIGHT, lambda: [counter.count(text) for text in request.texts]
         )
-        messages = await self._counting.counted([message_from_proto(message) for message in request.messages])
-        credited = self._counting.credited(messages, model)
+        messages = await self._counting.counted([message_from_proto(message) for message in request.messages], model)
+        credited = await self._counting.credited(messages, model)
         factor = self._models.opening(current_caller().namespace, Settings(model=model)).calibration_factor
         source = counter.source_for(model)
         of_texts = [_count(TokenCount(tokens, source), factor) for tokens in texts]
@@ -112,6 +118,7 @@ class TextServicer(text_service_pb2_grpc.TextServiceServicer):
             total_tokens=sum(count.tokens for count in (*of_texts, *of_messages)),
             counter=counter.name,
             calibration_factor=factor,
+            estimate_reason=self._reason(model) if model and source is TokenSource.ESTIMATE else "",
         )
 
     def _policy(self, request: _pb.SummarizeTextRequest) -> Policy:

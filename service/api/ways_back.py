@@ -66,7 +66,7 @@ class WaysBack:
             limit=wire.page_size(request.page_size),
             bytes_max=RESPONSE_BYTES_MAX,
         )
-        count = self._conversations.counting.counter.count
+        count = self._conversations.counting.by_model(state.settings.model).count
         page = await asyncio.to_thread(_capped, messages, state.settings.calibration_factor, request.max_tokens, count)
         more = more or len(page) < len(messages)
         return _pb.ExpandSummaryResponse(

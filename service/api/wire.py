@@ -164,8 +164,8 @@ def masked(current: Settings, update: conversation_pb2.ConversationSettings, mas
 
 
 def with_kept(settings: Settings, current: Settings) -> Settings:
-    """The settings with what no client sets: the profile, and the calibration unless the model is another one now."""
-    factor = current.calibration_factor if settings.model == current.model else 1.0
+    """The settings with what no client sets: the profile, and while the model stays the same the calibration."""
+    factor = current.calibration_factor if settings.model == current.model else settings.calibration_factor
     return replace(settings, profile=current.profile, calibration_factor=factor)
 
 

@@ -30,7 +30,6 @@ from service.domain.events import Event, Settings, SummarizationCleared, Summari
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
 from service.domain.profiles.profile import HeldBy
-from service.domain.prompt import escaped
 from service.domain.record import SummaryRecord
 from service.domain.render import summary_text
 from service.domain.triggers import held_by, may_stand_in
@@ -118,7 +117,7 @@ class _Chat:
 
     def committed(self, record: SummaryRecord) -> None:
         """A record that a later prompt may quote."""
-        self.records[f"<previous_summary>\n{escaped(summary_text(record))}\n</previous_summary>"] = record
+        self.records[f"<previous_summary>\n{summary_text(record)}\n</previous_summary>"] = record
 
 
 class _Scripted:

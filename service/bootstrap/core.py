@@ -25,7 +25,7 @@ from observability.metrics import Metrics
 from observability.tracing import Tracing, TracingSettings, current_traceparent, open_tracing
 from service.api.methods import METHOD_SCOPES
 from service.bootstrap.own_forms import own_forms
-from service.bootstrap.providers import Providers, host_labels
+from service.bootstrap.providers import Providers, host_labels, model_counters
 from service.codec.events import EVENT_TYPES
 from service.config.prompt_file import title_template
 from service.config.settings import Settings
@@ -63,7 +63,7 @@ from service.telemetry.commits import CommitReport
 from service.telemetry.models import TracedModel
 from service.telemetry.progress import ProgressBoard
 from service.telemetry.telemetry import Telemetry
-from service.tokenizers.choice import counter_named
+from service.tokenizers.of_models import ModelCounters
 from service.version import VERSION
 
 __all__ = ["Core", "new_id", "open_core"]
@@ -92,7 +92,7 @@ class Core:
     conversations: Conversations
     reactor: Reactor
     changes: Changes
-    counter: TokenCounter
+    counter: ModelCounters
     models: ChatModels
     policies: Policies
     texts: TextSummarizer
@@ -120,8 +120,9 @@ def open_core(
     metrics = Metrics(version=VERSION, labels=_labels(settings))
     executor = _read_threads(resources)
 
-    counter = counter_named(settings.tokens.counter_name)
     providers = Providers(settings, metrics=metrics, clock_s=time.monotonic, cache_dir=_cache_dir(settings))
+    counter = model_counters(settings.tokens, providers)
+    resources.push_async_callback(counter.close)
     # Each by itself: the call of a missing model and that of the next one are two spans.
     model = providers.preferred(settings.summarizer.models, traced=lambda model: TracedModel(model, tracing))
     summarizers = _summarizers(settings, model, counter, own_forms(settings.summarizer))
@@ -150,7 +151,7 @@ def open_core(
     listeners.on_changed = (
         lambda key, state, _: changes.notify(key, state),
         reactor.changed,
-        lambda key, state, _: models.changed(key, state.settings),
+        lambda key, state, _: models.changed(key, state),
         *_titles(settings, providers, tracing, conversations, counter, resources),
         lambda _key, _state, events: telemetry.changed(events),
     )
@@ -272,14 +273,14 @@ def _conversations(
     table: ConversationTable,
     snapshots: SnapshotWriter | None,
     policies: Policies,
-    counter: TokenCounter,
+    counter: ModelCounters,
     listeners: _Listeners,
     now_us: Callable[[], int],
 ) -> Conversations:
     return Conversations(
         ConversationLog(log, table=table, new_id=new_id, traceparent=current_traceparent, snapshots=snapshots),
         policies=policies,
-        counting=Counting(counter),
+        counting=Counting(counter, want=counter.want),
         clock_us=now_us,
         new_id=new_id,
         on_changed=listeners.changed,

@@ -34,7 +34,6 @@ from service.bootstrap.descriptors import for_connections
 from service.bootstrap.rebuild import rebuild_if_due
 from service.bootstrap.recall import open_recall
 from service.config.settings import ServerSettings, Settings
-from service.conversations.counting import Counting
 from service.recall.recall import Recall
 from service.shares import Shares
 from service.version import VERSION
@@ -194,7 +193,8 @@ def servicers(
         ),
         texts=TextServicer(
             texts=core.texts,
-            counting=Counting(core.counter),
+            counting=core.conversations.counting,
+            reason=core.counter.reason,
             policies=core.policies,
             models=core.models,
             places=Shares(settings.summarizer.concurrent_texts, shared=server.is_shared),
@@ -271,4 +271,6 @@ def _facts(settings: Settings, core: Core) -> ServerFacts:
             "concurrent_texts_max": settings.summarizer.concurrent_texts,
         },
         started_us=core.now_us(),
+        counter=core.counter.name,
+        counts_exactly=settings.tokens.is_exact,
     )

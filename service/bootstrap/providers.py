@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -13,7 +14,7 @@ from observability.metrics import Metrics
 from observability.tracing import note
 from service.config.settings import OllamaSettings as OllamaGroup
 from service.config.settings import OpenAISettings as OpenAIGroup
-from service.config.settings import Settings
+from service.config.settings import Settings, TokenSettings
 from service.models.breaker import BreakerState as HostState
 from service.models.http.address import ServerAddress
 from service.models.http.host import ModelHost
@@ -23,14 +24,26 @@ from service.models.ollama.description import DescriptionCache
 from service.models.ollama.host import OllamaHost, open_hosts
 from service.models.ollama.provider import OllamaModel
 from service.models.ollama.settings import OllamaSettings
+from service.models.ollama.vocabulary import Vocabularies
 from service.models.openai.dialect import Dialect
 from service.models.openai.provider import OpenAIModel, open_endpoint
 from service.models.openai.settings import OpenAISettings, parse_endpoint
 from service.models.preference import PreferredModel
 from service.models.scripted import load_script
 from service.summarizer.by_extraction import is_extractive
+from service.tokenizers.choice import counter_named
+from service.tokenizers.exact import require_exact
+from service.tokenizers.of_models import ModelCounters
 
-__all__ = ["Providers", "Traced", "asks_openai", "host_labels", "ollama_settings", "openai_settings"]
+__all__ = [
+    "Providers",
+    "Traced",
+    "asks_openai",
+    "host_labels",
+    "model_counters",
+    "ollama_settings",
+    "openai_settings",
+]
 
 Traced = Callable[[SummaryModel], SummaryModel]
 """Wraps a model so that its calls are spans."""
@@ -84,6 +97,21 @@ def openai_settings(group: OpenAIGroup) -> OpenAISettings:
     )
 
 
+def model_counters(group: TokenSettings, providers: Providers) -> ModelCounters:
+    """What counts tokens: the counter of the settings, and models' own tokenizers if they are asked for.
+
+    Raises UnknownCounter, and TokenizerMissing without the extra that the settings need.
+    """
+    if group.is_exact:
+        require_exact()
+    return ModelCounters(
+        counter_named(group.counter_name),
+        files=group.tokenizer_files,
+        fetch=providers.vocabularies.tokenizer_json if group.exact else None,
+        now_s=time.monotonic,
+    )
+
+
 class Providers:
     """Makes models. All models of a provider share its hosts, their limits and breakers.
 
@@ -113,6 +141,7 @@ class Providers:
             on_asked=_asked,
         )
         self._descriptions = DescriptionCache(cache_dir)
+        self.vocabularies = Vocabularies(self._hosts, self._settings, clock=clock_s, directory=cache_dir)
         self._models: list[SummaryModel] = []
 
     def preferred(self, names: Sequence[str], *, traced: Traced = lambda model: model) -> SummaryModel | None:

@@ -140,7 +140,8 @@ async def _sidecar(settings: ClientSettings) -> tuple[Finding, GetServerInfoResp
     what = f"sidecar {settings.address}: version {info.version}, namespace {info.namespace}, log {info.log_id[:8]}"
     if not serving:
         return Finding(FAIL, f"{what}; it does not serve", "it is starting or stopping: try again"), info
-    return Finding(OK, f"{what}, serving"), info
+    exactly = " or the chat model's own tokenizer" if info.counts_exactly else ""
+    return Finding(OK, f"{what}, serving; counts tokens by {info.counter}{exactly}"), info
 
 
 def _readiness(address: str) -> Iterator[Finding]:

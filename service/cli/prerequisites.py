@@ -26,6 +26,7 @@ from service.recall.file import require_installed
 from service.summarizer.raw import raw_schema
 from service.tokenizers.choice import counter_named
 from service.tokenizers.errors import TokenizerMissing
+from service.tokenizers.exact import require_exact
 
 __all__ = ["check_prerequisites", "log_path_problem"]
 
@@ -86,6 +87,8 @@ def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], objec
     if settings.recall.index != "off":
         yield "recall.index", "", require_installed
     yield "tokens.counter", "", partial(counter_named, settings.tokens.counter_name)
+    if settings.tokens.is_exact:
+        yield "tokens.exact" if settings.tokens.exact else "tokens.tokenizer_files", "", require_exact
 
 
 def _check_raw_schema(path: Path) -> None:

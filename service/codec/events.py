@@ -230,6 +230,7 @@ def _usage_to_proto(event: domain.UsageReported) -> event_pb2.UsageReported:
         exact_tokens=event.exact_tokens,
         estimated_tokens=event.estimated_tokens,
         calibration_factor=event.calibration_factor,
+        reports=event.reports,
     )
 
 
@@ -241,6 +242,7 @@ def _usage_from_proto(proto: event_pb2.UsageReported) -> domain.UsageReported:
         proto.exact_tokens,
         proto.estimated_tokens,
         proto.calibration_factor,
+        proto.reports,
     )
 
 

@@ -360,6 +360,16 @@ class TokenSettings(_Group):
         description="`estimate` by script class, or the embedded `bpe` (package extra `bpe`): OpenAI's o200k, exact "
         "for its models (gpt-4o, gpt-4.1, gpt-5, o1, o3, o4, gpt-oss) and an estimate for all others.",
     )
+    exact: bool = Field(
+        default=False,
+        description="Count with each chat model's own tokenizer, rebuilt from Ollama's description of the model "
+        "(package extra `exact`); what cannot be rebuilt is counted by `tokens.counter`.",
+    )
+    tokenizer_files: Mapping[str, Path] = Field(
+        default={},
+        description="Table from a glob on the chat model's name to its `tokenizer.json` (package extra `exact`); it "
+        "comes before Ollama's description.",
+    )
     default_context_length: int = Field(
         default=8_192, ge=512, le=16_777_216, description="Used if the model's own is unknown."
     )
@@ -371,6 +381,11 @@ class TokenSettings(_Group):
     def counter_name(self) -> str:
         """The counter as events name it, with its vocabulary."""
         return "bpe:o200k" if self.counter == "bpe" else self.counter
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether any model may be counted by its own tokenizer."""
+        return self.exact or bool(self.tokenizer_files)
 
 
 class RecallSettings(_Group):

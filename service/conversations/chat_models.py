@@ -14,8 +14,10 @@ import structlog
 from eventlog.errors import EventLogError
 from eventlog.event import StreamId
 from service.conversations.context_lengths import ContextLengths
+from service.domain.conversation import Conversation
 from service.domain.errors import DomainError
 from service.domain.events import ContextLengthSource, Settings
+from service.domain.tokens import UNTAUGHT, Taught
 
 __all__ = ["ChatModels"]
 
@@ -34,12 +36,17 @@ class ChatModels:
 
     def __init__(self, context_lengths: ContextLengths) -> None:
         self._context_lengths = context_lengths
-        self._factors: dict[tuple[str, str], float] = {}
+        self._taught: dict[str, dict[str, Taught]] = {}
         self._waiting: dict[StreamId, str] = {}
 
-    def remember(self, calibrations: Mapping[tuple[str, str], float]) -> None:
-        """Start with what earlier runs learned: a factor for each model of a namespace."""
-        self._factors = dict(list(calibrations.items())[-FACTORS_MAX:])
+    def remember(self, calibrations: Mapping[tuple[str, str], Taught]) -> None:
+        """Start with what earlier runs learned of each model of a namespace, least taught first."""
+        for (namespace, model), taught in calibrations.items():
+            self._learn(namespace, model, taught)
+
+    def taught(self, namespace: str, model: str) -> Taught:
+        """What the namespace's usage reports have taught about a model."""
+        return self._taught.get(namespace, {}).get(model, UNTAUGHT)
 
     def resolved(self, settings: Settings) -> Settings:
         """The settings with the context length known now."""
@@ -48,17 +55,15 @@ class ChatModels:
 
     def opening(self, namespace: str, settings: Settings) -> Settings:
         """The settings of a new conversation, including what its namespace's usage reports have taught."""
-        factor = self._factors.get((namespace, settings.model), 1.0)
+        factor = self.taught(namespace, settings.model).factor
         return replace(self.resolved(settings), calibration_factor=factor)
 
-    def changed(self, key: StreamId, settings: Settings) -> None:
-        """Learn from a conversation's settings, and record that it waits for a description."""
-        if settings.model and settings.calibration_factor != 1.0:
-            taught = (key.namespace, settings.model)
-            self._factors.pop(taught, None)
-            if len(self._factors) >= FACTORS_MAX:
-                del self._factors[next(iter(self._factors))]
-            self._factors[taught] = settings.calibration_factor
+    def changed(self, key: StreamId, state: Conversation) -> None:
+        """Learn from a conversation's usage reports, and record that it waits for a description."""
+        settings = state.settings
+        # A conversation without the newest reports does not take back what others have taught.
+        if settings.model and state.usage_reports > self.taught(key.namespace, settings.model).reports:
+            self._learn(key.namespace, settings.model, Taught(settings.calibration_factor, state.usage_reports))
         known = settings.context_length_source in (ContextLengthSource.CONVERSATION, ContextLengthSource.MODEL)
         if not settings.model or known:
             self._waiting.pop(key, None)
@@ -66,6 +71,13 @@ class ChatModels:
             self._waiting[key] = settings.model
             # The description may have arrived during the conversation's first commit.
             self._context_lengths.remind(settings.model)
+
+    def _learn(self, namespace: str, model: str, taught: Taught) -> None:
+        known = self._taught.setdefault(namespace, {})
+        known.pop(model, None)
+        if len(known) >= FACTORS_MAX:
+            del known[next(iter(known))]
+        known[model] = taught
 
     async def learned(self, model: str, update: Callable[[StreamId], Awaitable[None]]) -> None:
         """Update the conversations that wait for `model`; one that cannot be written now keeps waiting."""

@@ -113,7 +113,7 @@ class Conversations:
 
         Raises MessageIdReused, RequestIdReused, WrongMessageVersion, InvalidPolicy, or an EventLogError.
         """
-        counted = await self.counting.counted(request.messages)
+        counted = await self.counting.counted(request.messages, self._probable_model(key, request))
         sent = sent_messages(request)
         return await self._append_behind(key, request, counted, sent) or await self._append_alone(
             key, request, counted, sent
@@ -164,7 +164,7 @@ class Conversations:
             newest = await queue.newest()
             state = newest.state if newest else await self._current(key)
             try:
-                command = self._append_command(key, state, request, counted)
+                command = await self._append_command(key, state, request, counted)
                 events = await self._decided(key, state, command)
             except DomainError:
                 return None
@@ -198,7 +198,8 @@ class Conversations:
                 remaining = tuple(c for c in counted if c.message.id not in known)
                 if not remaining:
                     return await self._known_already(key, request, known, sent)
-                events = await self._decided(key, state, self._append_command(key, state, request, remaining))
+                command = await self._append_command(key, state, request, remaining)
+                events = await self._decided(key, state, command)
                 try:
                     after, result = await self._commit(key, queue, state, events, sent)
                 except (EventIdConflict, KnownEvents, RequestKeyConflict):
@@ -244,13 +245,20 @@ class Conversations:
         queue.began(queued)
         return ended
 
-    def _append_command(
+    def _probable_model(self, key: StreamId, request: AppendRequest) -> str:
+        """The model of the conversation as far as it can be said before its turn; empty if it is not in memory."""
+        state = self._cache.get(key)
+        if state is not None and state.is_open:
+            return state.settings.model
+        return request.open_with().model if request.has_settings else ""
+
+    async def _append_command(
         self, key: StreamId, state: Conversation, request: AppendRequest, messages: tuple[CountedMessage, ...]
     ) -> AppendMessages:
         settings = self._settings(state, request)
         return AppendMessages(
             conversation_id=key.name,
-            messages=self.counting.credited(messages, settings.model),
+            messages=await self.counting.credited(messages, settings.model),
             open_with=settings,
             expected_version=request.expected_version,
         )

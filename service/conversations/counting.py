@@ -1,9 +1,12 @@
-"""Counts messages without blocking the event loop: small ones at once, large ones in a thread."""
+"""Counts messages without blocking the event loop: small ones at once, large ones in a thread.
+
+A message is counted by its conversation's model. Most often that is known before the conversation's turn; where it was
+not, or the model's tokenizer became known meanwhile, the message is counted anew.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 
 from service.domain.commands import CountedMessage
 from service.domain.message import Message
@@ -17,18 +20,28 @@ COUNTED_CHARS = 50
 
 
 class Counting:
-    """Counts messages with one counter."""
+    """Counts messages. `want` is called, on the event loop, with each model whose messages are counted."""
 
-    def __init__(self, counter: TokenCounter) -> None:
+    def __init__(self, counter: TokenCounter, *, want: Callable[[str], None] = lambda _model: None) -> None:
         self.counter = counter
+        self._want = want
 
-    async def counted(self, messages: Sequence[Message]) -> tuple[CountedMessage, ...]:
-        """The messages with their counts, as estimates until `credited` knows the model."""
-        return await aside(sum(map(_weight, messages)), partial(self._counted, messages))
+    def by_model(self, model: str) -> TokenCounter:
+        """The counter of a model, whose own tokenizer is wanted from now on."""
+        self._want(model)
+        return self.counter.of(model)
 
-    def credited(self, messages: tuple[CountedMessage, ...], model: str) -> tuple[CountedMessage, ...]:
-        """The counts, marked as exact if the counter has `model`'s own vocabulary."""
-        if self.counter.source_for(model) is not TokenSource.TOKENIZER:
+    async def counted(self, messages: Sequence[Message], model: str) -> tuple[CountedMessage, ...]:
+        """The messages as `model` counts them, as estimates until `credited` knows that it is the conversation's."""
+        counter = self.by_model(model)
+        return await aside(sum(map(_weight, messages)), lambda: tuple(_one(m, counter) for m in messages))
+
+    async def credited(self, messages: tuple[CountedMessage, ...], model: str) -> tuple[CountedMessage, ...]:
+        """The counts by the counter of the conversation's `model`, marked as exact if that has its own vocabulary."""
+        counter = self.by_model(model)
+        if any(counted.counter not in ("", counter.name) for counted in messages):
+            messages = await self.counted([counted.message for counted in messages], model)
+        if counter.source_for(model) is not TokenSource.TOKENIZER:
             return messages
         return tuple(
             counted._replace(cost=counted.cost._replace(source=TokenSource.TOKENIZER))
@@ -37,13 +50,10 @@ class Counting:
             for counted in messages
         )
 
-    def _counted(self, messages: Sequence[Message]) -> tuple[CountedMessage, ...]:
-        return tuple(self._one(m) for m in messages)
 
-    def _one(self, message: Message) -> CountedMessage:
-        count: TokenCount = message_tokens(message, self.counter, model="")
-        name = self.counter.name if count.source is not TokenSource.CALLER else ""
-        return CountedMessage(message, count, name)
+def _one(message: Message, counter: TokenCounter) -> CountedMessage:
+    count: TokenCount = message_tokens(message, counter, model="")
+    return CountedMessage(message, count, counter.name if count.source is not TokenSource.CALLER else "")
 
 
 def _weight(message: Message) -> int:

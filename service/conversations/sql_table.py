@@ -30,6 +30,7 @@ from service.conversations.table import (
     nothing_held,
     projected_rows,
     row_of,
+    taught_by,
 )
 from service.conversations.table_schema import (
     CONVERSATIONS,
@@ -41,6 +42,7 @@ from service.conversations.table_schema import (
 )
 from service.domain.conversation import Conversation
 from service.domain.profiles.profile import HeldBy
+from service.domain.tokens import Taught
 
 __all__ = ["STREAMS_PAGE", "SqlConversationTable"]
 
@@ -164,14 +166,10 @@ class SqlConversationTable:
                 found.append(Attention.of(row))
         return found
 
-    def calibrations(self) -> dict[tuple[str, str], float]:
+    def calibrations(self) -> dict[tuple[str, str], Taught]:
         """See ConversationTable."""
         keys = self._through(lambda execute: execute(_REPORTED).fetchall())
-        rows = [row for key in keys if (row := self._undamaged(StreamId(*key))) is not None]
-        return {
-            (row.namespace, row.model): row.calibration_factor
-            for row in sorted(rows, key=lambda row: row.usage_reports)
-        }
+        return taught_by(row for key in keys if (row := self._undamaged(StreamId(*key))) is not None)
 
     def standing(self) -> Standing:
         """See ConversationTable."""

@@ -8,7 +8,7 @@ rebuilt from the log.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, Self
@@ -21,6 +21,7 @@ from service.domain.conversation import Conversation, next_remake
 from service.domain.events import Event, MessageAppended, Settings
 from service.domain.fold import fold
 from service.domain.profiles.profile import HeldBy
+from service.domain.tokens import Taught
 
 __all__ = [
     "Attention",
@@ -35,6 +36,7 @@ __all__ = [
     "nothing_held",
     "projected_rows",
     "row_of",
+    "taught_by",
 ]
 
 _SEPARATOR = "\x1f"
@@ -140,8 +142,8 @@ class ConversationTable(Protocol):
         """Every conversation that a start must look at."""
         ...
 
-    def calibrations(self) -> dict[tuple[str, str], float]:
-        """For each model of a namespace, the factor learned from the most reports."""
+    def calibrations(self) -> dict[tuple[str, str], Taught]:
+        """For each model of a namespace, what the most reports have taught."""
         ...
 
     def standing(self) -> Standing:
@@ -236,6 +238,14 @@ def is_row_of(row: Row, state: Conversation, position: int) -> bool:
     return row._replace(held_by="", seal=b"") == expected
 
 
+def taught_by(reported: Iterable[Row]) -> dict[tuple[str, str], Taught]:
+    """For each model of a namespace, what the most reports have taught, of these rows with reports."""
+    return {
+        (row.namespace, row.model): Taught(row.calibration_factor, row.usage_reports)
+        for row in sorted(reported, key=lambda row: row.usage_reports)
+    }
+
+
 class MemoryConversationTable:
     """Rows in a dictionary, for the log in memory."""
 
@@ -267,13 +277,10 @@ class MemoryConversationTable:
         """See ConversationTable."""
         return [Attention.of(row) for row in self._all() if row.pending_pass or row.wait_until_us or row.fallback]
 
-    def calibrations(self) -> dict[tuple[str, str], float]:
+    def calibrations(self) -> dict[tuple[str, str], Taught]:
         """See ConversationTable."""
         reported = [row for row in self._all() if row.usage_reports and row.model]
-        return {
-            (row.namespace, row.model): row.calibration_factor
-            for row in sorted(reported, key=lambda row: row.usage_reports)
-        }
+        return taught_by(reported)
 
     def standing(self) -> Standing:
         """See ConversationTable."""

@@ -10,7 +10,7 @@ from service.domain.events import ErrorClass, Rating, Settings
 from service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from service.domain.message import Message
 from service.domain.record import SummaryRecord
-from service.domain.tokens import TokenCount, TokenSource
+from service.domain.tokens import UNTAUGHT, Taught, TokenCount, TokenSource
 
 __all__ = [
     "AppendMessages",
@@ -67,13 +67,14 @@ class ReportUsage:
     """Report the chat model's own count of a context that was sent, and the record that it contained.
 
     If the caller does not name the `epoch` (0), only the message version tells whether the report predates a rewind or
-    the like.
+    the like. `taught` is what the reports of the model's other conversations have taught.
     """
 
     message_version: int
     summary_id: str
     prompt_tokens: int
     epoch: int = 0
+    taught: Taught = UNTAUGHT
 
 
 @dataclass(frozen=True, slots=True)

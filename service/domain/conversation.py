@@ -143,7 +143,8 @@ class Conversation(NamedTuple):
         wait_until_us: Time that ends it; 0 for no wait.
         irreducible_said_at: Message version at which IRREDUCIBLE was reported for this window.
         depth_limit_said: Whether DEPTH_LIMIT was reported for it.
-        usage_reports: Usage reports learned from.
+        usage_reports: Usage reports of the model that taught the calibration factor at the last one of this
+            conversation.
         usage_reported_at: Message version of the newest.
         epoch: How often something other than a new message has changed the window.
         went_back_at: Message version at the last revocation, rewind, pin or unpin.

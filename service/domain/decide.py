@@ -65,7 +65,7 @@ from service.domain.policy import wait_after_failures
 from service.domain.profiles.profile import DecisionContext, Profile
 from service.domain.record import SummaryRecord
 from service.domain.sizes import LEDGER_MEMORY, LEDGER_SHARE_MIN, ledger_tokens, ledger_tokens_max
-from service.domain.tokens import TokenSource, calibrated_factor
+from service.domain.tokens import Taught, TokenSource, calibrated_factor
 from service.domain.triggers import cancelled, followed_up, remade, ruled, superseded
 from service.domain.ways_back import pending_cancelled, require_pins_fit, taken_back
 from service.domain.window import summary_tokens
@@ -176,13 +176,17 @@ def _report_usage(state: Conversation, command: ReportUsage, context: DecisionCo
     exact, estimated = state.uncorrected_tokens
     exact -= sum(m.tokens for m in unsent if m.source is not TokenSource.ESTIMATE)
     estimated -= sum(m.tokens for m in unsent if m.source is TokenSource.ESTIMATE)
+    own = Taught(state.settings.calibration_factor, state.usage_reports)
+    known = max(own, command.taught, key=lambda taught: taught.reports)
     factor = calibrated_factor(
-        state.settings.calibration_factor,
+        known.factor,
         estimated,
         reported=command.prompt_tokens - exact - state.settings.overhead_tokens,
-        observations=state.usage_reports,
+        observations=known.reports,
     )
-    event = UsageReported(command.message_version, live_id, command.prompt_tokens, exact, estimated, factor)
+    event = UsageReported(
+        command.message_version, live_id, command.prompt_tokens, exact, estimated, factor, known.reports + 1
+    )
     return _with_trigger(state, [event], context)
 
 

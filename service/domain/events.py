@@ -252,7 +252,11 @@ class MessageAppended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UsageReported:
-    """The chat model API's own token count; `calibration_factor` corrects estimates from now on."""
+    """The chat model API's own token count.
+
+    `calibration_factor` corrects estimates from now on; `reports` is how many reports of the model have taught it, in
+    whatever conversations, 0 in events that only know their own conversation.
+    """
 
     message_version: int
     summary_id: str
@@ -260,6 +264,7 @@ class UsageReported:
     exact_tokens: int
     estimated_tokens: int
     calibration_factor: float
+    reports: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The prompts of a pass: named, versioned, and built so that no message can close its own frame.
 
 A template is two texts, system and user, with placeholders in double braces. The transcript, the previous record and
-partial summaries are escaped before they are filled in. The schema is also described in words, because a constrained
+partial summaries are quoted before they are filled in. The schema is also described in words, because a constrained
 decoder does not inform the model.
 """
 
@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from service.domain.attachments import described
-from service.domain.checks.chat_markup import strip_marks
 from service.domain.checks.secrets import mask_secrets
 from service.domain.envelope import unwrap_envelope
 from service.domain.errors import InvalidPolicy
 from service.domain.message import Message, Role
 from service.domain.policy import ToolOutput
+from service.domain.quoting import attribute, quoted
 from service.domain.record import SummaryRecord
 from service.domain.render import summary_text
 
@@ -34,6 +34,7 @@ __all__ = [
     "Prompt",
     "PromptInput",
     "PromptTemplate",
+    "partial_summary",
     "prompt_of",
     "repair_text",
     "template_from_text",
@@ -43,10 +44,6 @@ __all__ = [
 SEPARATOR = "--- user ---"
 _PLACEHOLDER = re.compile(r"\{\{\s*([a-z_]+)\s*\}\}")
 _KNOWN = frozenset({"meta", "previous", "transcript", "summary_tokens_max"})
-_FRAME = re.compile(
-    r"<(?=\s*(?:/\s*)?(?:transcript|message|previous_summary|previous_messages|partial_summary|meta|instructions|not_in_source)\b)",
-    re.IGNORECASE,
-)
 _OUTPUT_LINES_KEPT = 12
 
 INVENTED_MAX = 12
@@ -143,7 +140,7 @@ class PromptInput:
     """What fills a template.
 
     Attributes:
-        entries: Transcript entries or escaped partial summaries, oldest first.
+        entries: Transcript entries or quoted partial summaries, oldest first.
         previous: The record that the new one continues.
         total_messages: Messages of the whole source.
         total_tokens: Tokens of the whole source.
@@ -228,19 +225,19 @@ def transcript_entry(
     """One message after its tag. There is no closing tag: in a chat of short messages tags would take a third."""
     attributes = f"{number} {message.role.value}"
     if message.name:
-        attributes += f' "{_attribute(message.name)}"'
+        attributes += f' "{attribute(message.name)}"'
     content = unwrap_envelope(message.content)
     if message.role is Role.TOOL:
         content = _tool_output(content, tool_output, cap_tokens, count)
     parts = [content.strip()] if content.strip() else []
     parts.extend(f"[calls {call.name} with {call.arguments}]" for call in message.tool_calls)
     parts.extend(f"[{described(attachment)}]" for attachment in message.attachments)
-    return f"<message {attributes}>\n{escaped(chr(10).join(parts))}"
+    return f"<message {attributes}>\n{quoted(chr(10).join(parts)).strip()}"
 
 
-def escaped(text: str) -> str:
-    """Text that can open or close none of our frames and no mark of a chat template."""
-    return _FRAME.sub("&lt;", strip_marks(text))
+def partial_summary(text: str) -> str:
+    """A summary of a part of the source, as a prompt that merges several quotes it."""
+    return f"<partial_summary>\n{quoted(text).strip()}\n</partial_summary>"
 
 
 def _tool_output(content: str, mode: ToolOutput, cap_tokens: int, count: Callable[[str], int]) -> str:
@@ -278,8 +275,8 @@ def _capped(content: str, cap_tokens: int, count: Callable[[str], int]) -> str:
 def _previous(record: SummaryRecord | None) -> str:
     if record is None:
         return ""
-    raw = f"\nIts raw was {record.context.raw}" if record.context.raw else ""
-    return f"<previous_summary>\n{escaped(summary_text(record) + raw)}\n</previous_summary>\n"
+    raw = f"\nIts raw was {quoted(record.context.raw)}" if record.context.raw else ""
+    return f"<previous_summary>\n{summary_text(record)}{raw}\n</previous_summary>\n"
 
 
 def _invented(texts: Sequence[str]) -> str:
@@ -294,7 +291,7 @@ def _invented(texts: Sequence[str]) -> str:
 
 def _quotable(text: str) -> str:
     """The beginning of a text on one line, which can neither end its quotation nor leak a credential."""
-    line = " ".join(escaped(mask_secrets(text)).split())
+    line = " ".join(quoted(mask_secrets(text)).split())
     return line if len(line) <= INVENTED_CHARS_MAX else f"{line[: INVENTED_CHARS_MAX - 1]}\u2026"
 
 
@@ -304,7 +301,3 @@ def _overlap(entries: tuple[str, ...]) -> str:
 
 def _filled(text: str, values: dict[str, str]) -> str:
     return _PLACEHOLDER.sub(lambda match: values[match.group(1)], text)
-
-
-def _attribute(text: str) -> str:
-    return strip_marks(text).replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace("\n", " ")

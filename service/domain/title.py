@@ -9,7 +9,8 @@ from service.domain.checks.chat_markup import answered_turn, leftover_markup, st
 from service.domain.checks.claims import evidence_of, unsupported
 from service.domain.checks.draft import is_placeholder, is_refusal
 from service.domain.checks.secrets import contains_secret
-from service.domain.prompt import Prompt, PromptInput, PromptTemplate, escaped, prompt_of
+from service.domain.prompt import Prompt, PromptInput, PromptTemplate, prompt_of
+from service.domain.quoting import quoted
 
 __all__ = ["TITLE_CHARS_MAX", "TITLE_TEMPLATE", "TITLE_TOKENS_MAX", "title_in", "title_prompt"]
 
@@ -39,7 +40,7 @@ def title_prompt(template: PromptTemplate, summaries: Iterable[str]) -> Prompt:
     return prompt_of(
         template,
         PromptInput(
-            entries=(escaped(text),),
+            entries=(quoted(text),),
             previous=None,
             total_messages=0,
             total_tokens=0,

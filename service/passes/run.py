@@ -75,7 +75,7 @@ class PassRun:
 
 
 class PassRunner:
-    """Runs passes. `counter` counts records; `on_model_answered` is called after each success of a model."""
+    """Runs passes. `counter` counts identifiers; `on_model_answered` is called after each success of a model."""
 
     def __init__(
         self,
@@ -83,16 +83,16 @@ class PassRunner:
         *,
         summarizers: Summarizers,
         commits: PassCommits,
-        counter: TokenCounter,
         telemetry: Telemetry,
+        counter: TokenCounter,
         clock_s: Callable[[], float],
         on_model_answered: Callable[[], None],
     ) -> None:
         self._conversations = conversations
         self._summarizers = summarizers
         self._commits = commits
-        self._counter = counter
         self._telemetry = telemetry
+        self._counter = counter
         self._clock_s = clock_s
         self._on_model_answered = on_model_answered
 
@@ -204,7 +204,7 @@ class PassRunner:
         latency_ms = round((self._clock_s() - began_s) * 1_000)
         record = record_of(work, summary, create_time_us=self._conversations.now_us(), latency_ms=latency_ms)
         finds = work.finds.corrected(summary.taught)
-        return PassResult(record, self._counter.source_for(work.chat_model), tried=summary.tried, finds=finds)
+        return PassResult(record, summary.source, tried=summary.tried, finds=finds)
 
     def _interrupted(self, report: PassReport) -> PassFailed:
         cause = "the window was over its budget before the model had answered"
@@ -268,8 +268,9 @@ class PassRunner:
         inside, staying = partitioned(state.window, without(plan.covered, ranges_of(state.pins)))
         ranges = ranges_of(m.number for m in inside)
         leaving = await self._chat(key, state, ranges) if ranges else ()
-        source = self._counter.source_for(state.settings.model)
-        find = partial(finds_of, leaving, staying, state.ledger, counter=self._counter, source=source)
+        counter = self._counter.of(state.settings.model)
+        source = counter.source_for(state.settings.model)
+        find = partial(finds_of, leaving, staying, state.ledger, counter=counter, source=source)
         return await asyncio.to_thread(find)
 
     async def _fail(self, key: StreamId, plan: PassPlan, report: PassReport, failure: PassFailed) -> None:

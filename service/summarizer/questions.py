@@ -15,7 +15,7 @@ from service.domain.prompt import (
     Prompt,
     PromptInput,
     PromptTemplate,
-    escaped,
+    partial_summary,
     prompt_of,
     transcript_entry,
 )
@@ -139,7 +139,7 @@ class Questions:
 
     def of_merge(self, texts: Sequence[str], room: Room, *, last: bool) -> tuple[Prompt, Source]:
         """The question that merges several summaries; the `last` one adds the previous record."""
-        entries = tuple(f"<partial_summary>\n{escaped(text)}\n</partial_summary>" for text in texts)
+        entries = tuple(map(partial_summary, texts))
         previous = self._work.previous if last else None
         prompt = self._prompt(self._form.merge_prompt, entries, previous, room.content_tokens)
         return prompt, self._source((), prompt.system, texts=texts, whole=last, concordance=self._concordance)

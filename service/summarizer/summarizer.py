@@ -170,6 +170,7 @@ class Summary:
         tried: The models that the pass turned to, in order.
         short_tokens: Tokens of its record with the short text; 0 without one.
         taught: The ratio of the caller's counts to ours, by which they are corrected.
+        source: Who counted them.
     """
 
     draft: Draft
@@ -183,6 +184,7 @@ class Summary:
     tried: tuple[str, ...] = ()
     short_tokens: int = 0
     taught: float = 1.0
+    source: TokenSource = TokenSource.ESTIMATE
 
 
 class Summarizer(Protocol):
@@ -249,16 +251,21 @@ class PassResult:
     finds: LedgerFinds = NOTHING_FOUND
 
 
+CALLERS_RATIO_MAX = 2.0
+"""A caller's counts are of anything that it sends with a message, so a record takes over no more of them."""
+
+
 class WindowCost:
-    """Counts drafts of one pass as records in the window, in the tokens of the conversation.
+    """Counts drafts of one pass as records in the window, in the tokens of the conversation; `source` counted.
 
     Creating one counts a source that the caller counted, which takes longer for a longer source.
     """
 
     def __init__(self, work: PassWork, counter: TokenCounter) -> None:
         self._work = work
-        self._counter = counter
-        self.taught = _taught_by(work, counter)
+        self._counter = counter.of(work.chat_model)
+        self.taught = _taught_by(work, self._counter)
+        self.source = self._counter.source_for(work.chat_model)
 
     def __call__(self, draft: Draft) -> int:
         """Tokens of the draft's record, including its frame."""
@@ -306,6 +313,7 @@ def summary_of(
         template=template,
         short_tokens=cost.short(checked.draft),
         evidence=checked.evidence,
+        source=cost.source,
     )
 
 
@@ -368,7 +376,7 @@ def _taught_by(work: PassWork, counter: TokenCounter) -> float:
         return 1.0
     model = work.chat_model
     counted = sum(_recounted(m, counter, model) for m in work.messages)
-    ratio = taught_ratio(counted, reported=sum(m.tokens for m in work.messages))
+    ratio = taught_ratio(counted, reported=sum(m.tokens for m in work.messages), most=CALLERS_RATIO_MAX)
     if ratio is None:
         return 1.0
     # Who reads the record's count corrects an estimate by what usage reports have taught.

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from typing import Final, Protocol
 
-from service.domain.tokens import TokenSource
+from service.domain.tokens import TokenCounter, TokenSource
 from service.tokenizers.errors import TokenizerMissing
 
 __all__ = ["VOCABULARIES", "EmbeddedCounter"]
@@ -78,6 +78,10 @@ class EmbeddedCounter:
         names = (name, name.partition(":")[2])
         exact = any(fnmatchcase(n, glob) for n in names for glob in self._models)
         return TokenSource.TOKENIZER if exact else TokenSource.ESTIMATE
+
+    def of(self, _model: str) -> TokenCounter:
+        """See TokenCounter."""
+        return self
 
     def _loaded(self) -> _Encoding:
         with self._loading:

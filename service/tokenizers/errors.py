@@ -1,13 +1,15 @@
 """Errors about a counter's name.
 
 CounterError
-├── UnknownCounter     no counter has that name
-└── TokenizerMissing   the extra with the vocabulary is not installed
+├── UnknownCounter      no counter has that name
+├── TokenizerMissing    the extra with the vocabulary is not installed
+├── VocabularyUnknown   a model's own tokenizer cannot be had: its vocabulary is of no known kind, or not readable
+└── VocabularyAway      nor now, because its server does not answer
 """
 
 from __future__ import annotations
 
-__all__ = ["CounterError", "TokenizerMissing", "UnknownCounter"]
+__all__ = ["CounterError", "TokenizerMissing", "UnknownCounter", "VocabularyAway", "VocabularyUnknown"]
 
 
 class CounterError(Exception):
@@ -20,3 +22,11 @@ class UnknownCounter(CounterError):
 
 class TokenizerMissing(CounterError):
     """The extra with the vocabulary is not installed."""
+
+
+class VocabularyUnknown(CounterError):
+    """A model's own tokenizer cannot be had; the message says why, in our own words."""
+
+
+class VocabularyAway(CounterError):
+    """A model's vocabulary cannot be read now."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Final
 from zlib import adler32
 
-from service.domain.tokens import TokenSource
+from service.domain.tokens import TokenCounter, TokenSource
 
 __all__ = ["EstimatingCounter"]
 
@@ -163,6 +163,10 @@ class EstimatingCounter:
     def source_for(self, _model: str) -> TokenSource:
         """See TokenCounter."""
         return TokenSource.ESTIMATE
+
+    def of(self, _model: str) -> TokenCounter:
+        """See TokenCounter."""
+        return self
 
     def count(self, text: str) -> int:
         """Estimated tokens in `text`; at least 1 unless it is empty."""

@@ -127,3 +127,24 @@ async def test_what_was_learned_serves_the_next_conversation_of_the_model(tmp_pa
         other = (await s.chat("c3", model="n").append(said(1))).usage.calibration_factor
 
         assert (same, other) == (factor, 1)
+
+
+async def test_reports_of_all_conversations_of_a_model_teach_one_factor(tmp_path):
+    """A second conversation goes on from what the first one's reports taught, and takes nothing back by an append."""
+    async with sidecar(tmp_path) as s:
+        old = s.chat("c0", model="m", context_length=100_000)
+        await old.append(said(1))
+        chat = s.chat("c1", model="m", context_length=100_000)
+        before = (await chat.append(said(1, TEXT))).usage.window_tokens
+        for version in range(1, 6):
+            factor = (await report(chat, 2 * before * version, version=version)).calibration_factor
+            await chat.append(said(version + 1, TEXT))
+        await old.append(said(2, TEXT))
+
+        tokens = (await old.state()).usage.window_tokens
+        opened = (await s.chat("c2", model="m").append(said(1))).usage.calibration_factor
+        alone = 1 + (2 - 1) / 2
+        learned = (await report(old, 2 * tokens, version=2)).calibration_factor
+
+    assert opened == factor > alone
+    assert learned > factor

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.ollama_manner import Manner
@@ -20,7 +21,7 @@ class FakeModel:
     """A model on the fake's disk.
 
     Two names of one `blob` are one model with one digest. `token_ratio` is how many tokens the model's own tokenizer
-    makes of one of ours: 3 is about what Hindi costs.
+    makes of one of ours: 3 is about what Hindi costs. `vocabulary` is what a verbose description says of it.
     """
 
     name: str = "qwen2.5:3b"
@@ -30,6 +31,7 @@ class FakeModel:
     expires_at: str = TIME
     blob: str = ""
     token_ratio: float = 1.0
+    vocabulary: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def digest(self) -> str:
@@ -102,6 +104,8 @@ class FakeModel:
             "tensors": [{"name": "token_embd.weight", "type": "Q6_K", "shape": [2_048, VOCABULARY]}],
             "modified_at": TIME,
         }
+        if verbose:
+            answer["model_info"] |= self.vocabulary
         if manner.lists_capabilities:
             answer["capabilities"] = list(self.capabilities)
         return answer

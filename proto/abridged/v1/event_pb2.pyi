@@ -373,6 +373,7 @@ class UsageReported(_message.Message):
     ESTIMATED_TOKENS_FIELD_NUMBER: _builtins.int
     CALIBRATION_FACTOR_FIELD_NUMBER: _builtins.int
     SUMMARY_ID_FIELD_NUMBER: _builtins.int
+    REPORTS_FIELD_NUMBER: _builtins.int
     message_version: _builtins.int
     """The message version of the context that was sent."""
     prompt_tokens: _builtins.int
@@ -385,6 +386,8 @@ class UsageReported(_message.Message):
     """The factor from now on."""
     summary_id: _builtins.str
     """The record in the context; empty if there was none."""
+    reports: _builtins.int
+    """How many reports of the model, in whatever conversations of the namespace, have taught the factor; 0 if unknown."""
     def __init__(
         self,
         *,
@@ -394,10 +397,11 @@ class UsageReported(_message.Message):
         estimated_tokens: _builtins.int = ...,
         calibration_factor: _builtins.float = ...,
         summary_id: _builtins.str = ...,
+        reports: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration_factor", b"calibration_factor", "estimated_tokens", b"estimated_tokens", "exact_tokens", b"exact_tokens", "message_version", b"message_version", "prompt_tokens", b"prompt_tokens", "summary_id", b"summary_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration_factor", b"calibration_factor", "estimated_tokens", b"estimated_tokens", "exact_tokens", b"exact_tokens", "message_version", b"message_version", "prompt_tokens", b"prompt_tokens", "reports", b"reports", "summary_id", b"summary_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

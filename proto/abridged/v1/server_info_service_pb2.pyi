@@ -113,12 +113,18 @@ class GetServerInfoResponse(_message.Message):
     SUMMARIZER_MODELS_FIELD_NUMBER: _builtins.int
     START_TIME_FIELD_NUMBER: _builtins.int
     RECALL_FIELD_NUMBER: _builtins.int
+    COUNTER_FIELD_NUMBER: _builtins.int
+    COUNTS_EXACTLY_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The sidecar's version."""
     log_id: _builtins.str
     """The log's id."""
     namespace: _builtins.str
     """The namespace of the caller's credential."""
+    counter: _builtins.str
+    """What counts the tokens of models that are not counted by their own tokenizer, such as `estimate`."""
+    counts_exactly: _builtins.bool
+    """Whether chat models may be counted by their own tokenizers; CountTokens says whether one is."""
     @_builtins.property
     def capabilities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What it can do, as lower-case words such as `profile.chain`."""
@@ -152,10 +158,12 @@ class GetServerInfoResponse(_message.Message):
         summarizer_models: _abc.Iterable[_builtins.str] | None = ...,
         start_time: _timestamp_pb2.Timestamp | None = ...,
         recall: Global___RecallInfo | None = ...,
+        counter: _builtins.str = ...,
+        counts_exactly: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "recall", b"recall", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "limits", b"limits", "log_id", b"log_id", "namespace", b"namespace", "recall", b"recall", "start_time", b"start_time", "summarizer_models", b"summarizer_models", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capabilities", b"capabilities", "counter", b"counter", "counts_exactly", b"counts_exactly", "limits", b"limits", "log_id", b"log_id", "namespace", b"namespace", "recall", b"recall", "start_time", b"start_time", "summarizer_models", b"summarizer_models", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -277,12 +277,15 @@ class CountTokensResponse(_message.Message):
     TOTAL_TOKENS_FIELD_NUMBER: _builtins.int
     COUNTER_FIELD_NUMBER: _builtins.int
     CALIBRATION_FACTOR_FIELD_NUMBER: _builtins.int
+    ESTIMATE_REASON_FIELD_NUMBER: _builtins.int
     total_tokens: _builtins.int
     """The sum of all."""
     counter: _builtins.str
     """The counter, such as `estimate`."""
     calibration_factor: _builtins.float
     """What ReportUsage has taught the caller's namespace about `model`; 1 if nothing."""
+    estimate_reason: _builtins.str
+    """Why the counts for `model` are estimates; empty if they are not, and without a model."""
     @_builtins.property
     def texts(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenCount]:
         """The counts of the texts."""
@@ -299,10 +302,11 @@ class CountTokensResponse(_message.Message):
         total_tokens: _builtins.int = ...,
         counter: _builtins.str = ...,
         calibration_factor: _builtins.float = ...,
+        estimate_reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration_factor", b"calibration_factor", "counter", b"counter", "messages", b"messages", "texts", b"texts", "total_tokens", b"total_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration_factor", b"calibration_factor", "counter", b"counter", "estimate_reason", b"estimate_reason", "messages", b"messages", "texts", b"texts", "total_tokens", b"total_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,7 +1,8 @@
 """Removes chat-template marks that leak into a model's answer, and finds any that remain.
 
 A record goes back into prompts, where such a mark would end our frame or open another role, so none may stay, of any
-family of models. All patterns are bounded, and the work is linear in the text.
+family of models. Marks are found as a model reads them: other spellings by lookalike and invisible characters too. All
+patterns are bounded, and the work is linear in the text.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["answered_turn", "leftover_markup", "strip_chat_markup", "strip_marks"]
+from service.domain.lookalikes import reading, replaced
+
+__all__ = ["answered_turn", "leftover_markup", "strip_chat_markup", "strip_marks", "without_marks"]
 
 _MARKS: Final = re.compile(
-    r"<\|[\w/][^|<>\n]{0,40}\|>"  # ChatML, Llama 3, Phi, Qwen, GPT
-    r"|<｜[^｜<>\n]{1,40}｜>"  # noqa: RUF001  DeepSeek writes full-width bars
-    r"|<(?:start|end)_of_turn>(?:(?:user|model)\b)?|<(?:bos|eos|pad|unk)>"  # Gemma
-    r"|\[/?(?:INST|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|SYSTEM_PROMPT)\]|<</?SYS>>"  # Llama 2, Mistral
+    r"<\|[\w/][^|<>\n]{0,40}\|>"  # ChatML, Llama 3, Phi, Qwen, GPT, Granite, Command R, DeepSeek
+    r"|<(?:start|end)_of_turn>(?:(?:user|model)\b)?|<(?:bos|eos|pad|unk|sop|eop)>|\[gMASK\]"  # Gemma, GLM
+    r"|<\|(?:turn|channel|tool|tool_call|tool_response)>|<(?:turn|channel|tool|tool_call|tool_response)\|>"  # Gemma 4
+    r"|\[/?(?:INST|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|SYSTEM_PROMPT|THINK)\]"  # Mistral
+    r"|<</?SYS>>"  # Llama 2
     r"|</?s>(?!\w)"
     r"|</?(?:think|thinking|thought|reasoning|reflection|scratchpad|tool_call|tool_response)>",
     re.IGNORECASE,
@@ -28,9 +32,12 @@ _HEADER: Final = re.compile(
     re.IGNORECASE,
 )
 
+_OPENING: Final = re.compile(r"[<\[]")
+
 _TURN: Final = re.compile(r"<\|im_start\|>[ \t]{0,4}(\w{0,20})|<\|im_end\|>", re.IGNORECASE)
 
 _NESTING_MAX: Final = 40
+"""Deeper nesting is no accident, and what remains of it is broken instead of removed."""
 
 _THOUGHT_OPEN: Final = re.compile(r"<(think|thinking|thought|reasoning|reflection|scratchpad)>", re.IGNORECASE)
 _THOUGHT_CLOSE: Final = re.compile(r"</(?:think|thinking|thought|reasoning|reflection|scratchpad)>", re.IGNORECASE)
@@ -63,18 +70,22 @@ def answered_turn(text: str) -> str:
 
 def strip_marks(text: str) -> str:
     """`text` with a space for each role header and mark of a chat template, stripped of white space."""
-    # Removing a mark can join its surroundings into another; deeper nesting is no accident.
+    return without_marks(text).strip()
+
+
+def without_marks(text: str) -> str:
+    """`text` with a space for each role header and mark of a chat template."""
+    # Removing a mark can join its surroundings into another. Every header begins with a mark.
     for _ in range(_NESTING_MAX):
-        stripped = _MARKS.sub(" ", _HEADER.sub(" ", text))
-        if stripped == text:
-            break
-        text = stripped
-    return text.strip()
+        if not leftover_markup(text):
+            return text
+        text = replaced(replaced(text, _HEADER, " "), _MARKS, " ")
+    return replaced(text, _OPENING, "(")
 
 
 def leftover_markup(text: str) -> bool:
     """Whether `text` contains a mark of a chat template."""
-    return _MARKS.search(text) is not None
+    return _MARKS.search(reading(text).text) is not None
 
 
 def _without_thoughts(text: str) -> str:

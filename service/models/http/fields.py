@@ -33,9 +33,11 @@ class NotAnObject(Exception):
     """The bytes are not an acceptable JSON object; the message says which rule they break and never quotes them."""
 
 
-def read_object(data: bytes) -> dict[str, Any]:
+def read_object(
+    data: bytes, *, bytes_max: int = OBJECT_BYTES_MAX, containers_max: int = CONTAINERS_MAX
+) -> dict[str, Any]:
     """The JSON object in `data`. Raises NotAnObject, unchained, because a parser's error contains what it read."""
-    if len(data) > OBJECT_BYTES_MAX or data.count(b"[") + data.count(b"{") > CONTAINERS_MAX:
+    if len(data) > bytes_max or data.count(b"[") + data.count(b"{") > containers_max:
         raise NotAnObject("is larger than any answer")
     try:
         return _OBJECT.validate_json(data)

@@ -176,6 +176,17 @@ class ModelHost:
         """POST `body` and return a JSON object within `seconds`. Raises ModelError."""
         return await self._json("POST", path, body, model=model, seconds=seconds, deadline=deadline)
 
+    async def post_bytes(
+        self, path: str, body: bytes, *, model: str, seconds: float, deadline: Deadline, bytes_max: int
+    ) -> bytes:
+        """POST `body` and return the response's bytes within `seconds`, one more than `bytes_max` if it is longer.
+
+        Raises ModelError.
+        """
+        return await self._bytes(
+            "POST", path, body, model=model, seconds=seconds, deadline=deadline, bytes_max=bytes_max
+        )
+
     async def stream(
         self,
         path: str,
@@ -243,15 +254,22 @@ class ModelHost:
     async def _json(
         self, method: str, path: str, body: bytes, *, model: str, seconds: float, deadline: Deadline
     ) -> dict[str, Any]:
-        async with (
-            deadline.limit(seconds, self.label, f"no answer to {path}"),
-            self._response(method, path, body, model=model) as response,
-        ):
-            text = await _read(response, OBJECT_BYTES_MAX + 1)
+        text = await self._bytes(
+            method, path, body, model=model, seconds=seconds, deadline=deadline, bytes_max=OBJECT_BYTES_MAX
+        )
         try:
             return read_object(text)
         except NotAnObject as error:
             raise AnswerInvalid(f"{self.label}: the answer to {path} {error}") from error
+
+    async def _bytes(
+        self, method: str, path: str, body: bytes, *, model: str, seconds: float, deadline: Deadline, bytes_max: int
+    ) -> bytes:
+        async with (
+            deadline.limit(seconds, self.label, f"no answer to {path}"),
+            self._response(method, path, body, model=model) as response,
+        ):
+            return await _read(response, bytes_max + 1)
 
     async def _lines(self, path: str, body: bytes, *, model: str) -> AsyncGenerator[bytes, None]:
         splitter = LineSplitter(self.label)

@@ -27,6 +27,7 @@ __all__ = [
     "parse_version",
     "read_description",
     "residence_of",
+    "write_private",
 ]
 
 Version = tuple[int, int, int]
@@ -129,7 +130,7 @@ class DescriptionCache:
         )
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _write_private(self._directory / f"{description.digest}.json", text.encode())
+            write_private(self._directory / f"{description.digest}.json", text.encode())
         except OSError:
             return
 
@@ -149,7 +150,7 @@ class DescriptionCache:
             return None
 
 
-def _write_private(path: Path, content: bytes) -> None:
+def write_private(path: Path, content: bytes) -> None:
     """Write the file atomically, readable only by its owner."""
     descriptor, new = tempfile.mkstemp(dir=path.parent, suffix=".new")
     try:

@@ -8,9 +8,16 @@ from eventlog.errors import LogUnavailable
 from eventlog.event import StreamId
 from service.conversations.chat_models import FACTORS_MAX, ChatModels
 from service.conversations.context_lengths import ASK_AGAIN_S, ASKING_MAX, MODELS_REMEMBERED_MAX, ContextLengths
+from service.domain.conversation import Conversation
 from service.domain.events import ContextLengthSource, Settings
+from service.domain.tokens import Taught
 
 KEY = StreamId("default", "c1")
+
+
+def state_of(settings: Settings, *, reports: int = 0) -> Conversation:
+    """A conversation with these settings, whose model so many reports have taught."""
+    return Conversation()._replace(settings=settings, usage_reports=reports)
 
 
 class World:
@@ -31,7 +38,7 @@ class World:
             on_learned=self.learned.append,
         )
         self.models = ChatModels(self.lengths)
-        self.models.remember({("default", "m"): 1.25})
+        self.models.remember({("default", "m"): Taught(1.25, 3)})
 
     async def _describe(self, _: str) -> int | None:
         self.asked += 1
@@ -52,7 +59,7 @@ async def test_a_conversation_that_waits_is_told_when_the_description_comes():
     """Once, and it opened with the default in the meantime."""
     world = World()
     opening = world.models.opening("default", Settings(model="m"))
-    world.models.changed(KEY, opening)
+    world.models.changed(KEY, state_of(opening))
     await world.described()
 
     await world.models.learned("m", world.update)
@@ -70,7 +77,7 @@ async def test_a_description_that_comes_before_the_first_commit_is_not_missed():
     await world.described()
     assert world.learned == ["m"]
 
-    world.models.changed(KEY, opening)
+    world.models.changed(KEY, state_of(opening))
 
     assert world.learned == ["m", "m"]
     await world.models.learned("m", world.update)
@@ -110,7 +117,7 @@ async def test_a_conversation_that_cannot_be_written_now_goes_on_waiting():
     world = World()
     other = StreamId("default", "c2")
     for key in (KEY, other):
-        world.models.changed(key, world.models.opening("default", Settings(model="m")))
+        world.models.changed(key, state_of(world.models.opening("default", Settings(model="m"))))
     await world.described()
 
     async def busy_once(key: StreamId) -> None:
@@ -146,7 +153,7 @@ async def test_what_is_remembered_of_models_is_bounded_and_the_newest_stays():
     world = World()
     world.gate.set()
     for number in range(FACTORS_MAX + 1):
-        world.models.changed(KEY, Settings(model=f"m{number}", calibration_factor=1.5))
+        world.models.changed(KEY, state_of(Settings(model=f"m{number}", calibration_factor=1.5), reports=1))
     for number in range(MODELS_REMEMBERED_MAX + 1):
         world.models.opening("default", Settings(model=f"m{number}"))
         await world.described()
@@ -162,8 +169,30 @@ async def test_what_is_remembered_of_models_is_bounded_and_the_newest_stays():
 async def test_what_one_namespace_reports_teaches_no_other():
     """A tenant's wrong usage reports must not fill another one's windows."""
     world = World()
-    world.models.changed(StreamId("theirs", "c1"), Settings(model="shared", calibration_factor=1.9))
+    theirs = Settings(model="shared", calibration_factor=1.9)
+    world.models.changed(StreamId("theirs", "c1"), state_of(theirs, reports=1))
 
     assert world.models.opening("default", Settings(model="shared")).calibration_factor == 1.0
     assert world.models.opening("theirs", Settings(model="shared")).calibration_factor == 1.9
+    await world.lengths.close()
+
+
+async def test_an_old_conversation_takes_nothing_back_of_what_others_have_taught():
+    """Its factor is of its own last report; the model has learned from more."""
+    world = World()
+    world.models.changed(KEY, state_of(Settings(model="m", calibration_factor=1.6), reports=5))
+    world.models.changed(KEY, state_of(Settings(model="m", calibration_factor=1.1), reports=4))
+    world.models.changed(KEY, state_of(Settings(model="m"), reports=0))
+
+    assert world.models.taught("default", "m") == Taught(1.6, 5)
+    await world.lengths.close()
+
+
+async def test_one_namespace_cannot_crowd_out_what_another_has_learned():
+    """Each has room of its own."""
+    world = World()
+    for number in range(FACTORS_MAX + 1):
+        world.models.changed(StreamId("theirs", "c1"), state_of(Settings(model=f"m{number}"), reports=1))
+
+    assert world.models.taught("default", "m") == Taught(1.25, 3)
     await world.lengths.close()

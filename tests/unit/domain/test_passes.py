@@ -330,7 +330,7 @@ def test_a_usage_report_about_another_window_teaches_nothing():
 
     history.when(ReportUsage(41, "", 500), POLICY).then_refused(VersionNotReached, wanted=41, actual=40)
     history.when(ReportUsage(40, "summary-x", 500), POLICY).then()
-    reported.then(UsageReported(40, "", 500, 0, 400, 1.125))
+    reported.then(UsageReported(40, "", 500, 0, 400, 1.125, 1))
     Given(reported.after).when(ReportUsage(40, "", 500), POLICY).then()
 
 
@@ -342,8 +342,8 @@ def test_a_usage_report_counts_the_summary_it_was_sent_with():
     estimated_record = Given(state).when(complete(state, tokens=50, source=TokenSource.ESTIMATE), POLICY).after
     estimated = Given(estimated_record).when(ReportUsage(80, "summary-p", 110), POLICY)
 
-    exact.then(UsageReported(80, "summary-p", 60, 50, 60, 1.0))
-    estimated.then(UsageReported(80, "summary-p", 110, 0, 110, 1.0))
+    exact.then(UsageReported(80, "summary-p", 60, 50, 60, 1.0, 1))
+    estimated.then(UsageReported(80, "summary-p", 110, 0, 110, 1.0, 1))
 
 
 def test_only_an_append_opens_a_conversation():

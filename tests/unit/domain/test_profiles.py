@@ -172,7 +172,7 @@ def test_a_usage_report_counts_every_record_that_is_shown():
     newest = live_in(chat.state).id
     events = chat.take(ReportUsage(version, newest, window_tokens))
 
-    assert events == [UsageReported(version, newest, window_tokens, window_tokens, 0, 1.0)]
+    assert events == [UsageReported(version, newest, window_tokens, window_tokens, 0, 1.0, 1)]
 
 
 def test_a_conversation_opens_under_the_profile_of_its_policy():

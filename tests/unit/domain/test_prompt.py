@@ -19,12 +19,12 @@ from service.domain.prompt import (
     Prompt,
     PromptInput,
     PromptTemplate,
-    escaped,
     prompt_of,
     repair_text,
     template_from_text,
     transcript_entry,
 )
+from service.domain.quoting import quoted
 from service.domain.record import ActionItem, RecordContext, SummaryRecord
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.chats import OPEN, append, appended, chat, only_plan, record_for, result, said
@@ -135,14 +135,14 @@ def test_escaping_is_linear():
     """White space behind a bracket is no trap for the pattern."""
     text = ("<" + " " * 50_000) * 20 + "transcript>"
 
-    assert not tags(escaped(text))
+    assert not tags(quoted(text))
 
 
 def test_ordinary_text_is_left_alone():
     """Code and comparisons look as they did."""
     text = "if a < b and b > c: return List<Message2>"
 
-    assert escaped(text) == text
+    assert quoted(text) == text
 
 
 def test_an_entry_shows_number_role_name_calls_and_attachments():
@@ -157,7 +157,7 @@ def test_an_entry_shows_number_role_name_calls_and_attachments():
     )
 
     assert entry(message) == (
-        '<message 7 assistant "Ann &quot;A&quot; &lt;b> x">\n'
+        '<message 7 assistant "Ann &quot;A&quot; &lt;b&gt; x">\n'
         'I look.\n[calls search with {"q": 1}]\n'
         "[attachment file:a.pdf application/pdf]\n[attachment file:b]"
     )

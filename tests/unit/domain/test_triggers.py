@@ -28,7 +28,7 @@ from service.domain.events import (
 from service.domain.message import Role
 from service.domain.policy import DepthLimit, Fallback, Policy
 from service.domain.profiles.profile import HeldBy
-from service.domain.tokens import TokenSource
+from service.domain.tokens import Taught, TokenSource, calibrated_factor
 from service.domain.triggers import held_by
 from tests.support.chats import (
     OPEN,
@@ -453,9 +453,33 @@ def test_a_usage_report_calibrates_and_may_trigger():
     estimated = [appended(n, 10, source=TokenSource.ESTIMATE) for n in range(1, 66)]
     outcome = given(OPEN, *estimated).when(ReportUsage(65, "", 975), POLICY)
 
-    outcome.then(UsageReported(65, "", 975, 0, 650, 1.25), outcome.events[-1])
+    outcome.then(UsageReported(65, "", 975, 0, 650, 1.25, 1), outcome.events[-1])
     assert triggers(outcome) == [Trigger.RATIO]
     assert outcome.after.window_tokens == 813
+
+
+def test_a_report_goes_on_from_what_the_model_has_taught_elsewhere():
+    """The factor of nine reports of other conversations weighs more than this one; one that knows less is left out."""
+    estimated = [appended(n, 10, source=TokenSource.ESTIMATE) for n in range(1, 66)]
+    taught, less = Taught(1.4, 9), Taught(1.9, 0)
+
+    after_nine = given(OPEN, *estimated).when(ReportUsage(65, "", 975, taught=taught), Policy(enabled=False))
+    after_none = given(OPEN, *estimated).when(ReportUsage(65, "", 975, taught=less), Policy(enabled=False))
+
+    factor = calibrated_factor(1.4, 650, reported=975, observations=9)
+    assert factor == pytest.approx(1.41)
+    after_nine.then(UsageReported(65, "", 975, 0, 650, factor, 10))
+    after_none.then(UsageReported(65, "", 975, 0, 650, 1.25, 1))
+    assert after_nine.after.usage_reports == 10
+
+
+def test_what_was_reported_of_one_model_says_nothing_of_another():
+    """With another model a conversation has no reports, so that it teaches the new one nothing."""
+    reported = given(OPEN, *chat(20), UsageReported(20, "", 250, 0, 200, 1.125, 4))
+    renamed = replace(reported.state.settings, model="ollama:other")
+
+    assert reported.state.usage_reports == 4
+    assert reported.when(ChangeSettings(renamed), POLICY).after.usage_reports == 0
 
 
 def test_s1_integration_3_depth_guard_halts_after_the_configured_maximum():

@@ -94,11 +94,10 @@ class Bench:
     def made(self, pauses: CommitPauses, summarizers: Summarizers | None = None) -> Reactor:
         """A reactor on the conversations."""
         clock_s = asyncio.get_running_loop().time
-        counter = EstimatingCounter()
         return Reactor(
             self.conversations,
             summarizers=summarizers or Summarizers(by_model(self.model), by_extraction()),
-            counter=counter,
+            counter=EstimatingCounter(),
             hash_key=b"key",
             clock_s=clock_s,
             telemetry=Telemetry(self.metrics, SilentTracing(), ProgressBoard(), log_content=False),

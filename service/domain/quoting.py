@@ -1,0 +1,56 @@
+"""Text of others as data inside a frame of ours: a frame is a pair of tags that no text within can open or close.
+
+Frames are found as a model reads them (`service.domain.lookalikes`), so no other spelling of a tag gets through, nor
+one with invisible characters in it. Text without such tags, marks and lines is returned as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from service.domain.checks.chat_markup import strip_marks, without_marks
+from service.domain.lookalikes import LINE_ENDS, replaced
+
+__all__ = ["FRAMES", "attribute", "quoted"]
+
+FRAMES: Final = (
+    "transcript",
+    "message",
+    "previous_summary",
+    "previous_messages",
+    "partial_summary",
+    "conversation_summary",
+    "meta",
+    "instructions",
+    "not_in_source",
+)
+"""The tags of every prompt and of the rendered window."""
+
+_BREAKS_OUT: Final = re.compile(
+    rf"<(?=\s*(?:[/\\]\s*)?(?:conversation_summary|(?:{'|'.join(FRAMES)})\b))"
+    # Where templates without marks of their own begin a turn: Alpaca, Vicuna. `user:` in lower case is how extracts
+    # name a speaker, and begins a turn in no template.
+    r"|^(?=[^\S\n]*(?:\#{1,6}[^\S\n]*(?:instructions?|system|user|human|assistant|input|response)\b"
+    r"|(?:instructions?|system|human|(?-i:(?!user|assistant))(?:user|assistant))[^\S\n]*:))",
+    re.IGNORECASE | re.MULTILINE,
+)
+_LINE_QUOTE: Final = "> "
+
+_SPECIAL: Final = re.compile(r'[<>"&]')
+_ENTITIES: Final = {"<": "&lt;", ">": "&gt;", '"': "&quot;", "&": "&amp;"}
+_ANY_SPACE: Final = re.compile(rf"[\s{LINE_ENDS}]+")
+
+
+def quoted(text: str) -> str:
+    """Text that opens or closes no frame, has no mark of a chat template and no line that begins another's turn.
+
+    A tag's bracket becomes `&lt;`, a mark a space, and such a line starts with `> `. Quoting it again changes nothing.
+    """
+    return replaced(without_marks(text), _BREAKS_OUT, lambda found: _ENTITIES.get(found[0], _LINE_QUOTE))
+
+
+def attribute(text: str) -> str:
+    """Text for a tag's attribute: one line that ends neither the attribute nor the tag."""
+    line = _ANY_SPACE.sub(" ", strip_marks(text)).strip()
+    return replaced(line, _SPECIAL, lambda found: _ENTITIES[found[0]])

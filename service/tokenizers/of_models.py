@@ -1,0 +1,137 @@
+"""The tokenizers of chat models, each learned in the background: until then, and where there is none, the default
+counter counts.
+
+Nobody waits for a tokenizer. Every event names the counter that counted; why a model has no tokenizer of its own is
+logged once, and returned by CountTokens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from service.domain.tokens import TokenCounter, TokenSource
+from service.tokenizers.errors import VocabularyAway, VocabularyUnknown
+from service.tokenizers.exact import TOKENIZER_BYTES_MAX, ExactCounter
+
+__all__ = ["KEPT_MAX", "Fetch", "ModelCounters"]
+
+Fetch = Callable[[str], Awaitable[str]]
+"""Returns the tokenizer.json of a model. Raises VocabularyUnknown, or VocabularyAway if it can be asked again."""
+
+KEPT_MAX: Final = 8
+"""Most tokenizers in memory, some 60 MB each for a vocabulary of 150,000 tokens; clients choose the models."""
+
+REASONS_MAX: Final = 1_000
+ASK_AGAIN_S: Final = 60.0
+
+_log = structlog.get_logger()
+
+
+class ModelCounters:
+    """`default`, and in its place the own tokenizer of each model that has one.
+
+    `files` are paths of tokenizer.json by globs on models' names, and come before `fetch`. `want` and `close` are
+    called on the event loop, the rest in any thread.
+    """
+
+    def __init__(
+        self, default: TokenCounter, *, files: Mapping[str, Path], fetch: Fetch | None, now_s: Callable[[], float]
+    ) -> None:
+        self.name = default.name
+        self.count = default.count
+        self.source_for = default.source_for
+        self._default = default
+        self._files = files
+        self._fetch = fetch
+        self._now_s = now_s
+        self._known: dict[str, ExactCounter] = {}
+        self._learning: dict[str, asyncio.Task[None]] = {}
+        self._reasons: dict[str, tuple[str, float]] = {}
+        self._building = asyncio.Semaphore(1)
+
+    def of(self, model: str) -> TokenCounter:
+        """See TokenCounter."""
+        return self._known.get(_key(model), self._default)
+
+    def reason(self, model: str) -> str:
+        """Why the model is not counted by its own tokenizer, in words for an operator; empty if it is."""
+        key = _key(model)
+        if key in self._known or self._default.source_for(model) is TokenSource.TOKENIZER:
+            return ""
+        if key in self._learning:
+            return "its tokenizer is being read"
+        return self._reasons.get(key, ("exact counts are not asked for: tokens.exact", 0.0))[0]
+
+    def want(self, model: str) -> None:
+        """Learn the model's tokenizer, unless that is under way, done, or failed lately."""
+        key = _key(model)
+        if not key or key in self._known or key in self._learning or self._now_s() < self._again_at(key):
+            return
+        path = next((path for glob, path in self._files.items() if fnmatchcase(key, _key(glob))), None)
+        if path is None and self._fetch is None:
+            return
+        if len(self._known) + len(self._learning) >= KEPT_MAX:
+            self._failed(key, f"{KEPT_MAX} other models have theirs", again_s=ASK_AGAIN_S)
+            return
+        self._learning[key] = asyncio.create_task(self._learn(key, path), name=f"tokenizer {key}")
+
+    async def close(self) -> None:
+        """Learn no more."""
+        for task in self._learning.values():
+            task.cancel()
+        await asyncio.gather(*self._learning.values(), return_exceptions=True)
+
+    async def _learn(self, key: str, path: Path | None) -> None:
+        try:
+            async with self._building:
+                found = await (asyncio.to_thread(_read, path) if path is not None else self._fetched(key))
+                counter = await asyncio.to_thread(_built, key, found)
+        except VocabularyUnknown as error:
+            self._failed(key, str(error), again_s=float("inf"))
+        except VocabularyAway as error:
+            self._failed(key, str(error), again_s=ASK_AGAIN_S)
+        else:
+            self._known[key] = counter
+            self._reasons.pop(key, None)
+            _log.info("tokenizer.ready", model=key, counter=counter.name)
+        finally:
+            self._learning.pop(key, None)
+
+    async def _fetched(self, key: str) -> str:
+        assert self._fetch is not None, "what has neither file nor server is not learned"
+        return await self._fetch(key)
+
+    def _failed(self, key: str, reason: str, *, again_s: float) -> None:
+        if self._reasons.pop(key, ("", 0.0))[0] != reason:
+            _log.warning("tokenizer.missing", model=key, hint=reason)
+        if len(self._reasons) >= REASONS_MAX:
+            del self._reasons[next(iter(self._reasons))]
+        self._reasons[key] = (reason, self._now_s() + again_s)
+
+    def _again_at(self, key: str) -> float:
+        return self._reasons.get(key, ("", float("-inf")))[1]
+
+
+def _key(model: str) -> str:
+    return model.removeprefix("ollama:")
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > TOKENIZER_BYTES_MAX:
+            raise VocabularyUnknown(f"{path} is larger than {TOKENIZER_BYTES_MAX:,} bytes")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise VocabularyUnknown(f"{path} cannot be read: {type(error).__name__}") from error
+
+
+def _built(key: str, tokenizer_json: str) -> ExactCounter:
+    name = f"tokenizer:{hashlib.sha256(tokenizer_json.encode()).hexdigest()[:12]}"
+    return ExactCounter(name, key, tokenizer_json)
