@@ -45,7 +45,7 @@ NAMED_ONLY = frozenset({"recall"})
 
 USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
 
-COST, QUALITY = "cost", "quality"
+COST, QUALITY, EXTRACTION = "cost", "quality", "extraction"
 """Counted, not timed, so they have no rounds."""
 
 HEADINGS = ("figure", "what", "median", "spread", "ratio", "target", "")
@@ -65,16 +65,16 @@ DISTURBED_LOAD = 0.5
 @click.option(
     "--only",
     "only",
-    type=click.Choice((*NAMES, COST, QUALITY)),
+    type=click.Choice((*NAMES, COST, QUALITY, EXTRACTION)),
     multiple=True,
-    help="One measurement; repeatable. `recall`, `cost` and `quality` run only so.",
+    help="One measurement; repeatable. `recall`, `cost`, `quality` and `extraction` run only so.",
 )
 @click.option(
     "--data",
     "data",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     envvar="ABRIDGED_SHARED_DATA",
-    help="Folder of chats (*.jsonl) for `cost` and `quality`, which generate chats too.",
+    help="Folder of chats (*.jsonl) for `cost` and `quality`, which generate chats too, and for `extraction`.",
 )
 @click.option("--model", "model", metavar="OLLAMA:NAME", help="A model for `quality`, besides the built-in ones.")
 @click.option(
@@ -93,9 +93,9 @@ def bench(
 
     Everything runs on this machine and ends with the command; a whole run takes six minutes. `--only cost` counts what
     chats cost under a prompt cache, and takes a minute. `--only quality` counts what windows still know after many
-    passes, and takes some minutes.
+    passes, and takes some minutes. `--only extraction --data FOLDER` judges extracts of real chats.
     """
-    if COST in only or QUALITY in only:
+    if not {COST, QUALITY, EXTRACTION}.isdisjoint(only):
         if json_path is not None or len(only) > 1:
             raise click.UsageError(f"--only {only[0]} stands alone: its figures have no rounds")
         _print_counted(only[0], data, model, address)
@@ -118,7 +118,7 @@ def bench(
 
 
 def _print_counted(what: str, data: Path | None, model: str | None, address: str) -> None:
-    """The table of `cost` or `quality`."""
+    """The table of `cost`, `quality` or `extraction`."""
     from observability.logs import LogSettings, configure_logs
 
     undo = configure_logs(LogSettings(level="error", style="auto", content=False), sys.stderr)
@@ -126,6 +126,12 @@ def _print_counted(what: str, data: Path | None, model: str | None, address: str
         from service.bench import costs
 
         _print(costs.HEADINGS, asyncio.run(costs.rows(costs.chats_in(data))))
+    elif what == EXTRACTION:
+        from service.bench import extraction
+
+        if data is None:
+            raise click.UsageError("--only extraction judges the chats of a folder: name it with --data")
+        _print(extraction.HEADINGS, tuple(extraction.rows(data)))
     else:
         from service.bench.quality import runs
 

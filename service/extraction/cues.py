@@ -24,6 +24,7 @@ __all__ = [
     "is_reversal",
     "is_wish",
     "owner_of",
+    "seeks_agreement",
 ]
 
 _DAY: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
@@ -45,7 +46,8 @@ _DECISION: Final = re.compile(
     r"|\b(?:i|we) confirm\b|\bsigned off\b"
     r"|\b(?:has|have) (?:now |already )?been (?:successfully )?"
     r"(?:approved|confirmed|cancell?ed|booked|merged|decided|accepted|rejected)\b"
-    r"|\b(?:has|have) been successfully [a-z]+ed\b"
+    r"|\b(?:has|have) been successfully "
+    r"(?!creat|remov|delet|edit|execut|install|open|load|compil|print|saved)[a-z]+ed\b"
     r"|\b(?:wir|ich) haben? (?:uns )?.{0,40}(?:entschieden|beschlossen|geeinigt)"
     r"|\b(?:nous avons|on a) (?:décidé|convenu)"
     r"|\b(?:hemos decidido|decidimos|acordamos)\b|\b(?:решили|договорились)\b|决定|商定|同意|ことにし|決定|하기로 했",
@@ -91,6 +93,20 @@ _OPEN: Final = re.compile(
     r"|\b(?:noch (?:offen|unklar)|reste à|pas encore|todavía no|aún no|пока не|ещё не)\b|还没|尚未|まだ|아직",
     re.IGNORECASE,
 )
+_QUOTED: Final = re.compile(r"[\"\u201c\u201e][^\"\u201c\u201d\u201e]{1,200}[\"\u201d\u201c]")
+"""What somebody quotes is not what that person does."""
+
+_SUPPOSED: Final = re.compile(r"\b(?:if|when|whenever|whether|unless)\b[^.;]{0,40}$", re.IGNORECASE)
+_TAG: Final = re.compile(
+    r"(?:, ?(?:(?:is|are|was|were|do|does|did|have|has|had|can|could|will|would|should)n[' ]?t"
+    r" (?:it|we|you|they|i|he|she)|right|yeah|okay|huh|no|or(?: what)?)|^\W*(?:you know|right|really|or what|how does that sound))\W*$",
+    re.IGNORECASE,
+)
+"""A question that wants agreement, not information."""
+
+_IDLE: Final = re.compile(r"\bif (?:necessary|needed|required|possible|i can|you like)\b|\bnext time\b", re.IGNORECASE)
+"""What may never be done is not a task."""
+
 _QUESTION_END: Final = re.compile(r"[?\uff1f\u061f][\"'\u201d\u2019)\]]{0,3}$")
 _ASKING: Final = re.compile(
     r"\b(?:please|kindly) (?:confirm|provide|share|specify|tell|choose|select|clarify|double-check|advise|indicate"
@@ -174,7 +190,7 @@ _NOT_NAMED: Final = frozenset(_NOT_NAMED_LINES.split())
 
 def is_decision(sentence: str) -> bool:
     """Whether something was settled; questions, conditions and requests to confirm settle nothing."""
-    plain = _plain(sentence)
+    plain = _own(sentence)
     return _DECISION.search(plain) is not None and not asks(plain) and _CONDITION.search(plain) is None
 
 
@@ -185,10 +201,12 @@ def is_reversal(sentence: str) -> bool:
 
 def is_action(sentence: str) -> bool:
     """Whether somebody is to do something; a question only if it asks somebody by name."""
-    plain = _plain(sentence)
+    plain = _own(sentence)
     if _addressed(plain):
         return not is_question(plain) or directs(plain)
-    if asks(plain) or ((_CONDITION.search(plain) or _OPINION.search(plain)) and not due_of(plain)):
+    if asks(plain) or (
+        (_CONDITION.search(plain) or _OPINION.search(plain) or _IDLE.search(plain)) and not due_of(plain)
+    ):
         return False
     return _ACTION.search(plain) is not None or bool(owner_of(plain, ""))
 
@@ -200,7 +218,9 @@ def is_promise(sentence: str) -> bool:
 
 def is_open(sentence: str) -> bool:
     """Whether the sentence calls something unsettled."""
-    return _OPEN.search(_plain(sentence)) is not None
+    plain = _own(sentence)
+    found = _OPEN.search(plain)
+    return found is not None and _SUPPOSED.search(plain, 0, found.start()) is None
 
 
 def is_done(sentence: str) -> bool:
@@ -211,6 +231,11 @@ def is_done(sentence: str) -> bool:
 def is_question(sentence: str) -> bool:
     """Whether the sentence ends as a question."""
     return _QUESTION_END.search(sentence.rstrip()) is not None
+
+
+def seeks_agreement(sentence: str) -> bool:
+    """Whether a question only wants to be agreed with, such as `isn't it?`"""
+    return is_question(sentence) and _TAG.search(_plain(sentence)) is not None
 
 
 def asks(sentence: str) -> bool:
@@ -261,6 +286,11 @@ def _addressed(plain: str) -> str:
 
 def _is_name(word: str) -> bool:
     return word.split(maxsplit=1)[0].casefold() not in _NOT_NAMED
+
+
+def _own(sentence: str) -> str:
+    """The sentence without what it quotes."""
+    return _QUOTED.sub(" ", _plain(sentence))
 
 
 def _plain(sentence: str) -> str:

@@ -30,9 +30,11 @@ from service.extraction.cues import (
     is_promise,
     is_reversal,
     owner_of,
+    seeks_agreement,
 )
 from service.extraction.passages import Corpus, Passage, Scored, is_usable, repetition
 from service.extraction.sentences import Terms, terms_of
+from service.extraction.standing import stands_alone
 
 __all__ = ["Talk", "action_items", "decisions", "participants", "talk_of", "unresolved"]
 
@@ -131,7 +133,10 @@ def decisions(best: Sequence[Scored], talk: Talk, *, carried: Sequence[str]) -> 
         subject = _subject(passage.text)
         back = is_reversal(passage.text)
         left = [item for item in standing if not _replaces(subject, item[1], back=back)]
-        if len(left) < len(standing) or is_decision(passage.text):
+        if not stands_alone(passage.text):
+            # What it takes back no longer holds; what it says in its place cannot be read here.
+            standing = left if back else standing
+        elif len(left) < len(standing) or is_decision(passage.text):
             standing = [*left, (passage.line, subject)]
     lines = {line for line, _ in standing}
     new = [passage.line for passage in found if passage.line in lines]
@@ -151,6 +156,7 @@ def action_items(
         due = due_of(passage.text)
         if (
             is_decision(passage.text)
+            or not stands_alone(passage.text)
             or not (due or passage.source >= recent)
             or _is_past(passage, talk, dated=bool(due))
         ):
@@ -170,12 +176,18 @@ def unresolved(best: Sequence[Scored], corpus: Corpus, talk: Talk, *, carried: S
     told = [
         scored.passage for scored in best if _is_told(scored.passage, talk) and not is_courtesy(scored.passage.text)
     ]
-    asked = [p for p in told if asks(p.text) and len(p.terms) > 1 and not is_action(p.text)][:_CANDIDATES_MAX]
+    asked = [p for p in told if _is_open_question(p)][:_CANDIDATES_MAX]
     stated = [passage for passage in told if passage.source >= recent and is_open(passage.text)][:_CANDIDATES_MAX]
     still = {passage.place for passage in asked if not _is_answered(passage, talk)}
     still |= {passage.place for passage in stated if not asks(passage.text) and not _is_settled(passage, talk)}
     found = [passage.line for passage in told if passage.place in still]
     return _by_turns(found, [line for line in carried if _is_carried_open(line, talk)])[:UNRESOLVED_MAX]
+
+
+def _is_open_question(passage: Passage) -> bool:
+    """Whether it asks for information that an answer could give, and says what about."""
+    text = passage.text
+    return asks(text) and stands_alone(text) and not (is_action(text) or seeks_agreement(text))
 
 
 def participants(corpus: Corpus, carried: Sequence[str]) -> list[str]:
@@ -260,6 +272,9 @@ def _is_past(task: Passage, talk: Talk, *, dated: bool) -> bool:
         return True
     if dated:
         return False
+    acted = talk.with_model and "" in talk.speakers[task.source + 1 :]
+    if acted and (task.by_model or not is_promise(task.text)):
+        return True
     later = talk.turns[bisect_right(talk.turns, task.source) :]
     if task.by_model:
         return any(talk.speakers[source] == task.speaker for source in later)

@@ -26,6 +26,7 @@ from service.domain.message import Message, Role
 from service.domain.record import SummaryRecord
 from service.extraction.cues import asks, is_courtesy, is_wish
 from service.extraction.sentences import Terms, clipped, is_broken, is_label, sentences, terms_of
+from service.extraction.standing import stands_alone
 
 __all__ = [
     "LEAD",
@@ -268,7 +269,7 @@ def _tells(passage: Passage) -> bool:
 
 
 def _is_telling(passage: Passage) -> bool:
-    return not (passage.fragment or asks(passage.text) or is_courtesy(passage.text))
+    return not (passage.fragment or asks(passage.text) or is_courtesy(passage.text)) and stands_alone(passage.text)
 
 
 def is_usable(text: str) -> bool:
@@ -279,8 +280,8 @@ def is_usable(text: str) -> bool:
 def diverse(best: Sequence[Scored], corpus: Corpus, *, skipped: set[str]) -> list[Passage]:
     """Passages by maximal marginal relevance; from each source at most half of its sentences, but always one.
 
-    Questions, courtesies and fragments only if there is nothing else: answers contain what was asked, and open
-    questions have their own list.
+    Questions, courtesies, fragments, instructions of the system and what only points at another sentence come only if
+    there is nothing else: answers contain what was asked, and open questions have their own list.
     """
     share = max(_QUOTES_MIN, _CHOSEN_MAX // max(1, len(corpus.speakers)))
     counts = Counter(passage.source for passage in corpus.passages)
@@ -288,6 +289,8 @@ def diverse(best: Sequence[Scored], corpus: Corpus, *, skipped: set[str]) -> lis
         source: min(share if corpus.speakers[source] else count, max(1, count // 2)) for source, count in counts.items()
     }
     telling = [scored for scored in best if _is_telling(scored.passage)] or best
+    instructing = _ROLE_WEIGHTS[Role.SYSTEM]
+    telling = [scored for scored in telling if scored.passage.weight > instructing] or telling
     pool = [scored for scored in telling[:_RANKED_MAX] if scored.passage.line not in skipped]
     repeated = [0.0] * len(pool)
     chosen: list[Passage] = []

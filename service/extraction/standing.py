@@ -1,0 +1,51 @@
+"""Whether a sentence can be read without the ones before it: it names what it is about, and it is no chatter."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from service.domain.checks.identifiers import identifiers
+from service.extraction.sentences import terms_of
+
+__all__ = ["stands_alone"]
+
+_OPENING: Final = re.compile(
+    r"^\W*(?:(?:yes|yeah|yep|no|nope|ok|okay|sure|right|alright|all right|well|so|and|but|oh|ah|um|uh|then|great"
+    r"|perfect|got it|i see|in that case|with that|oui|ja|nein|sí|si|d'accord|genau)\b[\s,.!;:]*)+",
+    re.IGNORECASE,
+)
+"""Words that take up what was said before."""
+
+_POINTING: Final = re.compile(
+    r"\b(?:this|that|these|those)(?: (?:one|ones|option|options|change|changes|detail|details|information|way|thing"
+    r"|things|step|steps|request|booking|reservation|point|part|stuff|number|numbers))?(?=[\s,.!?;:]|$)"
+    r"|\b(?:it|them|option \w{1,3}|the same|the (?:first|second|other|latter|former) (?:one|option))\b",
+    re.IGNORECASE,
+)
+"""What only points at something that another sentence names."""
+
+_GENERAL_LINES: Final = """
+additional ahead alright anything assist assistance book booking cancel canceling cancellation cancelling change changed
+changes choose check confirm contact detail details directly forward help information issue matter necessary needed next
+number numbers option options point possible prefer prepared proceed process provide question quickly ready reach
+reaching request reservation rest share shortly something soon step steps stuff thing time try update updates use using
+user wait whatever work
+"""
+_GENERAL: Final = frozenset(_GENERAL_LINES.split())
+"""Words that say nothing of what is meant."""
+
+_NAMING_MIN: Final = 2
+"""So many other words say what is meant; where something is only pointed at, twice as many."""
+
+
+def stands_alone(text: str) -> bool:
+    """Whether `text` names what it is about: by an identifier, or by words that are not general.
+
+    A sentence that points ("that one", "the other option") needs more of them. Words of languages other than English
+    are never general, so their sentences pass with two.
+    """
+    bare = _OPENING.sub("", text)
+    named = _POINTING.sub(" ", bare)
+    words_min = _NAMING_MIN if named == bare else 2 * _NAMING_MIN
+    return any(identifiers(named)) or len(terms_of(named) - _GENERAL) >= words_min
