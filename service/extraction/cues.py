@@ -99,7 +99,8 @@ _QUOTED: Final = re.compile(r"[\"\u201c\u201e][^\"\u201c\u201d\u201e]{1,200}[\"\
 _SUPPOSED: Final = re.compile(r"\b(?:if|when|whenever|whether|unless)\b[^.;]{0,40}$", re.IGNORECASE)
 _TAG: Final = re.compile(
     r"(?:, ?(?:(?:is|are|was|were|do|does|did|have|has|had|can|could|will|would|should)n[' ]?t"
-    r" (?:it|we|you|they|i|he|she)|right|yeah|okay|huh|no|or(?: what)?)|^\W*(?:you know|right|really|or what|how does that sound))\W*$",
+    r" (?:it|we|you|they|i|he|she)|right|yeah|okay|huh|no|or(?: what)?)"
+    r"|^\W*(?:you know|right|really|or what|how does that sound))\W*$",
     re.IGNORECASE,
 )
 """A question that wants agreement, not information."""
