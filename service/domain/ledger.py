@@ -102,7 +102,8 @@ class LedgerEntry(NamedTuple):
         text: The identifier as it was written last.
         context: The words before it in the newest message that names it; empty if there are none.
         numbers: The messages that name it, ascending: the first one and the newest, NUMBERS_MAX at most.
-        times: How many messages name it.
+        times: How many messages name it; at most that many once some of them are out of use, since only NUMBERS_MAX
+            are known by number.
         use: Who named it.
         tokens: Its tokens in the window, uncorrected.
         context_tokens: What the words before it take more; 0 for kinds that are shown without.

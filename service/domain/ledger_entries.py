@@ -115,7 +115,8 @@ class _Reading:
         for matter in _matters(mention):
             known = self._newest.get(matter)
             if known is not None and known[1] != key and known[0] < number:
-                sure = len(matter) > 2 or mention.changes
+                # The last word alone names the same thing only if nothing else tells the two apart.
+                sure = len(matter) > 2 or (mention.changes and len(mention.matter) == 1)
                 if sure and self._named_at.get(known[1], 0) < number:
                     self._give_way(known[1], number)
             self._newest[matter] = (number, key)

@@ -77,7 +77,7 @@ _KEY: Final = re.compile(r"[\"']\s{0,2}:")
 _CHANGES_LINES: Final = """
 moved changed now new updated update instead rescheduled postponed shifted switched corrected correction actually
 extended brought forward pushed raised lowered increased decreased reduced bumped upgraded downgraded renamed replaced
-replaces latest current currently final revised set becomes became change move reschedule no longer
+replaces latest current currently final revised set becomes became change move reschedule
 """
 _CHANGES: Final = frozenset(_CHANGES_LINES.split())
 """Words of a sentence that gives something another value."""
@@ -106,7 +106,7 @@ class Mention(NamedTuple):
         text: It, as written.
         context: The words before it, at most CONTEXT_WORDS_MAX.
         matter: What it is a value of: the last words before it that say something, for comparison; empty for none.
-        changes: Whether its sentence speaks of a change.
+        changes: Whether the words around it, within its clause, speak of a change.
         replaces: The identifier of the same text that it replaces; empty for none.
         dropped: Whether the text says that it holds no longer.
     """
@@ -214,6 +214,9 @@ def _mention(found: Identifier, seen: Sequence[Identifier], block: str, replaces
     folded = [word.casefold() for word in words]
     telling = [word for word in folded if word not in FUNCTION_WORDS and word not in _CHANGES]
     near = block[max(0, found.start - _REACH) : found.start]
+    end = found.start + len(found.text)
+    after = _CLAUSE.split(block[end : end + _REACH])[0]
+    said = {*folded, *(word.casefold() for word in _WORD.findall(after))}
     dropped = _INSTEAD.search(near) is not None
     if not replaces and seen and seen[-1].kind is found.kind:
         replaces = _replaced_by(found, seen[-1], block)
@@ -222,7 +225,7 @@ def _mention(found: Identifier, seen: Sequence[Identifier], block: str, replaces
         found.text,
         " ".join(words[-CONTEXT_WORDS_MAX:]),
         tuple(telling[-_WORDS_OF_MATTER:]),
-        not _CHANGES.isdisjoint(folded),
+        not _CHANGES.isdisjoint(said),
         "" if dropped else replaces,
         dropped,
     )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.checks.identifiers import IdentifierKind
-from service.domain.events import SummaryRevoked
+from service.domain.events import MessageAppended, SummaryRevoked
 from service.domain.fold import evolve
 from service.domain.ledger import (
     LEDGER_FRAME_TOKENS,
@@ -23,7 +23,10 @@ from service.domain.ledger import (
     joined_entries,
     ledger_lines,
 )
+from service.domain.ledger_entries import found_in
+from service.domain.message import Message, Role
 from service.domain.policy import Policy
+from service.domain.tokens import TokenSource
 from tests.support.chats import OPEN, append, appended, completed, live_in, only_plan
 from tests.support.given import given as having
 
@@ -100,6 +103,29 @@ def test_a_replaced_value_is_not_shown():
 
     assert texts(replaced) == ["gate 14"]
     assert set(texts(replaced.after(LedgerFinds((entry("gate 12", 9),), (), ROOM, ROOM)))) == {"gate 12", "gate 14"}
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "is_replaced"),
+    [
+        ("The deposit is 500 EUR.", "The deposit is 600 EUR now.", True),
+        ("The order total is 4500 EUR.", "The order total is 4700 EUR.", True),
+        ("The order total is 4500 EUR.", "The total is now 4700 EUR.", True),
+        ("The order total is 4500 EUR.", "The final shipping total is 30 EUR.", False),
+        ("The invoice total is 4500 EUR.", "There is no hidden total of 300 EUR.", False),
+        ("The invoice total is 4500 EUR.", "The total of the other one is 300 EUR.", False),
+    ],
+)
+def test_a_value_is_replaced_by_one_of_the_same_thing(older, newer, is_replaced):
+    """The same two words before both, or a word of change on either side of a value that nothing else tells apart."""
+    said = [
+        MessageAppended(n, Message(f"m{n}", Role.USER, text), 9, TokenSource.ESTIMATE)
+        for n, text in enumerate((older, newer), 1)
+    ]
+
+    found, _ = found_in(said, (), NO_LEDGER)
+
+    assert bool(found[0].replaced_by) is is_replaced
 
 
 def test_what_messages_said_goes_when_they_go():
