@@ -32,6 +32,7 @@ from observability.facts import (
     PassEnded,
     PassOutcome,
     PassStarted,
+    PreparationStarted,
     RpcEnded,
     RpcStarted,
     SpanFact,
@@ -87,6 +88,8 @@ class ExportedTracing:
                 parent = _remote(fact.traceparent)
             case PassStarted():
                 parent, links = _ROOT, _links((fact.trigger_traceparent,))
+            case PreparationStarted():
+                parent = _ROOT
             case ChatStarted():
                 parent = _local(CURRENT.get())
             case _:
@@ -187,7 +190,7 @@ class _PassesToo(sdk_sampling.Sampler):
         links: Sequence[Link] | None = None,
         trace_state: api.TraceState | None = None,
     ) -> sdk_sampling.SamplingResult:
-        chosen = sdk_sampling.ALWAYS_ON if name == semconv.SPAN_SUMMARIZE else self._configured
+        chosen = sdk_sampling.ALWAYS_ON if name in semconv.SPANS_OF_RECORDS else self._configured
         return chosen.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
 
     def get_description(self) -> str:
@@ -200,6 +203,8 @@ def _name(fact: SpanFact) -> tuple[str, SpanKind]:
             return fact.method, SpanKind.SERVER
         case PassStarted():
             return semconv.SPAN_SUMMARIZE, SpanKind.INTERNAL
+        case PreparationStarted():
+            return semconv.SPAN_PREPARE, SpanKind.INTERNAL
         case ChatStarted():
             return f"{semconv.OPERATION_CHAT} {fact.model}", SpanKind.CLIENT
         case _:
@@ -217,6 +222,15 @@ def _start_attributes(fact: SpanFact) -> Attributes:
                 semconv.ABRIDGED_SUMMARIZATION_ID: fact.summarization_id,
                 semconv.ABRIDGED_MESSAGES: fact.messages,
                 **_trigger_attributes(fact),
+            }
+        case PreparationStarted():
+            return {
+                semconv.GEN_AI_CONVERSATION_ID: fact.conversation_id,
+                semconv.GEN_AI_REQUEST_MODEL: fact.model,
+                semconv.ABRIDGED_MESSAGES: fact.messages,
+                semconv.ABRIDGED_DEPTH: fact.depth,
+                semconv.ABRIDGED_RATIO: fact.ratio,
+                semconv.ABRIDGED_TOKENS_BEFORE: fact.tokens_before,
             }
         case ChatStarted():
             return _chat_attributes(fact)

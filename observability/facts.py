@@ -28,6 +28,8 @@ __all__ = [
     "PassOutcome",
     "PassStarted",
     "PassTrigger",
+    "PreparationOutcome",
+    "PreparationStarted",
     "RecallMeasured",
     "RecordCommitted",
     "RewriteCause",
@@ -47,6 +49,16 @@ class PassOutcome(StrEnum):
     CLEARED = "cleared"
     ERROR = "error"
     SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+
+
+class PreparationOutcome(StrEnum):
+    """What became of a record that was prepared before its trigger."""
+
+    USED = "used"
+    EXTENDED = "extended"
+    WASTED = "wasted"
+    FAILED = "failed"
     CANCELLED = "cancelled"
 
 
@@ -239,6 +251,18 @@ class PassStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class PreparationStarted:
+    """A record is about to be prepared, before any trigger; attributes as in PassStarted."""
+
+    conversation_id: str
+    depth: int
+    ratio: float
+    tokens_before: int
+    messages: int
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
 class RecordCommitted:
     """The record that a pass committed.
 
@@ -358,7 +382,7 @@ class ChatFailed:
     error_class: ErrorClass
 
 
-SpanFact = RpcStarted | PassStarted | ChatStarted
+SpanFact = RpcStarted | PassStarted | PreparationStarted | ChatStarted
 """Facts that open a span."""
 
 Fact = RpcEnded | PassEnded | ChatAsked | ChatAnswered | ChatFailed

@@ -34,6 +34,7 @@ from observability.facts import (
     PassEnded,
     PassOutcome,
     PassTrigger,
+    PreparationOutcome,
     RecallMeasured,
     RecordCommitted,
     RewriteCause,
@@ -48,6 +49,7 @@ from observability.labels import (
     OTHER,
     MetricLabels,
 )
+from observability.preparing import preparation_counters
 from observability.prompts import PromptInstruments
 from observability.searching import RecallInstruments
 from observability.standing import StandingInstruments
@@ -80,6 +82,7 @@ class Metrics:
         self._standing = StandingInstruments(self._registry)
         self._recall = RecallInstruments(self._registry)
         self._breakers = _breakers(self._registry, labels.hosts[:HOSTS_NAMED_MAX])
+        self._preparations = preparation_counters(self._registry)
         build = Info("abridged_build", "Which build is running, and on which Python?", registry=self._registry)
         build.info({"version": version, "python": platform.python_version()})
         ProcessCollector(registry=self._registry)
@@ -94,6 +97,10 @@ class Metrics:
         """Set how many passes wait or run, and since when the oldest does (seconds since the epoch; 0 if none)."""
         self._passes.pending.set(count)
         self._passes.oldest_pending.set(oldest_timestamp_s)
+
+    def preparation_ended(self, outcome: PreparationOutcome) -> None:
+        """Count a record that was prepared before its trigger."""
+        self._preparations[outcome].inc()
 
     def breaker_changed(self, host: str, state: BreakerState) -> None:
         """Set a model host's breaker state. Ignores hosts without a series."""

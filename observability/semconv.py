@@ -51,8 +51,10 @@ __all__ = [
     "SCHEMA_URL",
     "SERVER_ADDRESS",
     "SERVER_PORT",
+    "SPANS_OF_RECORDS",
     "SPAN_ATTRIBUTES",
     "SPAN_COMMIT",
+    "SPAN_PREPARE",
     "SPAN_SUMMARIZE",
 ]
 
@@ -64,6 +66,8 @@ GEN_AI_SCHEMA_URL = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
 
 SPAN_COMMIT = "commit batch"
 SPAN_SUMMARIZE = "summarize"
+SPAN_PREPARE = "prepare summary"
+SPANS_OF_RECORDS = frozenset({SPAN_SUMMARIZE, SPAN_PREPARE})
 EVENT_TRIGGERED = "abridged.summarization.triggered"
 EVENT_COMMITTED = "abridged.summarization.committed"
 
@@ -135,6 +139,17 @@ _PASS = frozenset(
         ERROR_TYPE,
     }
 )
+_PREPARATION = frozenset(
+    {
+        GEN_AI_CONVERSATION_ID,
+        GEN_AI_REQUEST_MODEL,
+        ABRIDGED_DEPTH,
+        ABRIDGED_RATIO,
+        ABRIDGED_TOKENS_BEFORE,
+        ABRIDGED_MESSAGES,
+        ERROR_TYPE,
+    }
+)
 _CHAT = frozenset(
     {
         GEN_AI_PROVIDER_NAME,
@@ -162,6 +177,7 @@ SPAN_ATTRIBUTES: Mapping[str, frozenset[str]] = {
     "rpc": _RPC,
     "commit": frozenset({ABRIDGED_COMMIT_EVENTS}),
     "pass": _PASS,
+    "preparation": _PREPARATION,
     "chat": _CHAT,
 }
 """Every attribute that a span of each kind may carry."""

@@ -17,7 +17,7 @@ from typing import Protocol, Self
 
 import structlog
 
-from observability.facts import BatchCommitted, Fact, PassStarted, RpcStarted, SpanFact
+from observability.facts import BatchCommitted, Fact, PassStarted, PreparationStarted, RpcStarted, SpanFact
 
 __all__ = [
     "CURRENT",
@@ -195,7 +195,7 @@ class SilentTracing:
             case RpcStarted():
                 ids = parse_traceparent(fact.traceparent)
                 return SilentSpan(ids.traceparent if ids is not None else "")
-            case PassStarted():
+            case PassStarted() | PreparationStarted():
                 return SilentSpan("")
             case _:
                 return _NOWHERE

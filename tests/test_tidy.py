@@ -47,6 +47,7 @@ BROAD_EXCEPTS: dict[str, str] = {
     "service/api/contexts.py": "a window that fails does not make an error of what was appended",
     "service/api/http.py": "one route's bug does not take the port down",
     "service/passes/reactor.py": "one broken pass does not stop the others",
+    "service/passes/preparations.py": "one broken preparation does not stop the others",
     "service/recall/projection.py": "what the index cannot follow stops it, loudly, and nothing else",
     "service/passes/titles.py": "one broken title does not stop the others",
 }

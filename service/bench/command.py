@@ -37,11 +37,12 @@ NAMES = (
     "start",
     "hang",
     "recall",
+    "prepared",
 )
 """Those of service.bench.rounds, which is loaded only to measure; a test compares them."""
 
-NAMED_ONLY = frozenset({"recall"})
-"""Those that are measured only when they are named: they need a package extra and some minutes."""
+NAMED_ONLY = frozenset({"recall", "prepared"})
+"""Those that are measured only when they are named: they take some minutes, and `recall` needs a package extra."""
 
 USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
 
@@ -67,7 +68,7 @@ DISTURBED_LOAD = 0.5
     "only",
     type=click.Choice((*NAMES, COST, QUALITY, EXTRACTION)),
     multiple=True,
-    help="One measurement; repeatable. `recall`, `cost`, `quality` and `extraction` run only so.",
+    help="One measurement; repeatable. `recall`, `prepared`, `cost`, `quality` and `extraction` run only so.",
 )
 @click.option(
     "--data",

@@ -134,6 +134,10 @@ FIGURES = (
     Figure("quiet.p99", "ms", "the same"),
     Figure("hang.p50", "ms", "the same during a pass that hangs on a dead Ollama", "quiet.p50"),
     Figure("hang.p99", "ms", "the same", "quiet.p99", Target(1.2, at_least=False, of_ratio=True)),
+    Figure("unprepared.wait_p50", "ms", "GetContext that waits for a pass, model of 5 s"),
+    Figure("unprepared.wait_p99", "ms", "the same"),
+    Figure("prepared.wait_p50", "ms", "the same after a preparation", "unprepared.wait_p50"),
+    Figure("prepared.wait_p99", "ms", "the same", "unprepared.wait_p99", Target(50, at_least=False)),
     Figure("recall.plain_p50", "ms", "durable unary appends, 1 client, no search index"),
     Figure("recall.plain_p99", "ms", "the same"),
     Figure(

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from service.bench.figures import FIGURES, percentile
 from service.bench.load import Load, closed_loop, in_turns
+from service.bench.prepared import prepared
 from service.bench.processes import echo_child, sidecar_child
 from service.bench.recall import recall
 from service.bench.rpc import CONTENT, Echo, SidecarCalls, echo_answers, until_serving
@@ -317,6 +318,12 @@ async def _recall(bench: Bench) -> AsyncIterator[Measure]:
         yield measure
 
 
+@asynccontextmanager
+async def _prepared(bench: Bench) -> AsyncIterator[Measure]:
+    async with prepared(bench.folder) as measure:
+        yield measure
+
+
 def _rates(name: str, many: Load, one: Load) -> Values:
     return {
         f"{name}.rate": many.rate,
@@ -343,6 +350,7 @@ _MEASUREMENTS = {
     "start": _start,
     "hang": _hang,
     "recall": _recall,
+    "prepared": _prepared,
 }
 
 NAMES = tuple(_MEASUREMENTS)

@@ -228,6 +228,22 @@ class SidecarCalls:
         forced = conversation_service_pb2.SummarizeConversationRequest(conversation_id=conversation)
         await self._stubs[0].SummarizeConversation(forced, timeout=CALL_MAX_S)
 
+    async def turned(self, conversation: str, number: int, *, tokens: Sequence[int], context_length: int) -> None:
+        """Append messages of so many tokens each, as the caller counts them."""
+        request = _request(conversation, None, number, len(tokens))
+        request.settings.context_length = context_length
+        for message, count in zip(request.messages, tokens, strict=True):
+            message.token_count = count
+        await self._stubs[0].AppendMessages(request, timeout=CALL_MAX_S)
+
+    async def waited_s(self, conversation: str) -> tuple[float, bool]:
+        """Seconds of one GetContext that waits for the pending pass, and whether the window shows a record."""
+        request = conversation_service_pb2.GetContextRequest(conversation_id=conversation)
+        request.wait.FromSeconds(int(CALL_MAX_S))
+        began = time.perf_counter()
+        window = await self._stubs[0].GetContext(request, timeout=2 * CALL_MAX_S)
+        return time.perf_counter() - began, bool(window.summary_id)
+
     async def has_pending_pass(self, conversation: str) -> bool:
         """Whether it is still pending."""
         asked = conversation_service_pb2.GetConversationRequest(conversation_id=conversation)

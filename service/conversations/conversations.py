@@ -35,9 +35,10 @@ from service.domain.commands import AppendMessages, ChangeSettings, Command, Cou
 from service.domain.conversation import Conversation
 from service.domain.decide import decide, require_possible
 from service.domain.errors import ConversationNotFound, DomainError, MessageIdReused, RequestIdReused
-from service.domain.events import Event, MessageAppended, Settings
+from service.domain.events import Event, MessageAppended, PassPlan, Settings
 from service.domain.fold import fold
 from service.domain.message import Message
+from service.domain.preparation import may_prepare, preparable
 from service.domain.profiles.profile import DecisionContext
 from service.domain.profiles.registry import profile_of
 from service.domain.record import MessageRange
@@ -147,6 +148,17 @@ class Conversations:
                     if not attempts_left:
                         raise
             raise AssertionError("the last attempt returns or raises")
+
+    def may_prepare(self, state: Conversation) -> bool:
+        """Whether the ratio of the conversation allows a preparation; see `service.domain.preparation`."""
+        return may_prepare(state, self._policies.of(state.settings))
+
+    async def preparable(self, key: StreamId) -> PassPlan | None:
+        """The plan of the record that is to be prepared now; None if there is none. Raises ConversationNotFound."""
+        state = await self.state(key)
+        policy = self._policies.of(state.settings)
+        context = DecisionContext(profile_of(policy.profile), policy, self._clock_us(), self._new_id())
+        return await aside(self.window_weight(key), lambda: preparable(state, context))
 
     def now_us(self) -> int:
         """Microseconds since the epoch."""

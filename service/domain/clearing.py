@@ -18,7 +18,7 @@ from service.domain.going_back import marked
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
 from service.domain.tokens import TokenSource, calibrated_tokens
-from service.domain.window import RUNWAY, ToolPairs, tool_pairs
+from service.domain.window import ToolPairs, relieved_ratio, tool_pairs
 
 __all__ = ["clearable", "freed_tokens", "is_error", "marks_that_suffice"]
 
@@ -50,8 +50,7 @@ def marks_that_suffice(state: Conversation, policy: Policy) -> tuple[ResultMark,
     if not marks:
         return ()
     left = state.window_tokens + state.settings.overhead_tokens - freed_tokens(state, marks)
-    most = min(policy.reset_token_ratio, policy.trigger_token_ratio - RUNWAY)
-    return marks if left <= most * state.budget else ()
+    return marks if left <= relieved_ratio(policy) * state.budget else ()
 
 
 def clearable(state: Conversation, policy: Policy) -> tuple[ResultMark, ...]:

@@ -63,6 +63,7 @@ from service.domain.fold import evolve, fold
 from service.domain.ledger import LedgerFinds
 from service.domain.policy import wait_after_failures
 from service.domain.profiles.profile import DecisionContext, Profile
+from service.domain.ranges import without
 from service.domain.record import SummaryRecord
 from service.domain.sizes import LEDGER_MEMORY, LEDGER_SHARE_MIN, ledger_tokens, ledger_tokens_max
 from service.domain.tokens import Taught, TokenSource, calibrated_factor
@@ -212,9 +213,9 @@ def _remake_fallback(state: Conversation, context: DecisionContext) -> list[Even
 def _complete(state: Conversation, command: CompletePass, context: DecisionContext) -> list[Event]:
     plan = _require_pending(state, command.pass_id)
     record = command.record
-    assert (record.covered, record.depth, record.parent_id) == (plan.covered, plan.depth, plan.parent_id), (
-        "a record is made as its pass was planned"
-    )
+    assert (record.depth, record.parent_id) == (plan.depth, plan.parent_id), "a record is made as its pass was planned"
+    # A prepared record may cover only the beginning of the range.
+    assert not without(record.covered, plan.covered), "a record is made as its pass was planned"
     if not context.policy.enabled:
         return [cancelled(command.pass_id, attempts=record.attempts)]
     messages, until_us = _wait(state, context) if _counts_as_failure(state, command) else (0, 0)

@@ -125,6 +125,7 @@ class Policy:
     trigger_token_ratio: float = _in(0, 1, 0.80, above=True)
     reset_token_ratio: float = _in(0, 1, 0.70, above=True)
     emergency_token_ratio: float = _in(0, 2, 1.0, above=True)
+    prepare_token_ratio: float = _in(0, 1, 0.0, below=True)
     min_messages: int = _in(0, _MESSAGES_MAX, 12)
     preserve_recent: int = _in(2, _MESSAGES_MAX, 6)
     tail_token_ratio: float = _in(0, 1, 0.35, above=True, below=True)
@@ -180,6 +181,7 @@ CLIENT_FIELDS = frozenset(
         "trigger_token_ratio",
         "reset_token_ratio",
         "emergency_token_ratio",
+        "prepare_token_ratio",
         "min_messages",
         "preserve_recent",
         "tail_token_ratio",
@@ -249,6 +251,7 @@ def validated(policy: Policy) -> Policy:
         "emergency_token_ratio",
         "must not be below trigger_token_ratio",
     )
+    _require(p.prepare_token_ratio < p.trigger_token_ratio, "prepare_token_ratio", "must be below trigger_token_ratio")
     _require(
         p.tail_token_ratio + _SUMMARY_SHARE <= p.reset_token_ratio,
         "tail_token_ratio",

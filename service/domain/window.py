@@ -24,6 +24,7 @@ __all__ = [
     "aimed_tokens",
     "counted_tokens",
     "pinned_units",
+    "relieved_ratio",
     "split",
     "summary_tokens",
     "tool_pairs",
@@ -134,6 +135,11 @@ def aimed_tokens(state: Conversation, policy: Policy) -> int:
     """What the window should cost after a pass, overhead included: below the reset ratio, with a runway to the next
     pass."""
     return int(max(policy.reset_token_ratio - RUNWAY, policy.reset_token_ratio / 2) * state.budget)
+
+
+def relieved_ratio(policy: Policy) -> float:
+    """The ratio up to which less than a whole pass suffices: below the reset ratio, with a runway to the trigger."""
+    return min(policy.reset_token_ratio, policy.trigger_token_ratio - RUNWAY)
 
 
 def split(state: Conversation, policy: Policy, *, tail_messages: int) -> WindowSplit:

@@ -26,7 +26,6 @@ from service.domain.message import Message, Role
 from service.domain.record import SummaryRecord
 from service.extraction.cues import asks, is_courtesy, is_wish
 from service.extraction.sentences import Terms, clipped, is_broken, is_label, sentences, terms_of
-from service.extraction.standing import stands_alone
 
 __all__ = [
     "LEAD",
@@ -269,7 +268,7 @@ def _tells(passage: Passage) -> bool:
 
 
 def _is_telling(passage: Passage) -> bool:
-    return not (passage.fragment or asks(passage.text) or is_courtesy(passage.text)) and stands_alone(passage.text)
+    return not (passage.fragment or asks(passage.text) or is_courtesy(passage.text))
 
 
 def is_usable(text: str) -> bool:
@@ -280,8 +279,8 @@ def is_usable(text: str) -> bool:
 def diverse(best: Sequence[Scored], corpus: Corpus, *, skipped: set[str]) -> list[Passage]:
     """Passages by maximal marginal relevance; from each source at most half of its sentences, but always one.
 
-    Questions, courtesies, fragments, instructions of the system and what only points at another sentence come only if
-    there is nothing else: answers contain what was asked, and open questions have their own list.
+    Questions, courtesies, fragments and instructions of the system come only if there is nothing else: answers contain
+    what was asked, and open questions have their own list.
     """
     share = max(_QUOTES_MIN, _CHOSEN_MAX // max(1, len(corpus.speakers)))
     counts = Counter(passage.source for passage in corpus.passages)

@@ -20,7 +20,7 @@ _OPENING: Final = re.compile(
 _POINTING: Final = re.compile(
     r"\b(?:this|that|these|those)(?: (?:one|ones|option|options|change|changes|detail|details|information|way|thing"
     r"|things|step|steps|request|booking|reservation|point|part|stuff|number|numbers))?(?=[\s,.!?;:]|$)"
-    r"|\b(?:it|them|option \w{1,3}|the same|the (?:first|second|other|latter|former) (?:one|option))\b",
+    r"|\b(?:it|them|the same|the (?:first|second|other|latter|former) (?:one|option))\b",
     re.IGNORECASE,
 )
 """What only points at something that another sentence names."""
@@ -30,10 +30,13 @@ additional ahead alright anything assist assistance book booking cancel cancelin
 changes choose check confirm contact detail details directly forward help information issue matter necessary needed next
 number numbers option options point possible prefer prepared proceed process provide question quickly ready reach
 reaching request reservation rest share shortly something soon step steps stuff thing time try update updates use using
-user wait whatever work
+wait whatever work
 """
 _GENERAL: Final = frozenset(_GENERAL_LINES.split())
 """Words that say nothing of what is meant."""
+
+_CHOICE: Final = re.compile(r"\b(?:[Oo]ption|[Pp]lan|[Vv]ariant|[Pp]roposal) (?:\d{1,2}|[A-Z])\b")
+"""Something that has a name of its own in the conversation."""
 
 _NAMING_MIN: Final = 2
 """So many other words say what is meant; where something is only pointed at, twice as many."""
@@ -48,4 +51,4 @@ def stands_alone(text: str) -> bool:
     bare = _OPENING.sub("", text)
     named = _POINTING.sub(" ", bare)
     words_min = _NAMING_MIN if named == bare else 2 * _NAMING_MIN
-    return any(identifiers(named)) or len(terms_of(named) - _GENERAL) >= words_min
+    return _CHOICE.search(bare) is not None or any(identifiers(named)) or len(terms_of(named) - _GENERAL) >= words_min

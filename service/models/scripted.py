@@ -4,6 +4,7 @@ A script is a list of steps, one for each call; the last step repeats. As a JSON
 
     {"context_length": 8192,
      "steps": [{"default": true},
+               {"default": true, "delay_s": 5},
                {"text": "not JSON"},
                {"text": "{\\"summ", "finish_reason": "length"},
                {"record": {"summary": "..."}},
@@ -51,9 +52,9 @@ CHARS_PER_TOKEN = 3
 SENTENCE_CHARS_MAX = 120
 LONG_SENTENCES = 6
 
-Step = str | Completion | ModelError | asyncio.Event | Callable[[CompletionRequest], str]
-"""An answer's text, a whole completion, an error to raise, an event to wait for before the default answer, or a
-function that makes the answer's text."""
+Step = str | Completion | ModelError | asyncio.Event | float | Callable[[CompletionRequest], str]
+"""An answer's text, a whole completion, an error to raise, an event to wait for or the seconds before the default
+answer, or a function that makes the answer's text."""
 
 _EMPTY_RECORD: Mapping[str, Any] = {
     "summary": "",
@@ -125,6 +126,8 @@ class ScriptedModel:
             await asyncio.sleep(0)
             if isinstance(step, asyncio.Event):
                 await step.wait()
+            elif isinstance(step, float):
+                await asyncio.sleep(step)
         match step:
             case Completion():
                 completion = step
@@ -132,7 +135,7 @@ class ScriptedModel:
                 raise step
             case str():
                 completion = self._completion(step, request, started)
-            case asyncio.Event():
+            case asyncio.Event() | float():
                 completion = self._completion(default_answer(request), request, started)
             case _:
                 completion = self._completion(step(request), request, started)
@@ -303,6 +306,8 @@ def _clip(text: str, chars_max: int) -> str:
 
 def _read_step(step: object, where: str) -> Step:
     match step:
+        case {"default": True, "delay_s": int(delay_s) | float(delay_s)}:
+            return float(delay_s)
         case {"default": True}:
             return default_answer
         case {"hang": True}:

@@ -21,6 +21,7 @@ from service.domain.errors import PassSuperseded, TooManyPasses
 from service.domain.events import Event, PassPlan, SummarizationCleared, SummarizationRequested, SummarizationSkipped
 from service.domain.tokens import TokenCounter
 from service.passes.commits import TRANSIENT, CommitPauses, PassCommits
+from service.passes.preparations import Preparations
 from service.passes.queue import Backlog, PassQueue
 from service.passes.run import PassRun, PassRunner, failed_by_bug
 from service.passes.wakeups import Wakeups
@@ -80,10 +81,20 @@ class Reactor:
         self._pauses = pauses or CommitPauses()
         self._commits = PassCommits(conversations, pauses=self._pauses, hash_key=hash_key)
         self._wakeups = Wakeups(conversations, has_time=summarizers.wanted.has_time, pauses=self._pauses)
+        self._preparations = Preparations(
+            conversations,
+            summarizers=summarizers,
+            counter=counter,
+            telemetry=telemetry,
+            clock_s=clock_s,
+            workers=limits.concurrent_passes,
+            shared=limits.shared,
+        )
         self._runner = PassRunner(
             conversations,
             summarizers=summarizers,
             commits=self._commits,
+            preparations=self._preparations,
             counter=counter,
             telemetry=telemetry,
             clock_s=clock_s,
@@ -101,6 +112,7 @@ class Reactor:
                 self._wakeups.end_wait_at(key, row.wait_until_us)
             if row.fallback:
                 self._wakeups.remake_later(key)
+        self._preparations.start()
         for queue in self._queues():
             for _ in range(queue.workers):
                 name = f"pass worker {len(self._workers)}"
@@ -113,6 +125,7 @@ class Reactor:
             handle.cancel()
         for queue in self._queues():
             queue.close()
+        await self._preparations.stop()
         if self._workers:
             _, running = await asyncio.wait(self._workers, timeout=grace_s)
             for worker in running:
@@ -140,6 +153,7 @@ class Reactor:
         if running is not None and running.pass_id and ended:
             running.supersede()
         self._wakeups.changed(key, state)
+        self._preparations.changed(key, state)
 
     def loaded(self, key: StreamId, state: Conversation) -> None:
         """Act on a state read from the log, and take up what the start did not know about."""
@@ -236,7 +250,11 @@ class Reactor:
     def _enqueue(self, key: StreamId, since_us: int, plan: PassPlan | None = None) -> None:
         self._forget_postponed(key)
         self._told_pending(key, since_us)
-        (self._extractions if plan is not None and plan.extractive else self._queue).put(key)
+        if plan is not None and plan.extractive:
+            self._extractions.put(key)
+        else:
+            self._preparations.make_room(key)
+            self._queue.put(key)
 
     def _told_pending(self, key: StreamId, since_us: int) -> None:
         self.backlog.add(key, since_us)
@@ -252,3 +270,4 @@ class Reactor:
 
     def _count_pending(self) -> None:
         self._telemetry.passes_pending(len(self.backlog), self.backlog.oldest_us)
+        self._preparations.passes_pending(len(self.backlog))

@@ -92,6 +92,11 @@ class PassReport:
         self._tokens_in += completion.input_tokens
         self._tokens_out += completion.output_tokens
 
+    def prepared(self, tokens_in: int, tokens_out: int) -> None:
+        """A record was prepared before the pass, with so many tokens."""
+        self._tokens_in += tokens_in
+        self._tokens_out += tokens_out
+
     def calls(self, done: int, total: int) -> None:
         """See Observer."""
         self._done, self._total = done, total

@@ -7,56 +7,59 @@ claimed again after a restart.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import NamedTuple
 
 import structlog
 
 from eventlog.event import StreamId
+from observability.facts import PreparationOutcome
 from service.conversations.conversations import Conversations
-from service.domain.conversation import Conversation, ShownRecord, record_named
+from service.domain.conversation import Conversation
 from service.domain.errors import PassSuperseded
 from service.domain.events import (
     ErrorClass,
-    MessageAppended,
     PassPlan,
     SummarizationCompleted,
     SummarizationFailed,
     SummarizationSkipped,
     Trigger,
 )
-from service.domain.ledger import NOTHING_FOUND, LedgerFinds
-from service.domain.message import Message, Role
 from service.domain.policy import Fallback
-from service.domain.ranges import partitioned, ranges_of, without
-from service.domain.record import FormName, MessageRange
-from service.domain.sizes import ledger_tokens_max
+from service.domain.preparation import suffices
 from service.domain.tokens import TokenCounter
 from service.passes.commits import TRANSIENT, PassCommits
+from service.passes.preparations import Preparations
+from service.passes.prepared import Prepared
 from service.passes.report import PassReport
-from service.summarizer.finds import finds_of
+from service.passes.source import work_of
 from service.summarizer.summarizer import PassFailed, PassResult, PassWork, Summarizers, Summary, record_of
 from service.telemetry.telemetry import Telemetry
+from service.turn import aside
 
 __all__ = ["PassRun", "PassRunner", "failed_by_bug"]
 
 CLAIMS_MAX = 3
 """A pass that was claimed this often and never ended probably kills the process, so it is failed instead."""
 
-SOURCE_MESSAGES_MAX = 100_000
-
 _log = structlog.get_logger()
 
 
 @dataclass(slots=True, eq=False)
 class PassRun:
-    """A running pass, which others may end or hurry. `pass_id` is empty until its plan is read."""
+    """A running pass, which others may end or hurry. `pass_id` is empty until its plan is read.
+
+    `outcome` is what becomes of the `prepared` record that it took, unless it puts it back.
+    """
 
     pass_id: str = ""
-    call: asyncio.Task[Summary] | None = None
+    call: asyncio.Task[_Written] | None = None
     stands_in: bool = False
     superseded: bool = False
+    prepared: Prepared | None = None
+    extended: bool = False
+    outcome: PreparationOutcome = PreparationOutcome.WASTED
 
     def interrupt(self) -> None:
         """Cancel the summarizer's call."""
@@ -74,6 +77,14 @@ class PassRun:
         self.interrupt()
 
 
+class _Written(NamedTuple):
+    """A summary, the work that it is of, and the seconds that it took before the pass began."""
+
+    work: PassWork
+    summary: Summary
+    spent_s: float = 0.0
+
+
 class PassRunner:
     """Runs passes. `counter` counts identifiers; `on_model_answered` is called after each success of a model."""
 
@@ -83,6 +94,7 @@ class PassRunner:
         *,
         summarizers: Summarizers,
         commits: PassCommits,
+        preparations: Preparations,
         telemetry: Telemetry,
         counter: TokenCounter,
         clock_s: Callable[[], float],
@@ -91,6 +103,7 @@ class PassRunner:
         self._conversations = conversations
         self._summarizers = summarizers
         self._commits = commits
+        self._preparations = preparations
         self._telemetry = telemetry
         self._counter = counter
         self._clock_s = clock_s
@@ -124,7 +137,20 @@ class PassRunner:
                 raise
 
     async def _make(self, key: StreamId, run: PassRun, plan: PassPlan, report: PassReport) -> None:
-        work = await self._work(key, plan)
+        try:
+            await self._summarized(key, run, plan, report)
+        except TRANSIENT:
+            if run.prepared is not None:
+                self._preparations.put_back(key, run.prepared)
+                run.prepared = None
+            raise
+        finally:
+            if run.prepared is not None:
+                reason = "not_published" if run.outcome is PreparationOutcome.WASTED else ""
+                self._preparations.ended(key, run.outcome, reason)
+
+    async def _summarized(self, key: StreamId, run: PassRun, plan: PassPlan, report: PassReport) -> None:
+        work = await work_of(self._conversations, key, plan, self._counter)
         try:
             result = await self._result(key, run, work, report)
         except PassFailed as failure:
@@ -134,6 +160,7 @@ class PassRunner:
         if isinstance(events[0], SummarizationCompleted):
             report.completed(result, after)
             if not result.fallback:
+                run.outcome = PreparationOutcome.EXTENDED if run.extended else PreparationOutcome.USED
                 self._on_model_answered()
         elif isinstance(events[0], SummarizationFailed):
             report.cancelled()
@@ -149,7 +176,7 @@ class PassRunner:
             return await self._extracted(work, report, None)
         began_s = self._clock_s()
         try:
-            summary = await self._wanted_summary(run, work, report)
+            written = await self._wanted_summary(key, run, work, report)
         except PassFailed as failure:
             # A missing model is not a failing one, so the next pass does not wait.
             if work.plan.trigger is not Trigger.REMAKE and self._summarizers.is_listed_for(failure):
@@ -159,15 +186,15 @@ class PassRunner:
                 raise
             report.fell_back(failure, self._summarizers.extraction.name)
             return await self._extracted(work, report, failure, after=failure)
-        return self._made(work, summary, began_s)
+        return self._made(written.work, written.summary, began_s - written.spent_s)
 
-    async def _wanted_summary(self, run: PassRun, work: PassWork, report: PassReport) -> Summary:
+    async def _wanted_summary(self, key: StreamId, run: PassRun, work: PassWork, report: PassReport) -> _Written:
         """The wanted summarizer's summary. Raises PassFailed also if extraction is to stand in before it is ready."""
         if run.superseded:
             raise PassSuperseded
         if run.stands_in:
             raise self._interrupted(report)
-        run.call = asyncio.create_task(self._summarizers.wanted.summarize(work, report))
+        run.call = asyncio.create_task(self._written(key, run, work, report))
         try:
             return await run.call
         except asyncio.CancelledError:
@@ -178,6 +205,39 @@ class PassRunner:
             raise
         finally:
             run.call = None
+
+    async def _written(self, key: StreamId, run: PassRun, work: PassWork, report: PassReport) -> _Written:
+        """The wanted summarizer's summary: the prepared one where that suffices, else one on top of it, else a new
+        one."""
+        wanted = self._summarizers.wanted
+        prepared = run.prepared = await self._preparations.take(key, work)
+        if prepared is None:
+            return _Written(work, await wanted.summarize(work, report))
+        # Read anew: fewer messages leave the window, and so fewer identifiers go into the ledger.
+        part = await work_of(self._conversations, key, prepared.of_pass(work).plan, self._counter)
+        rest = prepared.rest_of(work)
+        if prepared.covers(work.plan) or await self._suffices(key, part, prepared.summary):
+            report.prepared(prepared.tokens_in, prepared.tokens_out)
+            return _Written(part, prepared.summary, prepared.latency_s)
+        if rest is None:
+            run.prepared = None
+            self._preparations.ended(key, PreparationOutcome.WASTED, "not_extensible")
+            return _Written(work, await wanted.summarize(work, report))
+        run.extended = True
+        report.prepared(prepared.tokens_in, prepared.tokens_out)
+        summary = await wanted.summarize(rest, report)
+        attempts = prepared.summary.attempts + summary.attempts
+        tried = tuple(dict.fromkeys((*prepared.summary.tried, *summary.tried)))
+        return _Written(rest, replace(summary, attempts=attempts, tried=tried), prepared.latency_s)
+
+    async def _suffices(self, key: StreamId, part: PassWork, summary: Summary) -> bool:
+        """Whether the record of a part of the range is enough for the window as it is now."""
+        state, now_us = await self._conversations.state(key), self._conversations.now_us()
+        result = self._made(part, summary, self._clock_s())
+        completed = SummarizationCompleted(
+            part.plan.pass_id, result.record, result.source, fallback=False, finds=result.finds
+        )
+        return await aside(self._conversations.window_weight(key), lambda: suffices(state, completed, now_us))
 
     async def _extracted(
         self, work: PassWork, report: PassReport, failure: PassFailed | None, *, after: PassFailed | None = None
@@ -221,69 +281,9 @@ class PassRunner:
             return plan.trigger is Trigger.EMERGENCY or state.ratio >= plan.policy.emergency_token_ratio
         return plan.policy.fallback is Fallback.ALWAYS
 
-    async def _work(self, key: StreamId, plan: PassPlan) -> PassWork:
-        """The messages of the source, or the texts of the records that the pass merges."""
-        state = await self._conversations.state(key)
-        previous = record_named(state, plan.base_id) if plan.base_id else None
-        replaces = record_named(state, plan.replaces_id) if plan.replaces_id else None
-        settings = state.settings
-        names = plan.merged_ids if plan.form is FormName.DIGEST else ()
-        found = (record_named(state, name) for name in names)
-        merged = tuple(ShownRecord(r, state.sources[r.id], short=bool(r.short_summary)) for r in found if r)
-        messages = tuple(map(_as_message, merged)) if merged else await self._chat(key, state, plan.source)
-        finds = await self._finds(key, state, plan)
-        share = ledger_tokens_max(state, plan.policy)
-        ledger = state.ledger.after(finds._replace(limit_tokens=share, memory_tokens=share))
-        return PassWork(
-            key.name,
-            plan,
-            messages,
-            previous,
-            settings.model,
-            replaces,
-            settings.calibration_factor,
-            overlap=await self._chat(key, state, plan.overlap) if plan.overlap else (),
-            merged=merged,
-            finds=finds,
-            in_ledger=frozenset(entry.key for entry in ledger.in_window),
-        )
-
-    async def _chat(
-        self, key: StreamId, state: Conversation, ranges: tuple[MessageRange, ...]
-    ) -> tuple[MessageAppended, ...]:
-        """The messages of these ranges, from the window if it has them all as they were appended, else from the log."""
-        inside, _ = partitioned(state.window, ranges)
-        messages: Sequence[MessageAppended] = inside
-        if len(inside) < sum(map(len, ranges)) or any(m.cleared_tokens for m in inside):
-            messages = await self._conversations.log.originals(
-                key, head=state.event_version, limit=SOURCE_MESSAGES_MAX, within=ranges
-            )
-        return tuple(m for m in messages if m.message.role is not Role.SYSTEM)
-
-    async def _finds(self, key: StreamId, state: Conversation, plan: PassPlan) -> LedgerFinds:
-        """The identifiers of the messages that leave the window by the pass, as they were appended; none leaves by a
-        remake."""
-        if plan.trigger is Trigger.REMAKE or not ledger_tokens_max(state, plan.policy):
-            return NOTHING_FOUND
-        inside, staying = partitioned(state.window, without(plan.covered, ranges_of(state.pins)))
-        ranges = ranges_of(m.number for m in inside)
-        leaving = await self._chat(key, state, ranges) if ranges else ()
-        counter = self._counter.of(state.settings.model)
-        source = counter.source_for(state.settings.model)
-        find = partial(finds_of, leaving, staying, state.ledger, counter=counter, source=source)
-        return await asyncio.to_thread(find)
-
     async def _fail(self, key: StreamId, plan: PassPlan, report: PassReport, failure: PassFailed) -> None:
         await self._commits.fail(key, plan, failure)
         report.failed(failure)
-
-
-def _as_message(shown: ShownRecord) -> MessageAppended:
-    """A record as a message of a transcript, with the number of its first message."""
-    record = shown.record
-    text = record.short_summary if shown.short else record.summary
-    message = Message(id=record.id, role=Role.ASSISTANT, content=text)
-    return MessageAppended(record.covered[0].first, message, shown.tokens, shown.source)
 
 
 def failed_by_bug() -> PassFailed:

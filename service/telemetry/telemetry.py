@@ -17,6 +17,8 @@ from observability.facts import (
     PassOutcome,
     PassStarted,
     PassTrigger,
+    PreparationOutcome,
+    PreparationStarted,
     RewriteCause,
     SkipReason,
 )
@@ -100,6 +102,15 @@ class Telemetry:
         """A pass is over."""
         span.note(fact)
         self._metrics.pass_ended(fact)
+
+    def preparation_begun(self, fact: PreparationStarted) -> AbstractContextManager[Span]:
+        """The span of a preparation, open until it is left."""
+        return self._tracing.span(fact)
+
+    def preparation_ended(self, key: StreamId, outcome: PreparationOutcome, reason: str) -> None:
+        """A prepared record was published, with more or without, or is of no use for this `reason`."""
+        self._metrics.preparation_ended(outcome)
+        _log.info(f"preparation.{outcome.value}", conversation_id=key.name, reason=reason)
 
     def progressed(self, key: StreamId, progress: Progress) -> None:
         """Whoever watches the conversation hears of it."""

@@ -80,7 +80,7 @@ def test_a_cost_is_the_cheaper_of_using_the_cache_and_not():
 def test_the_names_to_choose_from_are_those_of_the_measurements():
     """And each of them has figures."""
     assert NAMES == rounds.NAMES
-    assert {figure.name.partition(".")[0] for figure in FIGURES} == {*NAMES, "quiet"}
+    assert {figure.name.partition(".")[0] for figure in FIGURES} == {*NAMES, "quiet", "unprepared"}
 
 
 async def test_every_client_asks_one_question_at_a_time():

@@ -27,7 +27,7 @@ from service.domain.record import MessageRange, SummaryRecord
 from service.domain.sizes import record_sizes
 from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, summary_tokens
 
-__all__ = ["defaults", "due", "follow_up", "forced", "held_by", "trigger_ratio"]
+__all__ = ["ahead", "defaults", "due", "follow_up", "forced", "held_by", "trigger_ratio"]
 
 _CLEARING = frozenset({Trigger.RATIO, Trigger.EMERGENCY})
 """Triggers of a window that is too full; whoever asks for a summary gets one."""
@@ -93,6 +93,18 @@ def follow_up(
     if division is None:
         return None
     return _requested(state, context, Trigger.FOLLOW_UP, division, extractive=extractive)
+
+
+def ahead(state: Conversation, context: DecisionContext) -> PassPlan | None:
+    """See Profile."""
+    policy = context.policy
+    if not 0 < policy.prepare_token_ratio <= state.ratio < policy.trigger_token_ratio:
+        return None
+    trigger = _trigger(state, policy, past_trigger=True, refresh_due=False)
+    if trigger is not Trigger.RATIO or _halted(state, policy) or marks_that_suffice(state, policy):
+        return None
+    division = _division(state, policy)
+    return _requested(state, context, trigger, division).plan if division else None
 
 
 def held_by(state: Conversation, policy: Policy) -> HeldBy | None:

@@ -32,7 +32,7 @@ from service.domain.tokens import TokenSource, calibrated_tokens
 from service.domain.topics import topic_shifts
 from service.domain.window import TAIL_MESSAGES_MIN, counted_tokens, split, tool_pairs, tool_units
 
-__all__ = ["defaults", "due", "follow_up", "forced", "held_by", "trigger_ratio"]
+__all__ = ["ahead", "defaults", "due", "follow_up", "forced", "held_by", "trigger_ratio"]
 
 EPISODE_TOKENS_MAX: Final = 384
 """Eight long sentences and two short ones."""
@@ -97,6 +97,11 @@ def follow_up(
     if ended.cut and (_is_due(state, context.policy) or state.ratio >= context.policy.emergency_token_ratio):
         return _wanted(state, context, Trigger.FOLLOW_UP, extractive=extractive)
     return _merge(state, context, Trigger.FOLLOW_UP, extractive=extractive, anything=False)
+
+
+def ahead(_state: Conversation, _context: DecisionContext) -> PassPlan | None:
+    """See Profile. Prepares nothing: messages trigger its passes, whatever the ratio."""
+    return None
 
 
 def held_by(state: Conversation, policy: Policy) -> HeldBy | None:

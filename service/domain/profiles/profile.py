@@ -64,6 +64,11 @@ class Profile(Protocol):
         """One more pass right after the record of `ended`, if that did not suffice and another would free more."""
         ...
 
+    def ahead(self, state: Conversation, context: DecisionContext, /) -> PassPlan | None:
+        """The pass that would be due if the window were at its trigger, from prepare_token_ratio on; None if none would
+        ask a model. The plan is for a draft and never in an event."""
+        ...
+
     def held_by(self, state: Conversation, policy: Policy, /) -> HeldBy | None:
         """The rule that holds a window past its trigger; None if a pass is due."""
         ...

@@ -28,7 +28,7 @@ from service.domain.record import FormName, MessageRange, SummaryRecord
 from service.domain.sizes import ledger_tokens, record_sizes
 from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, counted_tokens, summary_tokens, tool_pairs, tool_units
 
-__all__ = ["defaults", "due", "follow_up", "forced", "held_by", "trigger_ratio"]
+__all__ = ["ahead", "defaults", "due", "follow_up", "forced", "held_by", "trigger_ratio"]
 
 
 def defaults() -> Policy:
@@ -83,6 +83,11 @@ def follow_up(
     if plan is None and state.ratio >= policy.trigger_token_ratio:
         plan = _compressing(state, context, Trigger.FOLLOW_UP, extractive=extractive, tail_messages=TAIL_MESSAGES_MIN)
     return SummarizationRequested(plan) if plan else None
+
+
+def ahead(_state: Conversation, _context: DecisionContext) -> PassPlan | None:
+    """See Profile. Prepares nothing: messages trigger its passes, whatever the ratio."""
+    return None
 
 
 def held_by(state: Conversation, policy: Policy) -> HeldBy | None:

@@ -25,7 +25,7 @@ def extract_of(messages: Sequence[Message]) -> Extract:
     [
         ("Yes, that one.", False),
         ("Yes, please go ahead with the changes.", False),
-        ("I will take Option 1.", False),
+        ("I will take Option 1.", True),
         ("We keep the window seats for that one.", False),
         ("Yes, let us take the window seat in economy class.", True),
         ("I will take HAT271 then.", True),
@@ -103,18 +103,16 @@ def test_what_wants_agreement_or_only_supposes_is_not_open(idle: str) -> None:
     assert extract_of(messages).context.unresolved == ("Jonas: Which crew unloads the cargo at the northern pier?",)
 
 
-def test_lines_of_a_summary_quote_no_system_text_and_nothing_that_only_points() -> None:
+def test_lines_of_a_summary_quote_no_system_text() -> None:
     """What the conversation says fills them; the system's instructions do where nobody else spoke."""
     rule = Message("s1", Role.SYSTEM, "Agents of the harbour archive always greet the ships at the northern pier.")
-    talk = said(f"Mara: {LONG}", "Jonas: The cargo sheets lie in the harbour archive of the old town.",
-                "Mara: That is quite a suggestion to those people.")  # fmt: skip
+    talk = said(f"Mara: {LONG}", "Jonas: The cargo sheets lie in the harbour archive of the old town.")
 
     extracted = extract_of((rule, *talk))
     told = "\n".join((extracted.summary, *extracted.key_points))
 
     assert "cargo sheets" in told
     assert "greet the ships" not in told
-    assert "quite a suggestion" not in told
     more = Message("s2", Role.SYSTEM, "Agents weigh the cargo of every barge before the evening bell.")
     alone = extract_of((rule, more))
     assert "greet the ships" in "\n".join((alone.summary, *alone.key_points))

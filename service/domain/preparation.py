@@ -1,0 +1,54 @@
+"""Preparing a record before its trigger: what is to be prepared, and whether what was prepared suffices.
+
+Neither is a decision of the conversation: nothing here leads to an event before the trigger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from service.domain.conversation import Conversation
+from service.domain.events import PassPlan, SummarizationCompleted, Trigger
+from service.domain.fold import evolve
+from service.domain.policy import Policy
+from service.domain.profiles.profile import DecisionContext
+from service.domain.sizes import ledger_tokens_max
+from service.domain.window import relieved_ratio
+
+__all__ = ["GROWN_SHARE", "has_grown", "may_prepare", "preparable", "suffices"]
+
+GROWN_SHARE = 0.5
+"""By this share a range must have grown before it is prepared anew: its tokens, as prompts count them."""
+
+
+def may_prepare(state: Conversation, policy: Policy) -> bool:
+    """Whether the ratio allows a preparation; looks at no message."""
+    if not policy.enabled or not policy.prepare_token_ratio or state.pending is not None or state.closed:
+        return False
+    return policy.prepare_token_ratio <= state.ratio < policy.trigger_token_ratio
+
+
+def preparable(state: Conversation, context: DecisionContext) -> PassPlan | None:
+    """The plan to prepare, under the id `next_pass_id`; None if the rules would not have a model make a record."""
+    if not may_prepare(state, context.policy) or state.waiting(context.now_us):
+        return None
+    return context.profile.ahead(state, context)
+
+
+def has_grown(plan: PassPlan, *, since: PassPlan) -> bool:
+    """Whether `plan` reads so much more than `since` that another preparation pays."""
+    return plan.base_id != since.base_id or plan.covered_tokens >= (1 + GROWN_SHARE) * since.covered_tokens
+
+
+def suffices(state: Conversation, completed: SummarizationCompleted, now_us: int) -> bool:
+    """Whether a record of only a part of the pending range leaves the window as a cleared one: below its reset ratio,
+    with a runway to the next trigger.
+
+    Whoever forces a pass, or has a periodic one, wants all of the range summarized.
+    """
+    plan = state.pending
+    if plan is None or plan.pass_id != completed.pass_id or plan.trigger not in (Trigger.RATIO, Trigger.EMERGENCY):
+        return False
+    share = ledger_tokens_max(state, plan.policy)
+    completed = replace(completed, finds=completed.finds._replace(limit_tokens=share, memory_tokens=share))
+    return evolve(state, completed, now_us).ratio <= relieved_ratio(plan.policy)
