@@ -4,7 +4,7 @@
 PYTHON ?=
 export PYTHON
 
-.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-histories test-recall bench coverage protos config-docs lock clean
+.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-histories test-recall bench quality coverage protos config-docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,10 @@ test-recall: ## how well searches find what has left the window, on the shared c
 
 bench: install ## measure, beside bare gRPC and bare SQLite
 	@.venv/bin/abridged bench
+
+quality: ## measure what windows still know, and write docs/quality.md; `make quality DATA=FOLDER` with real chats
+	@scripts/install dev recall
+	@.venv/bin/abridged bench --only quality $(if $(DATA),--data $(DATA)) > docs/quality.md
 
 coverage: ## branch coverage of the in-process tests
 	@scripts/install dev recall

@@ -94,7 +94,8 @@ def bench(
 
     Everything runs on this machine and ends with the command; a whole run takes six minutes. `--only cost` counts what
     chats cost under a prompt cache, and takes a minute. `--only quality` counts what windows still know after many
-    passes, and takes some minutes. `--only extraction --data FOLDER` judges extracts of real chats.
+    passes, beside its goals, writes that as a page of Markdown, and takes some minutes. `--only extraction --data
+    FOLDER` judges extracts of real chats.
     """
     if not {COST, QUALITY, EXTRACTION}.isdisjoint(only):
         if json_path is not None or len(only) > 1:
@@ -119,7 +120,7 @@ def bench(
 
 
 def _print_counted(what: str, data: Path | None, model: str | None, address: str) -> None:
-    """The table of `cost`, `quality` or `extraction`."""
+    """The table of `cost` or `extraction`, or the page of `quality`."""
     from observability.logs import LogSettings, configure_logs
 
     undo = configure_logs(LogSettings(level="error", style="auto", content=False), sys.stderr)
@@ -134,26 +135,18 @@ def _print_counted(what: str, data: Path | None, model: str | None, address: str
             raise click.UsageError("--only extraction judges the chats of a folder: name it with --data")
         _print(extraction.HEADINGS, tuple(extraction.rows(data)))
     else:
-        from service.bench.quality import runs
-
-        _print(runs.HEADINGS, asyncio.run(_quality_rows(data, model, address)))
+        click.echo(asyncio.run(_quality(data, model, address)))
     undo()
 
 
-async def _quality_rows(data: Path | None, model: str | None, address: str) -> list[tuple[str, ...]]:
-    from service.bench.quality import runs
+async def _quality(data: Path | None, model: str | None, address: str) -> str:
+    """docs/quality.md, as measured."""
+    from service.bench.quality.document import document, measured
+    from service.bench.quality.runs import model_at
 
-    corpora = [runs.generated_corpus(), *(runs.corpora_in(data) if data else ())]
-    summarizers = [runs.lossy(), runs.Summarizing("extractive")]
     async with AsyncExitStack() as resources:
-        if model is not None:
-            asked = await resources.enter_async_context(runs.model_at(model, address))
-            summarizers.append(runs.Summarizing(model, asked))
-        rows: list[tuple[str, ...]] = []
-        async for row in runs.rows(corpora, summarizers):
-            rows.append(row)
-            _progress(" ".join(row[:3]))
-        return rows
+        asked = await resources.enter_async_context(model_at(model, address)) if model is not None else None
+        return document(await measured(data, asked, _progress))
 
 
 def _machine() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from service.bench.player import MODEL_WINDOW
 from service.bench.quality.facts import Fact, FactKind
 from service.bench.quality.generator import GeneratedChat, generated
 from service.bench.quality.lossy import LossyModel
-from service.bench.quality.runs import HEADINGS, corpora_in, generated_corpus, lossy, rows
+from service.bench.quality.runs import HEADINGS, corpora_in, generated_corpus, lossy, row, runs_of
 from service.bench.quality.survival import END, Survey, found_facts
 from service.domain.checks.secrets import contains_secret
 from service.domain.events import Event
@@ -193,10 +193,10 @@ async def test_every_summarizer_under_every_policy_gets_a_row_with_the_same_figu
     """Counted, not timed; nothing is lost and every pin is kept."""
     corpus = generated_corpus(**SMALL)
 
-    first = [row async for row in rows([corpus], [lossy()])]
-    second = [row async for row in rows([corpus], [lossy()])]
+    first = [row(run) async for run in runs_of([corpus], [lossy()])]
+    second = [row(run) async for run in runs_of([corpus], [lossy()])]
 
     assert first == second
-    assert {len(row) for row in first} == {len(HEADINGS)}
-    assert {row[HEADINGS.index("covered")] for row in first} == {"1.00"}
-    assert {row[HEADINGS.index("pins")] for row in first} == {"1.00"}
+    assert {len(figures) for figures in first} == {len(HEADINGS)}
+    assert {figures[HEADINGS.index("covered")] for figures in first} == {"1.00"}
+    assert {figures[HEADINGS.index("pins")] for figures in first} == {"1.00"}

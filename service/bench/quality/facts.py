@@ -150,6 +150,11 @@ class Values:
         """What somebody who needs the value would ask."""
         return f"What is the {_NOUNS[kind][0]} of {anchor}?"
 
+    @staticmethod
+    def restated(fact: Fact) -> str:
+        """The fact in words that no sentence of a conversation has in this order."""
+        return f"{fact.anchor} has {fact.value} as its {_NOUNS[fact.kind][0]}."
+
     def secret(self) -> str:
         """A credential that no record may hold."""
         return "ghp_" + "".join(self._rng.choices(_LETTERS + _LETTERS.lower() + "23456789", k=36))
