@@ -18,7 +18,7 @@ from service.domain.going_back import marked
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
 from service.domain.tokens import TokenSource, calibrated_tokens
-from service.domain.window import ToolPairs, relieved_ratio, tool_pairs
+from service.domain.window import ToolPairs, pinned_units, relieved_ratio, tool_pairs, tool_units
 
 __all__ = ["clearable", "freed_tokens", "is_error", "marks_that_suffice"]
 
@@ -65,12 +65,14 @@ def clearable(state: Conversation, policy: Policy) -> tuple[ResultMark, ...]:
     chat = [m for m in state.window if m.message.role is not Role.SYSTEM]
     pairs = tool_pairs(chat)
     factor = state.settings.calibration_factor
+    units = pinned_units(tool_units(chat, pairs), state.pins) if state.pins else ()
+    pinned = {m.number for unit in units for m in unit}
     return tuple(
         _mark(result)
         for result in _old_results(chat, pairs, keep_units=policy.clear_keep_tool_units)
         if _costs(result.appended, factor) >= policy.clear_min_tokens
         and not result.appended.cleared_tokens
-        and result.appended.number not in state.pins
+        and result.appended.number not in pinned
         and result.tool not in policy.clear_exclude_tools
         and not is_error(result.appended.message.content)
     )

@@ -51,17 +51,19 @@ def returning(state: Conversation, event: Event) -> tuple[MessageRange, ...]:
     """The messages that the event brings back into the window, as ascending ranges; none for most events."""
     if not isinstance(event, GoingBack):
         return ()
-    return without(outside(state), outside(_in_use_after(state, event)))
+    return merged((*without(outside(state), outside(_in_use_after(state, event))), *_unmarked(state, event)))
 
 
 def went_back(state: Conversation, event: GoingBack, originals: Iterable[MessageAppended]) -> Conversation:
     """The state after the event. `originals` are messages as the log has them, including those of `returning`."""
     after = _in_use_after(state, event)
     before_ranges, after_ranges = outside(state), outside(after)
-    back = without(before_ranges, after_ranges)
-    returned = [_as_marked(state, m) for m in originals if covers(back, m.number)]
+    unmarked = _unmarked(state, event)
+    back = merged((*without(before_ranges, after_ranges), *unmarked))
+    returned = [_as_marked(after, m) for m in originals if covers(back, m.number)]
     assert len(returned) == sum(map(len, back)), "all messages that come back were read"
-    kept = [m for m in state.window if not covers(after_ranges, m.number)]
+    gone = merged((*after_ranges, *unmarked))
+    kept = [m for m in state.window if not covers(gone, m.number)]
     window = sorted([*kept, *returned], key=lambda m: m.number)
     estimated = sum(m.tokens for m in window if m.source is TokenSource.ESTIMATE)
     revoked = isinstance(event, SummaryRevoked)
@@ -120,6 +122,12 @@ def _as_marked(state: Conversation, appended: MessageAppended) -> MessageAppende
     return appended if mark is None or appended.cleared_tokens else marked(appended, mark)
 
 
+def _unmarked(state: Conversation, event: GoingBack) -> tuple[MessageRange, ...]:
+    """The messages that the event pins while the window shows a mark in their place."""
+    pinned = event.numbers if isinstance(event, MessagesPinned) else ()
+    return ranges_of(number for number in pinned if number in state.marks and not covers(outside(state), number))
+
+
 def dependents(state: Conversation, record_ids: Iterable[str]) -> tuple[str, ...]:
     """These records and all records in use made from them, in the order of their commits."""
     found = set(record_ids)
@@ -164,7 +172,8 @@ def _in_use_after(state: Conversation, event: GoingBack) -> Conversation:
     """What is in use and pinned after the event; the window's messages are still those before it."""
     match event:
         case MessagesPinned():
-            return state._replace(pins=state.pins.union(event.numbers))
+            marks = {number: mark for number, mark in state.marks.items() if number not in event.numbers}
+            return state._replace(pins=state.pins.union(event.numbers), marks=MappingProxyType(marks))
         case MessagesUnpinned():
             return state._replace(pins=state.pins.difference(event.numbers))
         case ConversationRewound():

@@ -31,7 +31,7 @@ from service.domain.events import (
 from service.domain.going_back import dependents, outside, returning, short_without, shown_without
 from service.domain.message import Role
 from service.domain.policy import Policy
-from service.domain.ranges import covers, merged
+from service.domain.ranges import covers, merged, ranges_of, without
 from service.domain.record import MessageRange, SummaryRecord
 from service.domain.triggers import cancelled
 from service.domain.window import counted_tokens, pinned_units, tool_pairs, tool_units
@@ -51,7 +51,7 @@ def needed(state: Conversation, command: object) -> tuple[MessageRange, ...]:
         case RewindConversation() if command.to < state.message_version:
             return returning(state, _rewind(state, command.to))
         case PinMessages():
-            return _around(outside(state), command.numbers)
+            return _around(state, command.numbers)
         case _:
             return ()
 
@@ -107,7 +107,9 @@ def _pinned(
     state: Conversation, command: PinMessages, policy: Policy, originals: Sequence[MessageAppended]
 ) -> list[Event]:
     _require_messages(state, command.numbers)
-    chat = [m for m in (*state.window, *originals) if m.message.role is not Role.SYSTEM]
+    read = {m.number for m in originals}
+    chat = [m for m in state.window if m.message.role is not Role.SYSTEM and m.number not in read]
+    chat += (m for m in originals if m.message.role is not Role.SYSTEM)
     chat.sort(key=attrgetter("number"))
     units = tool_units(chat, tool_pairs(chat))
     wanted = state.pins.union(command.numbers)
@@ -155,9 +157,16 @@ def _require_messages(state: Conversation, numbers: Iterable[int]) -> None:
             raise MessageRemoved(number)
 
 
-def _around(hidden: tuple[MessageRange, ...], numbers: Iterable[int]) -> tuple[MessageRange, ...]:
-    """The hidden messages close enough to one of these to belong to its tool call; none if the window has them all."""
-    near = merged(MessageRange(max(1, n - UNIT_REACH), n + UNIT_REACH) for n in numbers if covers(hidden, n))
+def _around(state: Conversation, numbers: Iterable[int]) -> tuple[MessageRange, ...]:
+    """The messages close enough to one of these to belong to its tool call that the window has not, or only as a mark.
+
+    None if the window has them all. What a rewind removed belongs to nothing.
+    """
+    covered = without(outside(state), state.removed)
+    hidden = merged((*covered, *ranges_of(n for n in state.marks if not covers(outside(state), n))))
+    halves = {m.number for m in state.window if m.message.role is Role.TOOL or m.message.tool_calls}
+    reaching = (n for n in numbers if n in halves or covers(hidden, n))
+    near = merged(MessageRange(max(1, n - UNIT_REACH), n + UNIT_REACH) for n in reaching)
     return tuple(
         MessageRange(max(one.first, other.first), min(one.last, other.last))
         for one in near

@@ -50,7 +50,7 @@ from service.domain.events import (
 )
 from service.domain.fold import Originals, evolve, fold
 from service.domain.going_back import returning
-from service.domain.message import Message, Role
+from service.domain.message import Message, Role, ToolCall
 from service.domain.policy import Policy, ProfileName, SummaryRole
 from service.domain.profiles import chain
 from service.domain.profiles.profile import DecisionContext
@@ -112,6 +112,7 @@ class Expected:
                 self._revoke(event.revoked_ids)
             case MessagesPinned():
                 self.pins |= set(event.numbers)
+                self.marks = {n: mark for n, mark in self.marks.items() if n not in self.pins}
             case MessagesUnpinned():
                 self.pins -= set(event.numbers)
             case ConversationRewound():
@@ -294,10 +295,10 @@ def test_a_fold_that_is_not_given_what_comes_back_is_refused():
 class Chat:
     """A chat of CHAIN by hand: commands in, the state after them."""
 
-    def __init__(self, *commands: Command) -> None:
+    def __init__(self, *commands: Command, policy: Policy | None = None) -> None:
         self.state = initial_state()
         self.log: list[tuple[Event, int]] = []
-        self.policy = Policy()
+        self.policy = policy or Policy()
         self._passes = 0
         for command in commands:
             self.after(command)
@@ -550,3 +551,57 @@ def test_a_report_about_a_window_before_a_rewind_is_not_learned_from():
     assert chat.after(ReportUsage(10, "", 200, epoch=before)) == []
     assert chat.after(ReportUsage(10, "", 200)) == []
     assert chat.after(ReportUsage(10, "", 200, epoch=chat.state.epoch)) != []
+
+
+def tool_exchange(number: int, tokens: int) -> list[MessageAppended]:
+    """A question, a call, its result of so many tokens, and what came of it."""
+    call = Message(f"m{number + 1}", Role.ASSISTANT, "", tool_calls=(ToolCall(f"c{number}", "search", "{}"),))
+    found = Message(f"m{number + 2}", Role.TOOL, f"flights of {number}", tool_call_id=f"c{number}")
+    return [
+        appended(number, 3, message=said(number)),
+        appended(number + 1, 3, message=call),
+        appended(number + 2, tokens, message=found),
+        appended(number + 3, 3, message=said(number + 3, Role.ASSISTANT)),
+    ]
+
+
+CLEARING = Policy(clear_min_tokens=64, min_messages=2)
+
+
+def test_a_pin_brings_the_text_of_a_cleared_result_back():
+    """Pinned is verbatim: the mark goes, with the whole unit of the pin, and stays away."""
+    chat = Chat(append(*(m for n in range(7) for m in tool_exchange(1 + 4 * n, 110))), policy=CLEARING)
+    assert 3 in chat.state.marks
+
+    chat.after(PinMessages((2,)))
+
+    assert chat.state.pins == {2, 3}
+    assert 3 not in chat.state.marks
+    assert next(m.message.content for m in chat.state.window if m.number == 3) == "flights of 1"
+
+
+def test_a_result_that_comes_after_its_call_was_pinned_is_not_cleared():
+    """It belongs to the pin, although no event names it."""
+    first, rest = tool_exchange(1, 110), [m for n in range(1, 7) for m in tool_exchange(1 + 4 * n, 110)]
+    chat = Chat(append(*first[:2]), policy=CLEARING)
+    chat.after(PinMessages((2,)))
+
+    chat.after(append(*first[2:], *rest))
+
+    assert chat.state.marks
+    assert 3 not in chat.state.marks
+
+
+def test_what_a_rewind_removed_belongs_to_no_pin():
+    """The result that was given again is pinned with its call, not the one that a rewind removed."""
+    call = Message("m2", Role.ASSISTANT, "", tool_calls=(ToolCall("c", "search", "{}"),))
+    again = [Message(f"m{n}", Role.TOOL, f"found {n}", tool_call_id="c") for n in (3, 4)]
+    chat = Chat(append(appended(1), appended(2, message=call), appended(3, message=again[0])))
+    chat.after(RewindConversation(2))
+    chat.after(append(appended(4, message=again[1]), *(appended(number) for number in range(5, 95))))
+    chat.compressed()
+
+    chat.after(PinMessages((2,)))
+
+    assert chat.state.pins == {2, 4}
+    assert chat.numbers()[:2] == [2, 4]
