@@ -115,7 +115,7 @@ def assembled(
     stopping, started = asyncio.Event(), asyncio.Event()
     server = settings.server
     quotas = quotas_of(server)
-    recall = open_recall(settings, core.log, resources)
+    recall = open_recall(settings, core.log, core.conversations.state, resources)
     pipeline = Pipeline(
         authenticator=Authenticator(
             Grant(g.token.get_secret_value() if g.token else "", g.namespace, frozenset(g.scopes))

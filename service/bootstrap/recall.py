@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from eventlog.event import StreamId
 from eventlog.log import EventLog
 from service.bootstrap.core import open_core
 from service.bootstrap.providers import ollama_settings
 from service.config.settings import Settings
+from service.domain.conversation import Conversation
 from service.models.ollama.address import parse_address
 from service.models.ollama.embedding import OllamaEmbedding
 from service.models.ollama.host import open_hosts
@@ -39,9 +41,14 @@ def index_path(log_path: Path) -> Path:
 
 
 def open_recall(
-    settings: Settings, log: EventLog, resources: AsyncExitStack, *, pace: Pace = IN_BACKGROUND
+    settings: Settings,
+    log: EventLog,
+    state_of: Callable[[StreamId], Awaitable[Conversation]],
+    resources: AsyncExitStack,
+    *,
+    pace: Pace = IN_BACKGROUND,
 ) -> Recall | None:
-    """The index, not started; None where it is off. `resources` closes it.
+    """The index, not started; None where it is off. `state_of` as for Recall; `resources` closes it.
 
     Raises RecallMissing, RecallStopped when its file cannot be opened, and AddressError.
     """
@@ -52,7 +59,7 @@ def open_recall(
     else:
         path = Path(resources.enter_context(TemporaryDirectory(prefix="abridged-"))) / "recall"
     embedder = _embedder(settings) if settings.recall.index == "both" else None
-    recall = Recall(log, Projection(log, path, embedder, pace=pace))
+    recall = Recall(log, Projection(log, path, embedder, pace=pace), state_of)
     resources.push_async_callback(recall.close)
     return recall
 
@@ -68,7 +75,7 @@ async def reindexed(
         core = open_core(without, environ, resources, on_fatal=lambda _: None, now_us=lambda: time.time_ns() // 1_000)
         # The log is ours now, so that no sidecar has the index open.
         remove(index_path(settings.log.path))
-        recall = open_recall(settings, core.log, resources, pace=AT_ONCE)
+        recall = open_recall(settings, core.log, core.conversations.state, resources, pace=AT_ONCE)
         assert recall is not None, "the index is on"
         projection = recall.projection
         projection.start()

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
 from eventlog.event import StreamId
 from eventlog.log import EventLog
 from service.codec.events import decode
+from service.domain.conversation import Conversation
+from service.domain.errors import ConversationNotFound
 from service.domain.events import Event, SummarizationCompleted
+from service.domain.ranges import covers
 from service.domain.record import SummaryRecord
 from service.recall.errors import EmbedderChanged, RecallOff, RecallStopped
-from service.recall.index import text_of
+from service.recall.index import Kind, text_of
 from service.recall.passages import pieces_of, snippet_of
 from service.recall.projection import Projection, require_same
 from service.recall.query import Query
-from service.recall.search import Asked, Entry, Mode, Search, Searcher
+from service.recall.search import ENTRIES_MAX, Asked, Entry, Found, Mode, Search, Searcher
 from service.recall.vectors import Embedder, quantized
 
 __all__ = ["Hit", "Hits", "Recall", "Standing"]
@@ -61,8 +64,12 @@ class Standing(NamedTuple):
 class Recall:
     """One log's index, kept up and searched."""
 
-    def __init__(self, log: EventLog, projection: Projection) -> None:
+    def __init__(
+        self, log: EventLog, projection: Projection, state_of: Callable[[StreamId], Awaitable[Conversation]]
+    ) -> None:
+        """`state_of` returns a conversation as it is now, or raises ConversationNotFound."""
         self._log = log
+        self._state_of = state_of
         self._searcher = Searcher(projection.path)
         self.projection = projection
 
@@ -72,9 +79,10 @@ class Recall:
         return Mode.WORDS if self.projection.embedder is None else Mode.BOTH
 
     async def search(self, search: Search) -> Hits:
-        """The best entries that say in the log what the index has of them.
+        """The best entries that say in the log what the index has of them, and that nothing has taken back.
 
-        Raises RecallOff, RecallStopped, EmbedderAway, and LogCorrupt for an entry whose event is damaged.
+        However late the index is: what was rewound or revoked before the call is no hit. Raises RecallOff,
+        RecallStopped, EmbedderAway, and LogCorrupt for an entry whose event is damaged.
         """
         meaning = search.mode is not Mode.WORDS
         embedder = self.projection.embedder
@@ -83,7 +91,7 @@ class Recall:
         self.projection.require(meaning=meaning)
         asked = await _asked(search.query, embedder) if meaning and embedder is not None else None
         try:
-            return await asyncio.to_thread(self._found, search, asked)
+            return await self._search(search, asked)
         except EmbedderChanged as changed:
             await self.projection.stop_vectors(changed)
             raise RecallStopped(str(changed)) from changed
@@ -106,10 +114,52 @@ class Recall:
         await self.projection.close()
         self._searcher.close()
 
-    def _found(self, search: Search, asked: Asked | None) -> Hits:
-        found = self._searcher(search, asked)
-        position = min(found.position, self._log.head_of(search.namespace))
-        return Hits(tuple(islice(self._hits(search, found.entries), search.limit)), position)
+    async def _search(self, search: Search, asked: Asked | None) -> Hits:
+        for entries_max in dict.fromkeys((2 * search.limit, ENTRIES_MAX)):
+            found, late = await asyncio.to_thread(self._found, search, entries_max, asked)
+            entries = await self._standing_entries(search, found.entries, late) if late else found.entries
+            hits = await asyncio.to_thread(self._page, search, entries)
+            if len(hits) == search.limit or len(found.entries) < entries_max:
+                break
+        return Hits(hits, min(found.position, self._log.head_of(search.namespace)))
+
+    def _found(self, search: Search, entries_max: int, asked: Asked | None) -> tuple[Found, frozenset[str]]:
+        """Entries, and those of their conversations that have events which are not indexed yet."""
+        found = self._searcher(search, entries_max, asked)
+        if self._log.head_of(search.namespace) <= found.words:
+            return found, frozenset()
+        names = {entry.conversation for entry in found.entries}
+        return found, frozenset(
+            name for name in names if self._ends_after(found.words, StreamId(search.namespace, name))
+        )
+
+    def _ends_after(self, position: int, stream: StreamId) -> bool:
+        return any(last.position > position for last in self._log.read_stream(stream, limit=1, backward=True))
+
+    async def _standing_entries(self, search: Search, entries: Iterable[Entry], late: frozenset[str]) -> list[Entry]:
+        """The entries that are not taken back. A page that is full asks for no further state."""
+        states: dict[str, Conversation | None] = {}
+        standing: list[Entry] = []
+        for entry in entries:
+            name = entry.conversation
+            if name in late:
+                if name not in states:
+                    if len(standing) >= search.limit:
+                        break
+                    states[name] = await self._state(StreamId(search.namespace, name))
+                if _is_taken_back(entry, states[name]):
+                    continue
+            standing.append(entry)
+        return standing
+
+    async def _state(self, stream: StreamId) -> Conversation | None:
+        try:
+            return await self._state_of(stream)
+        except ConversationNotFound:
+            return None
+
+    def _page(self, search: Search, entries: Iterable[Entry]) -> tuple[Hit, ...]:
+        return tuple(islice(self._hits(search, entries), search.limit))
 
     def _hits(self, search: Search, entries: Iterable[Entry]) -> Iterator[Hit]:
         for entry in entries:
@@ -127,6 +177,14 @@ class Recall:
         if not events or events[0].position != entry.id:
             return None
         return decode(events[0].type, events[0].schema_version, events[0].payload)
+
+
+def _is_taken_back(entry: Entry, state: Conversation | None) -> bool:
+    if state is None:
+        return True
+    if entry.kind is Kind.MESSAGE:
+        return covers(state.removed, entry.first)
+    return any(record.id == entry.source for record in state.revoked)
 
 
 async def _asked(query: Query, embedder: Embedder) -> Asked:

@@ -23,10 +23,13 @@ from service.recall.pieces import Wanted, nearest, shelf_of
 from service.recall.query import Query
 from service.recall.vectors import Vector, cosines
 
-__all__ = ["HITS_MAX", "Asked", "Entry", "Found", "Mode", "Search", "Searcher", "fused"]
+__all__ = ["ENTRIES_MAX", "HITS_MAX", "Asked", "Entry", "Found", "Mode", "Search", "Searcher", "fused"]
 
 HITS_MAX = 100
 """Most hits of a search, and how many entries of each order are fused."""
+
+ENTRIES_MAX = 2 * HITS_MAX
+"""Entries of both orders, if none is in both."""
 
 FUSION_K = 60
 NEAR_MAX = 200
@@ -101,11 +104,17 @@ class Entry(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Up to twice as many entries as were asked for, since the log may not say some any more; best first. And the
-    position up to which the index was read."""
+    """Entries, best first, and how far the index was read.
+
+    Attributes:
+        entries: At most as many as were asked for.
+        position: Every event up to here was searched by all that was compared.
+        words: Every event up to here is indexed, and what it takes back is gone from the index.
+    """
 
     entries: tuple[Entry, ...]
     position: int
+    words: int
 
 
 class _Ranked(NamedTuple):
@@ -129,26 +138,26 @@ class Searcher:
         self._path = path
         self._free: LifoQueue[Connection] = LifoQueue(CONNECTIONS_KEPT_MAX)
 
-    def __call__(self, search: Search, asked: Asked | None = None) -> Found:
-        """The best entries. `asked` is None for a search by words.
+    def __call__(self, search: Search, entries_max: int, asked: Asked | None = None) -> Found:
+        """The best entries, at most `entries_max`. `asked` is None for a search by words.
 
         Raises what `asked.require` raises.
         """
         vector = None if asked is None else asked.vector
         with self._reading() as connection:
             made = dict(connection.execute("SELECT name, value FROM made"))
-            position = int(made["position"])
+            position = words_position = int(made["position"])
             if asked is not None:
                 asked.require(made.get("embedder", ""), int(made.get("dimension", 0)))
                 oldest = connection.execute("SELECT min(id) FROM entries WHERE NOT has_vectors").fetchone()[0]
                 position = position if oldest is None else oldest - 1
             scope = _scope(connection, search)
             if scope is None:
-                return Found((), position)
+                return Found((), position, words_position)
             words = [] if search.mode is Mode.MEANING else _by_words(connection, search, scope)
             near = [] if vector is None else _by_meaning(connection, search, scope, vector)
             ranked = fused([words, near]) if search.mode is Mode.BOTH else words or near
-            return Found(tuple(_entries(connection, ranked[: 2 * search.limit])), position)
+            return Found(tuple(_entries(connection, ranked[:entries_max])), position, words_position)
 
     def close(self) -> None:
         """Release the file."""

@@ -11,12 +11,13 @@ from typing import Any
 from eventlog.event import NewEvent, StreamId
 from eventlog.log import Append, EventLog
 from service.codec.events import encode
+from service.domain.conversation import Conversation
 from service.domain.events import Event
 from service.recall.projection import Pace, Projection
 from service.recall.recall import Recall
 from tests.support.patience import PATIENCE_S
 
-__all__ = ["AT_ONCE", "append", "indexed"]
+__all__ = ["AT_ONCE", "append", "indexed", "untouched"]
 
 AT_ONCE = Pace(rest_share=0.0, rest_s=0.0, retry_s=0.0)
 
@@ -31,10 +32,15 @@ def append(log: EventLog, stream: StreamId, events: Sequence[Event]) -> int:
     return log.submit(Append(stream, new)).result().last_position
 
 
+async def untouched(stream: StreamId) -> Conversation:
+    """The state of a conversation that has taken nothing back."""
+    return Conversation()
+
+
 @asynccontextmanager
 async def indexed(log: Any, path: Path, **options: Any) -> AsyncIterator[Recall]:
     """The index of a log, caught up with it."""
-    recall = Recall(log, Projection(log, path, pace=AT_ONCE, **{"embedder": None, **options}))
+    recall = Recall(log, Projection(log, path, pace=AT_ONCE, **{"embedder": None, **options}), untouched)
     try:
         recall.projection.start()
         async with asyncio.timeout(PATIENCE_S):

@@ -34,7 +34,7 @@ from service.recall.search import Mode, Search
 from service.recall.vectors import Vector, quantized
 from service.recall.wordllama import WordLlamaEmbedder
 from tests.support.patience import PATIENCE_S
-from tests.support.recall import AT_ONCE, append, indexed
+from tests.support.recall import AT_ONCE, append, indexed, untouched
 
 WORDS = ("red", "green", "blue", "yellow", "stone", "river")
 
@@ -130,7 +130,7 @@ async def test_an_event_that_the_index_does_not_know_stops_it_loudly(log, tmp_pa
         async with indexed(log, tmp_path / "index"):
             pass
 
-    recall = Recall(log, Projection(log, tmp_path / "index", None, pace=AT_ONCE))
+    recall = Recall(log, Projection(log, tmp_path / "index", None, pace=AT_ONCE), untouched)
     assert recall.projection.progress.words < position + 1
     await recall.close()
 
@@ -340,7 +340,7 @@ async def test_a_model_that_is_away_delays_vectors_and_not_words(log, tmp_path):
     """It is asked again, and what came meanwhile gets its vectors then."""
     chat(log, "red", "green")
     embedder = Wavering()
-    recall = Recall(log, Projection(log, tmp_path / "index", embedder, pace=AT_ONCE))
+    recall = Recall(log, Projection(log, tmp_path / "index", embedder, pace=AT_ONCE), untouched)
     try:
         recall.projection.start()
         async with asyncio.timeout(PATIENCE_S):
@@ -361,7 +361,7 @@ async def test_vectors_of_another_length_stop_what_needs_them(log, tmp_path):
     """A model that was replaced under its name: its numbers cannot be compared."""
     embedder = Wavering(is_there=True)
     chat(log, "red")
-    recall = Recall(log, Projection(log, tmp_path / "index", embedder, pace=AT_ONCE))
+    recall = Recall(log, Projection(log, tmp_path / "index", embedder, pace=AT_ONCE), untouched)
     try:
         recall.projection.start()
         async with asyncio.timeout(PATIENCE_S):

@@ -381,7 +381,8 @@ class ConversationServiceServicer:
     def SearchHistory(self, request, context):
         """SearchHistory finds messages, records and episodes of a conversation, or of all of the caller's, by words, by
         meaning, or by both. A query is words, and "phrases" in double quotes that must occur; nothing in it is an operator. The index
-        follows the log: what was appended up to indexed_position was searched. A text that was erased is never returned.
+        follows the log: what was appended up to indexed_position was searched. What was rewound, revoked or erased before
+        the call is never returned, however far the index is.
         No side effects. Errors: INVALID_ARGUMENT (also a query without a word, or with an open quote), NOT_FOUND,
         FAILED_PRECONDITION (RECALL_OFF, RECALL_STOPPED), UNAVAILABLE (EMBEDDER_AWAY: WORDS needs no model).
         """

@@ -155,7 +155,8 @@ class ConversationServiceStub:
     SearchHistory: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SearchHistoryRequest, _conversation_service_pb2.SearchHistoryResponse]
     """SearchHistory finds messages, records and episodes of a conversation, or of all of the caller's, by words, by
     meaning, or by both. A query is words, and "phrases" in double quotes that must occur; nothing in it is an operator. The index
-    follows the log: what was appended up to indexed_position was searched. A text that was erased is never returned.
+    follows the log: what was appended up to indexed_position was searched. What was rewound, revoked or erased before
+    the call is never returned, however far the index is.
     No side effects. Errors: INVALID_ARGUMENT (also a query without a word, or with an open quote), NOT_FOUND,
     FAILED_PRECONDITION (RECALL_OFF, RECALL_STOPPED), UNAVAILABLE (EMBEDDER_AWAY: WORDS needs no model).
     """
@@ -287,7 +288,8 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     SearchHistory: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SearchHistoryRequest, _conversation_service_pb2.SearchHistoryResponse]  # type: ignore[assignment]
     """SearchHistory finds messages, records and episodes of a conversation, or of all of the caller's, by words, by
     meaning, or by both. A query is words, and "phrases" in double quotes that must occur; nothing in it is an operator. The index
-    follows the log: what was appended up to indexed_position was searched. A text that was erased is never returned.
+    follows the log: what was appended up to indexed_position was searched. What was rewound, revoked or erased before
+    the call is never returned, however far the index is.
     No side effects. Errors: INVALID_ARGUMENT (also a query without a word, or with an open quote), NOT_FOUND,
     FAILED_PRECONDITION (RECALL_OFF, RECALL_STOPPED), UNAVAILABLE (EMBEDDER_AWAY: WORDS needs no model).
     """
@@ -560,7 +562,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_conversation_service_pb2.SearchHistoryResponse, _abc.Awaitable[_conversation_service_pb2.SearchHistoryResponse]]:
         """SearchHistory finds messages, records and episodes of a conversation, or of all of the caller's, by words, by
         meaning, or by both. A query is words, and "phrases" in double quotes that must occur; nothing in it is an operator. The index
-        follows the log: what was appended up to indexed_position was searched. A text that was erased is never returned.
+        follows the log: what was appended up to indexed_position was searched. What was rewound, revoked or erased before
+        the call is never returned, however far the index is.
         No side effects. Errors: INVALID_ARGUMENT (also a query without a word, or with an open quote), NOT_FOUND,
         FAILED_PRECONDITION (RECALL_OFF, RECALL_STOPPED), UNAVAILABLE (EMBEDDER_AWAY: WORDS needs no model).
         """

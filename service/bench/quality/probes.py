@@ -97,7 +97,7 @@ async def probe_chats() -> AsyncIterator[Probing]:
     with TemporaryDirectory(prefix="abridged-bench-") as folder:
         log = MemoryEventLog(clock_us=lambda: 1_700_000_000_000_000)
         _append(log, chats)
-        recall = Recall(log, Projection(log, Path(folder) / "recall", None, pace=_AT_ONCE))
+        recall = Recall(log, Projection(log, Path(folder) / "recall", None, pace=_AT_ONCE), _untouched)
         try:
             recall.projection.start()
             await recall.projection.caught_up()
@@ -105,6 +105,11 @@ async def probe_chats() -> AsyncIterator[Probing]:
         finally:
             await recall.close()
             await asyncio.to_thread(log.close)
+
+
+async def _untouched(_: StreamId) -> Conversation:
+    """These conversations take nothing back."""
+    return initial_state()
 
 
 def _append(log: MemoryEventLog, chats: Sequence[GeneratedChat]) -> None:

@@ -1,0 +1,19 @@
+"""An index that is late for as long as a test wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from service.recall.file import connected
+
+__all__ = ["held_index"]
+
+
+@contextmanager
+def held_index(path: Path) -> Iterator[None]:
+    """Nothing is written to the index meanwhile, since another connection has begun to; searches read it as it was."""
+    with closing(connected(path, writes=True)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
