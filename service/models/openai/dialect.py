@@ -1,7 +1,7 @@
 """Which fields of a request a server accepts: learned from its refusals, one step at a time.
 
-Invariant: each step asks for less than the one before, so a request is refused at most STEPS_MAX times for its fields,
-and the next ones not at all.
+Invariant: each step asks for less than the one before, so a request is refused only so often for its fields, and the
+next ones not at all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["STEPS_MAX", "Dialect", "Format"]
+__all__ = ["Dialect", "Format"]
 
 _LENGTHS = frozenset({"minLength", "maxLength", "minItems", "maxItems"})
 _OPTIONAL = ("stream_options", "temperature", "seed")
@@ -27,8 +27,6 @@ class Format(StrEnum):
 
 
 _NEXT = {Format.SCHEMA: Format.BARE_SCHEMA, Format.BARE_SCHEMA: Format.OBJECT, Format.OBJECT: Format.NONE}
-
-STEPS_MAX = len(_NEXT) + len(_OPTIONAL) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +53,15 @@ class Dialect:
         if "response_format" in fields and self.format in _NEXT:
             return replace(self, format=_NEXT[self.format])
         return None
+
+    def at_most(self, other: Dialect) -> Dialect:
+        """What both accept: of each field the lesser, so that no order of refusals brings one back."""
+        formats = tuple(Format)
+        return Dialect(
+            max(self.format, other.format, key=formats.index),
+            other.limit if self.limit == "max_tokens" else self.limit,
+            self.left_out | other.left_out,
+        )
 
     def response_format(self, schema: Mapping[str, Any]) -> dict[str, Any] | None:
         """The field `response_format` for a schema; None to leave it out."""

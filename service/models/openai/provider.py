@@ -137,12 +137,18 @@ class OpenAIModel:
                 less = dialect.without(refusal.fields)
                 if less is None:
                     raise
-                self._dialect = less
-                self._on_dialect(self.name, less)
+                self._send_at_most(less)
                 continue
             answer.check_complete()
             self._learn(request, answer)
             return answer
+
+    def _send_at_most(self, less: Dialect) -> None:
+        """Leave out what `less` leaves out, and what other calls have found refused meanwhile."""
+        both = self._dialect.at_most(less)
+        if both != self._dialect:
+            self._dialect = both
+            self._on_dialect(self.name, both)
 
     def _learn(self, request: CompletionRequest, answer: Answer) -> None:
         """Learn from a whole prompt how many tokens it has. Raises PromptTruncated if it was cut."""

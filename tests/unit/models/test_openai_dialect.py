@@ -9,9 +9,10 @@ import pytest
 
 from service.models.http.fields import OBJECT_BYTES_MAX
 from service.models.model import Completion, SummaryModel
-from service.models.openai.dialect import STEPS_MAX, Dialect, Format
+from service.models.openai.dialect import Dialect, Format
 from service.models.openai.errors import FieldRefused, KeyRefused
 from service.models.openai.wire import is_same_model
+from tests.support.ollama_http import HttpReply, HttpRequest
 from tests.support.ollama_model import RECORD_SCHEMA, record_request
 from tests.support.openai_model import openai_over
 from tests.support.openai_quirks import QUIRKS, STRICT_OPENAI, Quirks, openai_error
@@ -19,6 +20,27 @@ from tests.support.openai_server import FakeOpenAI
 from tests.support.patience import PATIENCE_S
 
 EVERY_FIELD = frozenset({"response_format", "max_tokens", "stream_options", "temperature", "seed"})
+
+
+STEPS = 7
+"""One for the limit's name, three for fields that only help, three for the form."""
+
+
+class RefusesInTurn(FakeOpenAI):
+    """Refuses its first two requests once it has both: for the temperature, and for the seed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = ["temperature", "seed"]
+
+    async def _infer(self, request: HttpRequest, reply: HttpReply) -> None:
+        if not self.turns:
+            await super()._infer(request, reply)
+            return
+        name = self.turns.pop()
+        await self.until(lambda server: len(server.requests) >= 2)
+        refusal = openai_error(400, f"Unsupported parameter: '{name}'", param=name)
+        await reply.full(refusal.status, refusal.body, refusal.content_type)
 
 
 async def ask(model: SummaryModel, **fields: Any) -> Completion:
@@ -108,7 +130,7 @@ async def test_a_server_that_refuses_everything_is_asked_so_often_and_no_more():
         with pytest.raises(FieldRefused):
             await ask(model)
 
-    assert len(server.asked()) == STEPS_MAX + 1
+    assert len(server.asked()) == STEPS + 1
 
 
 def test_every_step_asks_for_less_until_nothing_is_left():
@@ -117,7 +139,7 @@ def test_every_step_asks_for_less_until_nothing_is_left():
     while (less := dialect.without(EVERY_FIELD)) is not None:
         dialect, steps = less, steps + 1
 
-    assert steps == STEPS_MAX
+    assert steps == STEPS
     assert dialect.format is Format.NONE
     assert Dialect().without(frozenset()) is None
 
@@ -129,6 +151,29 @@ async def test_concurrent_calls_learn_what_a_server_refuses_together():
         await ask(model)
 
     assert server.asked()[-1]["response_format"] == {"type": "json_object"}
+
+
+async def test_what_one_call_learns_another_does_not_take_back():
+    """Two calls are refused at once for different fields: each report leaves out what the one before left out."""
+    reported: list[Dialect] = []
+    async with (
+        RefusesInTurn() as server,
+        openai_over(server, on_dialect=lambda _model, dialect: reported.append(dialect)) as model,
+    ):
+        await asyncio.gather(ask(model), ask(model))
+        await ask(model)
+
+    assert [len(dialect.left_out) for dialect in reported] == [1, 2]
+    assert {"temperature", "seed"}.isdisjoint(server.asked()[-1])
+
+
+def test_two_dialects_have_in_common_what_both_send():
+    """Of each field the lesser, whichever comes first."""
+    one = Dialect(Format.OBJECT, left_out=frozenset({"seed"}))
+    other = Dialect(Format.BARE_SCHEMA, "max_completion_tokens", frozenset({"temperature"}))
+
+    both = Dialect(Format.OBJECT, "max_completion_tokens", frozenset({"seed", "temperature"}))
+    assert one.at_most(other) == other.at_most(one) == both
 
 
 @pytest.mark.parametrize(
