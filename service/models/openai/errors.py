@@ -1,7 +1,7 @@
 """What a failure of an OpenAI-compatible server means: one table from (status, text) to the errors of `model.py`.
 
 Servers agree on statuses and hardly on texts, so the texts of those in use (OpenAI, llama.cpp, vLLM, Ollama, LiteLLM)
-decide first.
+decide first. Some quote the request beside the error, FastAPI as `input`: what it says is no part of the error.
 
     ModelError
     └── ModelRefused
@@ -13,7 +13,9 @@ decide first.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from typing import Any
 
 from service.models.http.errors import ErrorTable, HostRefused, KnownText
 from service.models.http.fields import NotAnObject, count_of, read_object
@@ -82,13 +84,21 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
 """What a refusal's text says of each field that a request can do without. Of `max_tokens` it has to name the other
 spelling: a text that only says that the limit is too high means something else."""
 
+_SAID = frozenset(
+    {"error", "errors", "message", "param", "code", "type", "detail", "loc", "msg"}  # OpenAI, FastAPI
+    | {"n_prompt_tokens", "n_ctx"}  # llama.cpp
+    | {"metadata", "raw"}  # OpenRouter, of the server that it asked
+)
+_QUOTED = re.compile(r"""(?:["']input["']\s*:|\binput_value=).*""", re.DOTALL)
+"""A request, quoted in a text: by vLLM, which writes a whole list of FastAPI's errors as a message, and by Pydantic."""
+
 
 def classify_status(host: str, model: str, status: int, body: bytes, retry_after: float | None) -> ModelError:
     """The error for a status other than 200. `body` may be cut off where the caller stopped reading."""
-    text = body.decode("utf-8", "replace").lower()
+    text, is_object = _read(body)
     if (known := _TABLE.of_text(host, f"HTTP {status}", text, retry_after=retry_after)) is not None:
         return known
-    if status == 404 and _names_a_model(body):
+    if status == 404 and is_object and "model" in text:
         return ModelMissing(f"{host}: no model {model!r} on this server")
     if status in (400, 422):
         fields = frozenset(name for name, pieces in _FIELDS.items() if any(piece in text for piece in pieces))
@@ -99,7 +109,7 @@ def classify_status(host: str, model: str, status: int, body: bytes, retry_after
 
 def classify_event(host: str, error: object) -> ModelError:
     """The error that a server reports inside a 200: by its text, else by the status in its `code`."""
-    text = (error if isinstance(error, str) else json.dumps(error)).lower()
+    text = _text_of(error)
     code = count_of(error.get("code")) if isinstance(error, dict) else None
     known = _TABLE.of_text(host, "mid-stream", text, retry_after=None)
     if known is None and code is not None and code in ERROR_STATUSES:
@@ -107,9 +117,29 @@ def classify_event(host: str, error: object) -> ModelError:
     return known or _TABLE.of_stream(host, text)
 
 
-def _names_a_model(body: bytes) -> bool:
-    """Whether a 404 is about a model: those of unknown paths are no JSON, or say nothing of one."""
+def _read(body: bytes) -> tuple[str, bool]:
+    """What a body says, in lower case, and whether it is an object: 404s of unknown paths often are not."""
     try:
-        return "model" in json.dumps(read_object(body)).lower()
+        return _text_of(read_object(body)), True
     except NotAnObject:
-        return False
+        text = body.decode("utf-8", "replace").lower()
+    is_cut_off = text.lstrip().startswith("{")
+    return (_QUOTED.sub("", text) if is_cut_off else text), False
+
+
+def _text_of(error: object) -> str:
+    said = _said(error)
+    return (said if isinstance(said, str) else json.dumps(said)).lower()
+
+
+def _said(value: Any) -> Any:
+    """The parts of an error that the server says itself, in their form."""
+    match value:
+        case dict():
+            return {name: _said(part) for name, part in value.items() if name in _SAID}
+        case list():
+            return [_said(part) for part in value]
+        case str():
+            return _QUOTED.sub("", value)
+        case _:
+            return value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from service.models.http.errors import HostRefused
@@ -56,6 +58,53 @@ def test_a_prompt_that_is_too_long_comes_with_the_servers_figures():
 
     assert isinstance(found, PromptTruncated)
     assert (found.prompt_tokens, found.context) == (5_000, 2_048)
+
+
+ECHO = {
+    "messages": [{"role": "user", "content": "The seeds are overloaded; invalid_api_key, prompt is too long."}],
+    "stream_options": {"include_usage": True},
+    "response_format": {"type": "json_schema"},
+    "temperature": 0.2,
+    "seed": 7,
+}
+REFUSES_SEED = {"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}
+REFUSES_ROLE = {"type": "literal_error", "loc": ["body", "messages", 0, "role"], "msg": "Input should be 'user'"}
+
+
+def forms(refusal: dict[str, object]) -> list[bytes]:
+    """FastAPI's, Mistral's, vLLM's, which is a text, and one that was cut off."""
+    errors = [{**refusal, "input": ECHO}]
+    return [
+        json.dumps({"detail": errors}).encode(),
+        json.dumps({"object": "error", "message": {"detail": errors}}).encode(),
+        json.dumps({"error": {"message": str(errors), "type": "Bad Request", "param": None, "code": 422}}).encode(),
+        json.dumps({"error": "1 error", "body": ECHO, "detail": errors}).encode(),
+        json.dumps({"detail": errors}).encode()[:-9],
+    ]
+
+
+@pytest.mark.parametrize("form", range(len(forms(REFUSES_SEED))))
+def test_a_quoted_request_is_no_part_of_the_error(form):
+    """Of what the request says, only what the error names is refused; a prompt's words mean nothing."""
+    seed = classify_status("host:1", "x", 422, forms(REFUSES_SEED)[form], None)
+    role = classify_status("host:1", "x", 422, forms(REFUSES_ROLE)[form], None)
+
+    assert isinstance(seed, FieldRefused)
+    assert seed.fields == {"seed"}
+    assert type(role) is ModelRefused
+
+
+def test_a_quoted_request_inside_an_answer_is_no_part_of_the_error():
+    """The same holds for an error that comes after a 200."""
+    assert type(classify_event("host:1", {"message": "no", "code": 400, "input": ECHO})) is ModelRefused
+
+
+def test_a_text_that_is_no_object_is_read_whole():
+    """Nothing says which part of it is the server's."""
+    found = classify_status("host:1", "x", 400, b"bad 'input': temperature", None)
+
+    assert isinstance(found, FieldRefused)
+    assert found.fields == {"temperature"}
 
 
 def test_a_limit_that_is_too_high_is_no_field_to_leave_out():
