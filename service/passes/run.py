@@ -198,6 +198,8 @@ class PassRunner:
         try:
             return await run.call
         except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
             if run.superseded:
                 raise PassSuperseded from None
             if run.stands_in:
@@ -284,6 +286,12 @@ class PassRunner:
     async def _fail(self, key: StreamId, plan: PassPlan, report: PassReport, failure: PassFailed) -> None:
         await self._commits.fail(key, plan, failure)
         report.failed(failure)
+
+
+def _is_cancelled() -> bool:
+    """Whether the pass itself is to end, by a shutdown; an interruption cancels only its call."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def failed_by_bug() -> PassFailed:

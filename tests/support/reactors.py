@@ -31,8 +31,10 @@ from service.domain.events import (
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
 from service.models.scripted import ScriptedModel
-from service.passes.commits import CommitPauses
+from service.passes.commits import CommitPauses, PassCommits
+from service.passes.preparations import Preparations
 from service.passes.reactor import Reactor, ReactorLimits
+from service.passes.run import PassRunner
 from service.summarizer.summarizer import Summarizers
 from service.telemetry.progress import ProgressBoard
 from service.telemetry.telemetry import Telemetry
@@ -106,6 +108,30 @@ class ReactorBench:
             telemetry=self.telemetry,
             limits=ReactorLimits(concurrent_passes=self.workers, queue_max=10, shared=False),
             pauses=pauses,
+        )
+
+    def runner(self) -> PassRunner:
+        """What runs one pass of the conversations."""
+        clock_s = asyncio.get_running_loop().time
+        counter = EstimatingCounter()
+        summarizers = Summarizers(by_model(self.model), by_extraction())
+        return PassRunner(
+            self.conversations,
+            summarizers=summarizers,
+            commits=PassCommits(self.conversations, pauses=CommitPauses(), hash_key=b"key"),
+            preparations=Preparations(
+                self.conversations,
+                summarizers=summarizers,
+                counter=counter,
+                telemetry=self.telemetry,
+                clock_s=clock_s,
+                workers=self.workers,
+                shared=False,
+            ),
+            telemetry=self.telemetry,
+            counter=counter,
+            clock_s=clock_s,
+            on_model_answered=lambda: None,
         )
 
     def clock_us(self) -> int:

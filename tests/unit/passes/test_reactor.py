@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from structlog.testing import capture_logs
 
 from eventlog.errors import EventLogError, LogCorrupt, LogUnavailable
@@ -19,6 +20,7 @@ from service.domain.events import (
 from service.domain.message import Message, Role
 from service.models.model import ModelUnavailable
 from service.passes.commits import CommitPauses
+from service.passes.run import PassRun
 from service.summarizer.summarizer import Summarizers
 from tests.support.chats import pending_in
 from tests.support.patience import PATIENCE_S
@@ -216,3 +218,27 @@ async def test_extraction_that_is_wanted_is_no_fallback():
 
     assert bench.requested[A] == [Trigger.RATIO, Trigger.EMERGENCY]
     assert [line["event"] for line in lines if line["log_level"] == "warning"] == ["pass.failed", "pass.failed"]
+
+
+@pytest.mark.parametrize("interrupted", [PassRun.hurry, PassRun.supersede])
+async def test_a_shutdown_ends_a_pass_that_is_interrupted_in_the_same_turn(interrupted):
+    """Nothing stands in and nothing is committed: the claim is released, and the pass stays for the next start."""
+    bench = ReactorBench(pauses=CommitPauses())
+    bench.model = Moody([asyncio.Event()], clock=asyncio.get_running_loop().time)
+    await bench.trigger(A)
+    state = await bench.conversations.state(A)
+    assert state.pending is not None
+    run = PassRun(state.pending.pass_id)
+
+    task = asyncio.create_task(bench.runner().run(A, run, state, state.pending))
+    async with asyncio.timeout(PATIENCE_S):
+        while run.call is None:
+            await asyncio.sleep(0)
+    interrupted(run)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert bench.attempts(A, SummarizationCompleted) == 0
+    left = await bench.conversations.state(A)
+    assert (left.pending, left.claims) == (state.pending, 0)
