@@ -17,7 +17,6 @@ from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
 
 __all__ = [
-    "CONTENT_HASH_BYTES",
     "KEY_BYTES",
     "SALT_BYTES",
     "LogIdentity",

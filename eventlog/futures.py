@@ -9,7 +9,7 @@ from typing import Any
 
 from eventlog.log import Append, AppendResult, EventLog, Outcome
 
-__all__ = ["FUTURES", "settle", "submit"]
+__all__ = ["settle", "submit"]
 
 
 class _Futures:

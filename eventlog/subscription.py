@@ -18,7 +18,7 @@ from eventlog.log import EVERYTHING, PAGE_EVENTS_MAX, EventFilter, EventLog, Pag
 
 __all__ = [
     "BATCH_BYTES_MAX",
-    "DEFAULT_TIMING",
+    "CHECKPOINT_EVENTS",
     "Batch",
     "CaughtUp",
     "Checkpoint",
@@ -26,7 +26,6 @@ __all__ = [
     "FellBehind",
     "Heartbeat",
     "Item",
-    "ReadPage",
     "Timing",
     "WakeUp",
     "log_pages",

@@ -24,7 +24,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from observability.log_lines import LogLines
 from observability.tracing import current_trace
 
-__all__ = ["CONTENT_FIELDS", "IDENTIFIER_CHARS_MAX", "LogSettings", "configure_logs"]
+__all__ = ["IDENTIFIER_CHARS_MAX", "LogSettings", "configure_logs"]
 
 IDENTIFIER_CHARS_MAX = 256
 ITEMS_MAX = 32

@@ -18,6 +18,7 @@ from tempfile import TemporaryFile
 from eventlog.errors import LogForeign, LogGone, LogLocked, LogUnsafe
 
 __all__ = [
+    "MOUNTINFO",
     "NO_ROOM",
     "FileLock",
     "OpenFiles",

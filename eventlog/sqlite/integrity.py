@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from eventlog.schema import METADATA, REVISION_TABLE
 
-__all__ = ["FINDINGS_MAX", "findings", "own_findings"]
+__all__ = ["findings", "own_findings"]
 
 FINDINGS_MAX = 100
 """Findings that are named: a file with more is beyond repair."""

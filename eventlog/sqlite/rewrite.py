@@ -36,7 +36,7 @@ from eventlog.sqlite.file import (
 from eventlog.sqlite.integrity import own_findings
 from eventlog.sqlite.wal import require_whole
 
-__all__ = ["Rewrite", "Rewritten", "is_older", "rewritten"]
+__all__ = ["BATCH_EVENTS", "ROOM_SHARE", "Rewrite", "Rewritten", "is_older", "rewritten"]
 
 BATCH_EVENTS = 5_000
 """Events of one transaction, after which it is on disk."""

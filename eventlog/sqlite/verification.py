@@ -25,7 +25,7 @@ from eventlog.sqlite.integrity import findings, own_findings
 from eventlog.sqlite.reader import SqliteReader
 from eventlog.sqlite.wal import fitting_frames, require_whole
 
-__all__ = ["Finding", "LogVerification", "log_id_of"]
+__all__ = ["LogVerification", "log_id_of"]
 
 _POSITIONS = "SELECT count(*), coalesce(max(position), 0) FROM events NOT INDEXED"
 _ENDS = "SELECT stream, count(*) FROM events NOT INDEXED GROUP BY stream"

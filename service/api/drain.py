@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from service.api.errors import ServerStopping
 
-__all__ = ["HELD_MAX", "Drain"]
+__all__ = ["Drain"]
 
 LOOK_S = 0.01
 QUIET_LOOKS = 15

@@ -19,10 +19,8 @@ import structlog
 from observability.metrics import Metrics
 
 __all__ = [
-    "CHECK_TIMEOUT_S",
     "CONNECTIONS_MAX",
     "HEAD_BYTES_MAX",
-    "PATIENCE_S",
     "Check",
     "HttpRequest",
     "HttpResponse",

@@ -14,7 +14,7 @@ from typing import Any
 
 from service.api.errors import EdgeError, TooManyRequests
 
-__all__ = ["Intake", "Lane"]
+__all__ = ["ASIDE_MAX", "LARGE_BYTES", "READING_MAX", "STRANGERS_READING_MAX", "Intake", "Lane"]
 
 READING_MAX = 8
 """Requests of a namespace that are read at a time; others wait in the order of their coming, unread. A request that is

@@ -14,7 +14,7 @@ from observability.facts import ConversationsCounted, HeldBy, LogMeasured, Recal
 from observability.metrics import Metrics
 from service.conversations.table import ConversationTable
 
-__all__ = ["LOOK_S", "Look"]
+__all__ = ["Look"]
 
 LOOK_S = 2.0
 """A scrape has 10 s by Prometheus' default; a count reads only the conversations that it counts."""

@@ -13,7 +13,7 @@ from google.rpc.status_pb2 import Status
 
 from abridged.v1 import error_reason_pb2
 
-__all__ = ["DOMAIN", "bad_request", "packed", "reason_of", "retry_info", "retry_ms"]
+__all__ = ["bad_request", "packed", "reason_of", "retry_info", "retry_ms"]
 
 DOMAIN = "abridged.dev"
 """What tells our reasons from those of all other services: a name of the project's own, no address to ask."""

@@ -24,7 +24,7 @@ from service.recall.query import Query, parsed
 from service.recall.recall import Hit, Recall
 from service.recall.search import HITS_MAX, Mode, Search
 
-__all__ = ["HITS_DEFAULT", "HistorySearch"]
+__all__ = ["HistorySearch"]
 
 HITS_DEFAULT = 10
 

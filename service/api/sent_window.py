@@ -15,7 +15,7 @@ from service.domain.events import MessageAppended
 from service.domain.policy import SummaryRole
 from service.domain.render import RenderedMessage, rendered, rendered_summaries, sending_order
 
-__all__ = ["SentWindow", "sent_window"]
+__all__ = ["sent_window"]
 
 
 class SentWindow(NamedTuple):

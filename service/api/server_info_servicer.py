@@ -19,7 +19,7 @@ from service.conversations.conversations import Conversations
 from service.passes.queue import Backlog
 from service.recall.recall import Recall, Standing
 
-__all__ = ["CAPABILITIES", "ServerFacts", "ServerInfoServicer"]
+__all__ = ["ServerFacts", "ServerInfoServicer"]
 
 CAPABILITIES = (
     "profile.chain",

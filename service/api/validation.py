@@ -10,7 +10,7 @@ from protovalidate import Validator, Violation
 
 from service.api.errors import InvalidRequest
 
-__all__ = ["Validation"]
+__all__ = ["ALL_LISTED_FIELDS_MAX", "PATTERNS", "Validation"]
 
 KEY_CHARS_SHOWN = 64
 ALL_LISTED_FIELDS_MAX = 128

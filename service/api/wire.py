@@ -42,8 +42,8 @@ from service.domain.render import RenderedMessage
 
 __all__ = [
     "IDLE_WITHOUT_DEADLINE_S",
+    "MASK_PATHS_MAX",
     "NANOS_PER_S",
-    "PAGE_SIZE_DEFAULT",
     "PAGE_SIZE_MAX",
     "WAIT_WITHOUT_DEADLINE_S",
     "context_message",

@@ -19,7 +19,7 @@ import click
 from service.bench.figures import as_plain, table_rows
 from service.version import VERSION
 
-__all__ = ["bench"]
+__all__ = ["COST", "EXTRACTION", "HEADINGS", "NAMES", "bench"]
 
 NAMES = (
     "disk",

@@ -26,7 +26,7 @@ from service.extraction.passages import gathered
 from service.extraction.sentences import sentences
 from service.tokenizers.estimated import EstimatingCounter
 
-__all__ = ["HEADINGS", "KINDS", "Found", "digest_of", "judged_lines", "pieces_of", "rows"]
+__all__ = ["HEADINGS", "KINDS", "Found", "digest_of", "judged_lines", "rows"]
 
 TOKENS: Final = 1_000
 """The size of each extract."""

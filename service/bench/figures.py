@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-__all__ = ["FIGURES", "Figure", "Target", "as_plain", "percentile", "table_rows"]
+__all__ = ["FIGURES", "Target", "as_plain", "percentile", "table_rows"]
 
 
 @dataclass(frozen=True, slots=True)

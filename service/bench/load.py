@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from service.bench.figures import percentile
 
-__all__ = ["CALLS_MAX", "Load", "closed_loop", "in_turns"]
+__all__ = ["Load", "closed_loop", "in_turns"]
 
 CALLS_MAX = 200_000
 """Calls of one client at most, however fast they are."""

@@ -56,7 +56,7 @@ from service.telemetry.progress import ProgressBoard
 from service.telemetry.telemetry import Telemetry
 from service.tokenizers.estimated import EstimatingCounter
 
-__all__ = ["Costs", "OnWindow", "PlayedChat", "played"]
+__all__ = ["MODEL_WINDOW", "Costs", "OnWindow", "PlayedChat", "played"]
 
 MODEL_WINDOW = 16_384
 _DEFAULTS = Policy()

@@ -15,7 +15,7 @@ from typing import Self
 
 from service.config.sources import environment
 
-__all__ = ["Child", "echo_child", "sidecar_child"]
+__all__ = ["echo_child", "sidecar_child"]
 
 EXIT_S = 10.0
 _FOREIGN = ("ABRIDGED_", "OTEL_", "OLLAMA_")

@@ -17,7 +17,7 @@ from service.bench.load import in_turns
 from service.bench.processes import sidecar_child
 from service.bench.rpc import BATCH_MESSAGES, SidecarCalls
 
-__all__ = ["SEARCHED_MESSAGES", "recall"]
+__all__ = ["recall"]
 
 SEARCHED_MESSAGES = 100_000
 CONVERSATIONS = 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-__all__ = ["LINE_EVENTS", "ProgressLines"]
+__all__ = ["ProgressLines"]
 
 LINE_EVENTS = 100_000
 """Events between two log lines: a second or two of folding."""

@@ -35,15 +35,7 @@ from service.tokenizers.choice import counter_named
 from service.tokenizers.exact import require_exact
 from service.tokenizers.of_models import ModelCounters
 
-__all__ = [
-    "Providers",
-    "Traced",
-    "asks_openai",
-    "host_labels",
-    "model_counters",
-    "ollama_settings",
-    "openai_settings",
-]
+__all__ = ["Providers", "asks_openai", "host_labels", "model_counters", "ollama_settings", "openai_settings"]
 
 Traced = Callable[[SummaryModel], SummaryModel]
 """Wraps a model so that its calls are spans."""

@@ -40,7 +40,7 @@ from service.domain.ledger import NOTHING_FOUND
 from service.domain.record import FormName
 from service.domain.tokens import TokenSource
 
-__all__ = ["EVENT_TYPES", "UnknownEvent", "current_form", "decode", "encode", "fact", "parsed", "sent_content"]
+__all__ = ["EVENT_TYPES", "UnknownEvent", "current_form", "decode", "encode", "fact", "sent_content"]
 
 
 COUNTS_KEPT = 4_096

@@ -12,7 +12,7 @@ from service.domain.conversation import Conversation
 from service.domain.events import Event, MessageAppended, Settings
 from service.domain.message import Message
 
-__all__ = ["AppendRequest", "Appended", "Placed", "newly_placed", "placed", "sent_messages"]
+__all__ = ["AppendRequest", "Appended", "newly_placed", "placed", "sent_messages"]
 
 
 class AppendRequest(NamedTuple):

@@ -16,17 +16,7 @@ from service.domain.events import MessageAppended
 from service.domain.ranges import partitioned, ranges_of, without
 from service.domain.render import RenderedMessage
 
-__all__ = [
-    "BYTES_MAX",
-    "CONVERSATIONS_MAX",
-    "MESSAGES_MAX",
-    "NOTHING_SENT",
-    "ConversationCache",
-    "Sent",
-    "SentMessage",
-    "WindowSize",
-    "window_size",
-]
+__all__ = ["NOTHING_SENT", "SENT_BYTES_MIN", "ConversationCache", "Sent", "SentMessage", "window_size"]
 
 CONVERSATIONS_MAX = 2_048
 MESSAGES_MAX = 100_000

@@ -17,7 +17,7 @@ from service.conversations.replay import replayed, require_known
 from service.conversations.row import Row
 from service.conversations.sql_table import SqlConversationTable
 
-__all__ = ["Rebuild", "RebuildReport", "Rebuilt", "Write"]
+__all__ = ["BATCH_ROWS", "Rebuild", "RebuildReport", "Rebuilt"]
 
 BATCH_ROWS = 256
 """Rows per transaction: as many as one statement takes."""

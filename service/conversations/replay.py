@@ -16,16 +16,7 @@ from service.domain.fold import Originals, fold
 from service.domain.ranges import covers
 from service.domain.record import MessageRange
 
-__all__ = [
-    "PAGE_EVENTS",
-    "Replayed",
-    "StreamReader",
-    "originals_of",
-    "recorded_events",
-    "recorded_originals",
-    "replayed",
-    "require_known",
-]
+__all__ = ["PAGE_EVENTS", "Replayed", "originals_of", "recorded_originals", "replayed", "require_known"]
 
 PAGE_EVENTS = 500
 

@@ -17,7 +17,6 @@ from service.domain.checks.identifiers import IdentifierKind
 from service.domain.tokens import TokenSource, calibrated_tokens
 
 __all__ = [
-    "KIND_WEIGHTS",
     "LEDGER_FRAME_TOKENS",
     "NOTHING_FOUND",
     "NO_LEDGER",

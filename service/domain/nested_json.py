@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any, Final
 
-__all__ = ["DEPTH_MAX", "parsed"]
+__all__ = ["parsed"]
 
 DEPTH_MAX: Final = 200
 """Most brackets open at a time, including those in strings. People and programs nest a few."""

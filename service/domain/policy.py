@@ -17,7 +17,6 @@ __all__ = [
     "RECORD_TOKENS_MIN",
     "SUMMARY_TOKENS_MAX",
     "SUMMARY_TOKENS_MIN",
-    "WAIT_MESSAGES_MAX",
     "WAIT_S_MAX",
     "DepthLimit",
     "Fallback",

@@ -12,7 +12,7 @@ from typing import Final
 from service.domain.checks.chat_markup import strip_marks, without_marks
 from service.domain.lookalikes import LINE_ENDS, replaced
 
-__all__ = ["FRAMES", "attribute", "quoted"]
+__all__ = ["attribute", "quoted"]
 
 FRAMES: Final = (
     "transcript",

@@ -26,7 +26,6 @@ from service.domain.window import ToolPairs, tool_pairs
 __all__ = [
     "CLIPPED_CHARS_MIN",
     "RenderedMessage",
-    "SendingOrder",
     "clipped",
     "quoted_calls",
     "quoted_result",

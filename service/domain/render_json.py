@@ -20,7 +20,7 @@ from service.domain.attachments import OmittedAttachment, Part, anthropic_part, 
 from service.domain.message import Message, Role
 from service.domain.render import quoted_calls, quoted_result
 
-__all__ = ["CACHE_CONTROL", "Entry", "RenderedJson", "Rendering", "render_json"]
+__all__ = ["OPENING", "RenderedJson", "Rendering", "render_json"]
 
 OPENING = "[The conversation begins with the assistant.]"
 """Anthropic's API requires a user message first."""

@@ -20,7 +20,6 @@ __all__ = [
     "is_done",
     "is_open",
     "is_promise",
-    "is_question",
     "is_reversal",
     "is_wish",
     "owner_of",

@@ -38,7 +38,6 @@ __all__ = [
     "is_usable",
     "ranked",
     "repetition",
-    "speaker_of",
 ]
 
 LEAD: Final = "From the conversation, in its own words:"

@@ -11,7 +11,7 @@ from random import Random
 
 from service.models.model import Completion, CompletionRequest, ModelUnavailable, OnProgress, SummaryModel
 
-__all__ = ["OnRetry", "RetryDetails", "RetryPolicy", "backoff_s", "complete_with_retry"]
+__all__ = ["RetryDetails", "RetryPolicy", "backoff_s", "complete_with_retry"]
 
 
 @dataclass(frozen=True, slots=True)

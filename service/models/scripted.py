@@ -42,7 +42,7 @@ from service.models.model import (
     PromptTruncated,
 )
 
-__all__ = ["Quoted", "Said", "ScriptError", "ScriptedModel", "Step", "default_answer", "load_script", "quoted_in"]
+__all__ = ["Quoted", "Said", "ScriptError", "ScriptedModel", "default_answer", "load_script", "quoted_in"]
 
 PROVIDER = "scripted"
 CONTEXT_LENGTH = 8_192

@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from eventlog.event import StreamId
 from service.shares import Shares
 
-__all__ = ["Backlog", "PassQueue"]
+__all__ = ["EMERGENCY_HEADSTART_TURNS", "Backlog", "PassQueue"]
 
 EMERGENCY_HEADSTART_TURNS = 8
 """An emergency counts as having waited this many turns longer: it overtakes, but a stream of them cannot block the

@@ -20,7 +20,7 @@ from service.domain.events import Trigger
 from service.domain.policy import WAIT_S_MAX
 from service.passes.commits import TRANSIENT, CommitPauses
 
-__all__ = ["Wakeups"]
+__all__ = ["PROBE_FIRST_S", "Wakeups"]
 
 PROBE_FIRST_S = 15.0
 PROBE_MAX_S = 900.0

@@ -20,7 +20,7 @@ from service.summarizer.check import Room, Source, check_draft, fit_draft
 from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
 
-__all__ = ["EXTRACTIVE", "SOURCE_TOKENS_UNBOUNDED", "ExtractiveSummarizer", "is_extractive"]
+__all__ = ["EXTRACTIVE", "ExtractiveSummarizer", "is_extractive"]
 
 EXTRACTIVE: Final = "extractive:default"
 """Its name in lists of models."""

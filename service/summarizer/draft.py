@@ -25,6 +25,7 @@ from service.domain.record import (
 from service.extraction.sentences import up_to_last_end
 
 __all__ = [
+    "REASONS_MAX",
     "SCHEMA",
     "Draft",
     "DraftItem",

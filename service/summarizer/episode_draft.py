@@ -13,9 +13,7 @@ from service.extraction.sentences import first_sentences
 from service.summarizer.draft import Draft, Strict, inlined, narrative_chars, parsed_as, whole_sentences
 
 __all__ = [
-    "LONG_SENTENCES_MAX",
-    "SHORT_SENTENCES_MAX",
-    "EpisodeDraft",
+    "SHORT_CHARS_MAX",
     "digest_draft",
     "digest_of",
     "digest_schema",

@@ -21,7 +21,7 @@ from service.domain.record import STRING_CHARS_MAX
 from service.summarizer.draft import Draft, Strict, inlined, parsed_as, schema_for, without_cut_ends
 from service.summarizer.forms import DraftForm
 
-__all__ = ["RAW_CHARS_MAX", "RawDraft", "RawSchema", "raw_schema", "with_raw"]
+__all__ = ["RAW_CHARS_MAX", "raw_schema", "with_raw"]
 
 FIELD: Final = "raw_schema_file"
 RAW_CHARS_MAX: Final = 8_000

@@ -18,7 +18,7 @@ from service.domain.checks.support import Concordance
 from service.domain.record import RecordEvidence
 from service.extraction.sentences import sentences
 
-__all__ = ["Judged", "judged", "narrative_problems"]
+__all__ = ["judged", "narrative_problems"]
 
 _Numbers = tuple[int, ...]
 

@@ -20,7 +20,7 @@ from service.domain.tokens import TokenCounter, TokenSource
 from service.tokenizers.errors import VocabularyAway, VocabularyUnknown
 from service.tokenizers.exact import TOKENIZER_BYTES_MAX, ExactCounter
 
-__all__ = ["KEPT_MAX", "Fetch", "ModelCounters"]
+__all__ = ["ASK_AGAIN_S", "KEPT_MAX", "ModelCounters"]
 
 Fetch = Callable[[str], Awaitable[str]]
 """Returns the tokenizer.json of a model. Raises VocabularyUnknown, or VocabularyAway if it can be asked again."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-__all__ = ["PRE_TOKENIZERS", "PreTokenizer"]
+__all__ = ["PRE_TOKENIZERS"]
 
 
 class PreTokenizer(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Final
 from service.domain.record import SummaryRecord
 from service.domain.words import known_share
 
-__all__ = ["Carried", "carried_from"]
+__all__ = ["carried_from"]
 
 _DECISION_TOLD: Final = 0.5
 _MATTER_TOLD: Final = 0.2

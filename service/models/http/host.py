@@ -33,7 +33,7 @@ from service.models.http.settings import HostSettings
 from service.models.http.small_reads import SmallReads
 from service.models.model import ModelError, ModelUnavailable, OnProgress
 
-__all__ = ["Classify", "ModelHost", "OnAsked", "OnBreaker", "Place", "StreamedAnswer", "told"]
+__all__ = ["STREAM_S_MAX", "ModelHost", "OnAsked", "OnBreaker", "Place", "told"]
 
 OnBreaker = Callable[[str, BreakerState], None]
 """Called with the host's label and its breaker's new state."""

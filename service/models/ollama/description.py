@@ -21,6 +21,7 @@ __all__ = [
     "DESCRIPTIONS_MAX",
     "DescriptionCache",
     "Residence",
+    "Version",
     "canonical_name",
     "digest_of",
     "names_of",

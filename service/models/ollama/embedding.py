@@ -10,7 +10,7 @@ from service.models.http.host import told
 from service.models.model import ModelUnavailable
 from service.models.ollama.host import OllamaHost
 
-__all__ = ["EMBED_TEXTS_MAX", "OllamaEmbedding"]
+__all__ = ["OllamaEmbedding"]
 
 EMBED_TEXTS_MAX = 16
 """Texts of one request: their vectors stay far below the largest object that is read from a server."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -71,7 +72,7 @@ REFUSES_SEED = {"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extr
 REFUSES_ROLE = {"type": "literal_error", "loc": ["body", "messages", 0, "role"], "msg": "Input should be 'user'"}
 
 
-def forms(refusal: dict[str, object]) -> list[bytes]:
+def forms(refusal: Mapping[str, object]) -> list[bytes]:
     """FastAPI's, Mistral's, vLLM's, which is a text, and one that was cut off."""
     errors = [{**refusal, "input": ECHO}]
     return [

@@ -14,6 +14,7 @@ from service.conversations.append_request import AppendRequest
 from service.conversations.table import Attention
 from service.domain.events import (
     Settings,
+    SummarizationCompleted,
     SummarizationStarted,
     Trigger,
 )
@@ -232,7 +233,7 @@ async def test_a_shutdown_ends_a_pass_that_is_interrupted_in_the_same_turn(inter
 
     task = asyncio.create_task(bench.runner().run(A, run, state, state.pending))
     async with asyncio.timeout(PATIENCE_S):
-        while run.call is None:
+        while run.call is None:  # noqa: ASYNC110 - nothing signals that the call has begun
             await asyncio.sleep(0)
     interrupted(run)
     task.cancel()
