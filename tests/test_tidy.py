@@ -285,8 +285,8 @@ def _uses() -> tuple[dict[str, set[str]], set[str]]:
                         used.setdefault(node.module, set()).add(alias.name)
         attributes = [node for node in ast.walk(tree(name)) if isinstance(node, ast.Attribute)]
         for node in attributes:
-            if isinstance(node.value, ast.Name) and (module := aliases.get(node.value.id)):
-                used.setdefault(module, set()).add(node.attr)
+            if isinstance(node.value, ast.Name) and (owner := aliases.get(node.value.id)):
+                used.setdefault(owner, set()).add(node.attr)
         owners = {id(node.value) for node in attributes}
         names = [node for node in ast.walk(tree(name)) if isinstance(node, ast.Name) and id(node) not in owners]
         values |= {aliases[node.id] for node in names if node.id in aliases}

@@ -1,13 +1,14 @@
 """Traps for the checks of negations and roles, as data: what was said, a statement that twists it, and an honest one.
 
 `traps.json` beside this file has them, each in a chat of its own beside messages of others. Those at even places are
-for setting the lists of words (`tune`), those at odd ones for reporting (`held`).
+for setting the lists of words (`tune`), those at odd ones for reporting (`held`). The negations under `reported` were
+judged wrongly once.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -15,7 +16,7 @@ from typing import Any, Final
 
 from service.domain.message import Message, Role
 
-__all__ = ["Trap", "negations", "roles"]
+__all__ = ["Trap", "negations", "reported", "roles"]
 
 _DATA: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("traps.json").read_text(encoding="utf-8"))
 _OTHERS: Final = 5
@@ -33,11 +34,20 @@ class Trap:
 
 def negations(part: str) -> Iterator[Trap]:
     """Each twice: with the statement that says the opposite, and with one that does not."""
-    cases = _DATA["negation"]
-    for place, (language, said, twisted, honest) in _of_part(cases, part):
+    return _negations(_of_part(_DATA["negation"], part))
+
+
+def reported() -> Iterator[Trap]:
+    """As `negations`, of those that were judged wrongly once."""
+    return _negations(enumerate(_DATA["reported"]))
+
+
+def _negations(cases: Iterable[tuple[int, Any]]) -> Iterator[Trap]:
+    others = [case[1] for case in _DATA["negation"]]
+    for place, (language, said, twisted, honest) in cases:
         turns = said.split("\n")
         speakers = (Role.USER, Role.ASSISTANT) if place % 4 < 2 else (Role.ASSISTANT, Role.USER)
-        chat = _among_others(place, list(zip(speakers, turns, strict=False)), [case[1] for case in cases])
+        chat = _among_others(place, list(zip(speakers, turns, strict=False)), others)
         yield Trap(language, chat, twisted, twisted=True)
         yield Trap(language, chat, honest, twisted=False)
 

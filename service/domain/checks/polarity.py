@@ -49,7 +49,7 @@ end."""
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])|\n+")
 _QUESTION: Final = re.compile(r"[?\uff1f][\"'\u201d\u2019)\]]{0,3}\s*$")
 _CLAUSE: Final = re.compile(
-    r"(?<=[:;,\u3001\uff0c\uff1b])(?!\d)|\s[\u2013\u2014-]\s"
+    r"(?<=[:;,\u3001\uff0c\uff1b])(?!\d)(?!\s*(?:never|not)\s(?:in|on|at|by|as|to|for|from|with|before|after)\b)|\s[\u2013\u2014-]\s"
     r"|\b(?:but|although|though|whereas|while|because|since|aber|sondern|obwohl|weil|pero|sino|aunque|porque"
     r"|mais|car)\b"
     r"|但是|但|而是|因为|けれど|けど|ので|\b(?=as long as|as soon as|if |unless |until |wenn |falls )"
@@ -98,6 +98,13 @@ _CONDITION: Final = re.compile(
 )
 """What is so only under a condition neither agrees nor disagrees."""
 
+_LIMIT: Final = re.compile(
+    r"\b(?:before|until|till|prior to|bevor|bis|antes de|hasta|avant|jusqu'(?:à|au))\b|之前|以前|まで|前に"
+)
+"""What is denied only up to a time may be so after it: it is the opposite of nothing but what names a limit too."""
+
+_LIMITED: Final = re.compile(rf"\W*(?:{_LIMIT.pattern}|\bunless\b)")
+
 _DOUBLED: Final = re.compile(r"\bno\b(?=.*\b(?:nunca|jamás|ningun[oa]?|ningún|nadie|nada|tampoco)\b)")
 """Spanish says no twice."""
 
@@ -121,7 +128,8 @@ class _Clause:
     """The words of a clause with whether each is denied, and the `negations` in it with the `heads` next to them.
 
     `asked` says that it is a question that the next message denies: all of it, so that a statement has to say all of it
-    too.
+    too. `limit` says that it names a time at which something ends, and `limited` that it denies something only up to
+    such a time.
     """
 
     words: Mapping[str, bool]
@@ -129,6 +137,8 @@ class _Clause:
     heads: frozenset[str]
     numbers: tuple[int, ...] = ()
     asked: bool = False
+    limit: bool = False
+    limited: bool = False
 
 
 def contradicting(statement: str, support: Support, concordance: Concordance) -> tuple[int, ...] | None:
@@ -147,6 +157,7 @@ def contradicting(statement: str, support: Support, concordance: Concordance) ->
 def _opposite(clause: _Clause, told: Sequence[_Clause]) -> tuple[int, ...] | None:
     if len(clause.words) < _WORDS_MIN:
         return None
+    told = [other for other in told if (clause.limit or not other.limited) and (other.limit or not clause.limited)]
     shares = [_share(clause, other) for other in told]
     least = max(_CLOSE, max(shares, default=0.0) - _BESIDE)
     close = [other for other, share in zip(told, shares, strict=True) if share >= least]
@@ -190,7 +201,8 @@ def _clauses(sentence: str, numbers: tuple[int, ...]) -> Iterator[_Clause]:
     plain = sentence.replace("\u2019", "'")
     for pattern, other in _OPPOSITES:
         plain = pattern.sub(other, plain)
-    for text in _CLAUSE.split(_IDIOM.sub(" ", plain)):
+    texts = _CLAUSE.split(_IDIOM.sub(" ", plain))
+    for place, text in enumerate(texts):
         if _CONDITION.match(text):
             continue
         found = list(_NEGATION.finditer(_DOUBLED.sub("  ", text)))
@@ -199,7 +211,9 @@ def _clauses(sentence: str, numbers: tuple[int, ...]) -> Iterator[_Clause]:
         heads = frozenset(word for negation, words in reached for word in _heads(negation, words))
         words = {word: word in denied for word in _words(text)}
         if words:
-            yield _Clause(words, len(found), heads, numbers)
+            beside = any(_LIMITED.match(other) for other in texts[max(place - 1, 0) : place + 2])
+            limit = beside or _LIMIT.search(text) is not None
+            yield _Clause(words, len(found), heads, numbers, limit=limit, limited=limit and bool(found))
 
 
 def _heads(negation: re.Match[str], words: Sequence[str]) -> Sequence[str]:

@@ -21,6 +21,9 @@ def against(statement: str, *said: str) -> tuple[int, ...] | None:
         ("Finance approved the travel budget.", "Finance did not approve the travel budget."),
         ("The reviewers rejected the caching proposal.", "The reviewers approved the caching proposal."),
         ("Wir genehmigen das Budget nicht.", "Das Budget wird genehmigt."),
+        ("Do not schedule the standup before 10:00.", "Schedule the standup before 10:00."),
+        ("Please don't merge the payment branch until QA signs off.", "Merge the payment branch before QA signs off."),
+        ("Store the invoices in plain text, not in a database.", "Store the invoices in a database."),
         ("財務部は予算を承認しませんでした。", "財務部は予算を承認した。"),
     ],
 )
@@ -41,6 +44,14 @@ def test_the_opposite_of_what_was_said_is_found(said: str, statement: str):
         ("Is the travel budget approved?", "The travel budget is approved."),
         ("The parser does not skip rows of the importer table.", "The parser reads rows of the importer table."),
         ("The weather is not nice.", "The travel budget is approved."),
+        ("Never store customer passwords in plain text.", "Store customer passwords hashed, never in plain text."),
+        ("Store customer passwords hashed, never in plain text.", "Never store customer passwords in plain text."),
+        ("Do not merge the payment branch until QA signs off.", "The payment branch is merged after QA signs off."),
+        ("Do not merge the payment branch unless QA signs off.", "The payment branch is merged after QA signs off."),
+        ("Before Friday, do not merge the payment branch.", "The payment branch is merged on Friday."),
+        ("Do not schedule the standup before 10:00.", "Schedule the standup at 10:00 or later."),
+        ("Schedule the standup at 10:00 or later.", "Do not schedule the standup before 10:00."),
+        ("Do not schedule the standup before Friday.", "Schedule the standup on Friday or later."),
     ],
 )
 def test_what_agrees_or_says_something_else_is_no_opposite(said: str, statement: str):
