@@ -16,7 +16,7 @@ from service.bench.figures import percentile
 from service.bench.processes import sidecar_child
 from service.bench.rpc import SidecarCalls
 
-__all__ = ["MODEL_S", "prepared"]
+__all__ = ["prepared"]
 
 MODEL_S = 5
 MARGIN_S = 3

@@ -15,7 +15,7 @@ from service.domain.profiles.profile import DecisionContext
 from service.domain.sizes import ledger_tokens_max
 from service.domain.window import relieved_ratio
 
-__all__ = ["GROWN_SHARE", "has_grown", "may_prepare", "preparable", "suffices"]
+__all__ = ["has_grown", "may_prepare", "preparable", "suffices"]
 
 GROWN_SHARE = 0.5
 """By this share a range must have grown before it is prepared anew: its tokens, as prompts count them."""

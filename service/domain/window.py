@@ -17,7 +17,6 @@ from service.domain.sizes import ledger_tokens
 from service.domain.tokens import TokenSource, calibrated_tokens
 
 __all__ = [
-    "RUNWAY",
     "TAIL_MESSAGES_MIN",
     "ToolPairs",
     "WindowSplit",

@@ -30,7 +30,7 @@ from service.summarizer.summarizer import PassFailed, PassWork, Summarizers
 from service.telemetry.telemetry import Telemetry
 from service.turn import aside
 
-__all__ = ["Preparations"]
+__all__ = ["KEPT_MAX", "WAITING_MAX", "Preparations"]
 
 WAITING_MAX: Final = 256
 """Conversations that wait to be prepared; of more, the next message asks again."""

@@ -32,7 +32,7 @@ from service.recall.recall import Recall
 from service.recall.search import Mode, Search
 from service.tokenizers.estimated import EstimatingCounter
 
-__all__ = ["PROBES", "Answers", "Probing", "probe_chats", "probed"]
+__all__ = ["PROBES", "Answers", "probe_chats", "probed"]
 
 PROBES: Final = 200
 CHATS, TURNS, FACTS = 8, 80, 40
