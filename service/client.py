@@ -250,6 +250,12 @@ class SidecarClient:
         pages = self._pages(self._conversations.ListSummaries, request)
         return [record async for page in pages for record in page.summaries]
 
+    async def revoked_summary_ids(self, conversation_id: str) -> frozenset[str]:
+        """The ids of the records that are out of use: revoked, made from a revoked one, or rewound."""
+        request = _pb.ListSummariesRequest(conversation_id=conversation_id, page_size=PAGE_SIZE)
+        pages = self._pages(self._conversations.ListSummaries, request)
+        return frozenset([name async for page in pages for name in page.revoked_summary_ids])
+
     async def episodes(self, conversation_id: str) -> list[Episode]:
         """All episodes, newest first."""
         request = _pb.ListEpisodesRequest(conversation_id=conversation_id, page_size=PAGE_SIZE)

@@ -32,7 +32,7 @@ __all__ = ["Running", "logging_as_set", "run", "serve", "settle_memory"]
 
 GC_ALLOCATIONS = 2_000
 WITHOUT_MODEL = (
-    "appends go on, passes fail until it responds: start Ollama, or set summarizer.models=extractive:default; "
+    "appends go on, passes fail until it responds: start its server, or set summarizer.models=extractive:default; "
     "`abridged doctor` says how to fix it"
 )
 

@@ -18,7 +18,7 @@ TIMEOUT_S = 3.0
 
 
 async def examined_endpoint(settings: Settings, models: Sequence[str]) -> list[Finding]:
-    """Whether it responds, accepts the key, and lists those of `models` that are its own."""
+    """Whether it responds, takes the key for its list of models, and lists those of `models` that are its own."""
     names = [model.removeprefix("openai:") for model in models if model.startswith("openai:")]
     if not names:
         return []
@@ -38,11 +38,13 @@ def _findings(inventory: EndpointInventory, models: Sequence[str]) -> Iterator[F
         remedy = "set openai.api_key" if inventory.refuses_key else address
         yield Finding(WARN, f"endpoint {inventory.problem}", f"passes fail until it responds: {remedy}")
         return
-    yield Finding(OK, f"endpoint {inventory.host}: responds, and accepts the key")
+    if not inventory.lists_models:
+        where = "check that openai.url ends as the server's own examples do, mostly in /v1"
+        yield Finding(WARN, f"endpoint {inventory.host}: responds, but does not list its models", where)
+        return
+    yield Finding(OK, f"endpoint {inventory.host}: responds, and its list of models is open to the key")
     for model in models:
-        if not inventory.lists_models:
-            yield Finding(WARN, f"model {model}: the endpoint does not list its models", "the first pass will tell")
-        elif model in inventory.missing:
+        if model in inventory.missing:
             yield Finding(WARN, f"model {model}: the endpoint does not list it", "passes fail unless it serves it")
         else:
             yield Finding(OK, f"model {model}: listed")

@@ -20,16 +20,21 @@ __all__ = ["summaries"]
 @sidecar_options
 @click.pass_obj
 def summaries(invocation: Invocation, conversation: str, *, as_json_: bool) -> None:
-    """Show the summary records of CONVERSATION, newest first, and the last pass if it failed."""
+    """Show the summary records of CONVERSATION, newest first, and the last pass if it failed.
 
-    async def work(client: SidecarClient) -> tuple[list[SummaryRecord], list[Summarization]]:
+    Those that a revoke or a rewind took out of use say so; `--json` leaves them out.
+    """
+
+    async def work(client: SidecarClient) -> tuple[list[SummaryRecord], frozenset[str], list[Summarization]]:
         records = await client.summaries(conversation)
-        return records, [] if as_json_ else await client.summarizations(conversation)
+        revoked = await client.revoked_summary_ids(conversation)
+        return records, revoked, [] if as_json_ else await client.summarizations(conversation)
 
-    records, passes = call(invocation, work)
+    records, revoked, passes = call(invocation, work)
     if as_json_:
         for record in records:
-            say(as_json(record))
+            if record.id not in revoked:
+                say(as_json(record))
         return
     if passes and passes[0].error_class:
         say(pass_line(passes[0]))
@@ -37,7 +42,7 @@ def summaries(invocation: Invocation, conversation: str, *, as_json_: bool) -> N
     if not records:
         say("no records yet")
     for record in records:
-        say(record_line(record))
+        say(f"{record_line(record)}{', revoked' if record.id in revoked else ''}")
         say_text(f"  {record.summary}", indent="  ")
         for line in statement_lines(record):
             say(f"  {line}")

@@ -350,6 +350,8 @@ def test_a_window_is_repaired_from_the_command_line(cli, summarized):
     assert cli("pin", summarized, "2").out.startswith("pinned: 2\n")
     assert cli("pin", summarized, "2", "--remove").out.startswith("pinned: none\n")
     assert cli("revoke", summarized, record).out.startswith(f"revoked {record}")
+    assert re.search(rf"record {record}: .*, revoked\n", cli("summaries", summarized).out)
+    assert record not in cli("summaries", summarized, "--json").out
     assert cli("rewind", summarized, "10").out.startswith("rewound to message 10\n")
     assert cli("rewind", summarized, "31").code == 1
     assert cli("close", summarized).out.startswith("closed\n")
