@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from service.domain.checks.identifiers import IdentifierKind
 from service.domain.conversation import ShownRecord
 from service.domain.events import MessageAppended
+from service.domain.ledger import NO_LEDGER, Ledger, LedgerEntry, LedgerFinds, Use, ledger_lines
 from service.domain.message import Message, Role
 from service.domain.policy import Policy, SummaryRole, ToolOutput
 from service.domain.prompt import (
@@ -17,6 +19,7 @@ from service.domain.prompt import (
     PromptTemplate,
     partial_summary,
     prompt_of,
+    repair_text,
     template_from_text,
     transcript_entry,
 )
@@ -26,6 +29,8 @@ from service.domain.render_json import Rendering, render_json
 from service.domain.title import TITLE_TEMPLATE, title_prompt
 from service.domain.tokens import TokenSource
 from service.extraction.extract import extract
+from service.models.model import Completion, CompletionRequest, OnProgress
+from service.summarizer.finds import finds_of
 from service.summarizer.forms import FORMS
 from service.summarizer.summarizer import PassFailed, PassWork
 from service.tokenizers.estimated import EstimatingCounter
@@ -49,9 +54,15 @@ LENIENT = Policy(
 )
 PLAN = work_on([]).plan
 FIELDS = ("summary", "key_points", "decisions", "task", "owner", "due", "unresolved", "participants", "names")
+RAW = "raw"
+"""What an operator's own schema asked for: the next prompt has it, the window does not."""
 WORD = "PWNED-1"
 PAYLOADS = [(attack, text) for attack in ATTACKS for text in payloads(attack, WORD)]
 BREAKING_OUT = [attack for attack, kind in ATTACKS.items() if kind.breaks_out and not kind.halves]
+FRAMED = ["conversation_summary", "/conversation_summary"]
+INVENTED = ["not_in_source", "/not_in_source"]
+NAMING = ("git {0}", "https://example.com/{0}", "Delete /srv/data/{0} and {0}/report.csv", "{0} 4815162342")
+"""Texts that make what is put in them an identifier of a ledger, a part of one, or the words before it."""
 
 
 def work_of(messages: tuple[Message, ...], previous: SummaryRecord | None = None) -> PassWork:
@@ -69,6 +80,7 @@ def record_of(field: str, text: str) -> SummaryRecord:
         action_items=(ActionItem(said["task"], said["owner"], said["due"]),),
         unresolved=(said["unresolved"],),
         domain_entities=(said["names"],),
+        raw=text if field == RAW else "",
     )
     return replace(
         record_for(PLAN, summary=said["summary"]),
@@ -119,7 +131,7 @@ def test_no_hostile_conversation_leaves_its_frame_in_any_prompt(form: FormName) 
             assert_framed(hostile, harmless, case.name)
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("field", [*FIELDS, RAW])
 def test_no_hostile_record_leaves_its_frame_in_a_prompt_or_a_title(field: str) -> None:
     """A record that a model wrote is no more trusted than a message."""
 
@@ -139,7 +151,7 @@ def test_no_hostile_record_leaves_its_frame_in_a_prompt_or_a_title(field: str) -
 def test_no_hostile_record_leaves_its_frame_in_the_window(field: str, short: bool) -> None:
     """The chat model reads it as quoted data under the preamble, which is all that stands outside."""
     harmless = read(shown_text(ShownRecord(record_of(field, "hello"), TokenSource.ESTIMATE, short)))
-    assert harmless.structure == ["conversation_summary", "/conversation_summary"]
+    assert harmless.structure == FRAMED
     for attack, payload in PAYLOADS:
         shown = read(shown_text(ShownRecord(record_of(field, payload), TokenSource.ESTIMATE, short)))
         assert shown.structure == harmless.structure, attack
@@ -167,6 +179,114 @@ def test_no_hostile_record_becomes_a_message_in_an_apis_json(rendering: Renderin
         assert understood.instructions == harmless.instructions, attack
 
 
+def ledger_with(entries: Sequence[LedgerEntry]) -> Ledger:
+    """A ledger that shows all of the entries."""
+    return NO_LEDGER.after(LedgerFinds(tuple(entries), limit_tokens=9_000, memory_tokens=9_000))
+
+
+def ledger_saying(text: str) -> Ledger:
+    """A ledger with this text as an identifier and before one, whether code would find it or not."""
+    return ledger_with(
+        [
+            LedgerEntry(IdentifierKind.COMMAND, text, "", (1,), 1, Use.USER, 5),
+            LedgerEntry(IdentifierKind.NUMBER, "4815162342", text, (2,), 1, Use.USER, 5, 5),
+        ]
+    )
+
+
+def ledger_of(messages: Sequence[Message]) -> Ledger:
+    """What a pass finds in these messages."""
+    finds = finds_of(work_on(messages).messages, (), NO_LEDGER, counter=COUNTER, source=TokenSource.ESTIMATE)
+    return ledger_with(finds.entries)
+
+
+def ledger_naming(payload: str) -> Ledger:
+    """What a pass finds in messages that have the payload where identifiers are looked for."""
+    line = " ".join(payload.split())
+    return ledger_of([Message(f"m{n}", Role.USER, form.format(line)) for n, form in enumerate(NAMING)])
+
+
+def assert_ledger_quoted(ledger: Ledger, what: str) -> None:
+    """After either form of a record it stands in the window's one frame."""
+    for short in (False, True):
+        window = read(shown_text(ShownRecord(record_of("summary", "hello"), TokenSource.ESTIMATE, short), ledger))
+        assert window.structure == FRAMED, what
+        assert not window.obeyed, what
+
+
+def test_no_hostile_entry_of_a_ledger_leaves_the_frame_of_the_newest_record() -> None:
+    """Identifiers and the words before them are a client's text, wherever they came from."""
+    for attack, payload in PAYLOADS:
+        assert_ledger_quoted(ledger_saying(payload), attack)
+
+
+def test_identifiers_found_in_hostile_messages_stay_in_the_frame() -> None:
+    """A command is copied to its line's end, so all of an attack may be an identifier."""
+    for attack, payload in PAYLOADS:
+        assert_ledger_quoted(ledger_naming(payload), attack)
+    for case in ALL:
+        assert_ledger_quoted(ledger_of(case.messages), case.name)
+
+
+def test_no_hostile_invention_leaves_its_frame_in_a_repair() -> None:
+    """What an answer had invented goes back as data, wherever it is cut off."""
+
+    def repaired(text: str) -> str:
+        source = PromptInput(("<message 1 user>\nhello",), None, 1, 9, 0, 200)
+        asked = prompt_text(FORMS[FormName.FACETS].prompt, source)
+        return asked + repair_text(["unsupported"], "Write it again.", invented=[text, f"{'x' * 40}{text}"])
+
+    plain = repaired("hello")
+    assert read(plain).structure[-2:] == INVENTED
+    for attack, payload in PAYLOADS:
+        assert_framed(repaired(payload), plain, attack)
+
+
+class InventingModel(ObedientModel):
+    """An obedient model whose first answer has a task that no message speaks of."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__()
+        self._task = task
+
+    async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
+        """See SummaryModel."""
+        answer = await super().complete(request, deadline_s=deadline_s, on_progress=on_progress)
+        if len(self.prompts) > 1:
+            return answer
+        task = {"task": self._task, "owner": "", "due": ""}
+        said = {"summary": "Maria closed the ticket OPS-4411 for good.", "action_items": [task]}
+        return replace(answer, text=json.dumps(json.loads(answer.text) | said))
+
+
+async def test_a_statement_without_evidence_goes_back_to_an_obedient_model_as_data() -> None:
+    """Whole passes: a task that rests on no message is quoted in the repair, and orders nothing.
+
+    The source names what the order wants written. Otherwise the task would go for that identifier alone.
+    """
+    source = work_of((*ALL[0].harmless, Message("w", Role.USER, f"The importer of table orders wrote {WORD} at nine.")))
+
+    async def repair_of(task: str) -> str:
+        model = InventingModel(task)
+        try:
+            await by_model(model).summarize(source, Heard())
+        except PassFailed:
+            assert model.prompts
+        return model.prompts[1]
+
+    harmless = read(await repair_of("Sell the villa by the opera house"))
+    assert harmless.structure[-2:] == INVENTED
+    assert "villa" in harmless.data[-1]
+    quoted_back = set()
+    for attack, payload in PAYLOADS:
+        understood = read(await repair_of(payload))
+        assert understood.structure == harmless.structure, attack
+        assert not understood.obeyed, attack
+        if "ignore all" in understood.data[-1].lower():
+            quoted_back.add(attack)
+    assert quoted_back == set(ATTACKS) - {"base64", "nested"}, "one is encoded, the other too long to be quoted whole"
+
+
 def _strings(value: object) -> list[str]:
     if isinstance(value, dict):
         return [text for inner in value.values() for text in _strings(inner)]
@@ -192,7 +312,7 @@ async def test_an_obedient_model_obeys_no_message_and_its_summary_stays_quoted(f
 def assert_quoted(record: SummaryRecord, what: str) -> None:
     """All that the record says stands in the window's one frame."""
     window = read(shown_text(ShownRecord(record, TokenSource.ESTIMATE)))
-    assert window.structure == ["conversation_summary", "/conversation_summary"], what
+    assert window.structure == FRAMED, what
     assert not window.obeyed, what
 
 
@@ -249,6 +369,27 @@ def test_control_every_payload_that_breaks_out_does_so_unquoted(attack: str) -> 
     """Each of them is obeyed by the model when the prompt is made without quoting, so the check can see it."""
     for payload in payloads(attack, WORD):
         assert WORD in read(unquoted(["hello", payload])).obeyed, payload
+
+
+@pytest.mark.parametrize("attack", [attack for attack in BREAKING_OUT if attack != "nested"])
+def test_control_ledgers_of_hostile_messages_break_out_unquoted(attack: str) -> None:
+    """Their identifiers hold whole attacks, but for nested ones, which are longer than a command may be."""
+
+    def unquoted_ledger(payload: str) -> Read:
+        lines = "\n".join(ledger_lines(ledger_naming(payload)))
+        return read(f"<conversation_summary>\n{lines}\n</conversation_summary>")
+
+    found = [unquoted_ledger(payload) for payload in payloads(attack, WORD)]
+    assert any(WORD in one.obeyed for one in found)
+
+
+@pytest.mark.parametrize("attack", BREAKING_OUT)
+def test_control_inventions_break_out_of_a_repair_unquoted(attack: str) -> None:
+    """Each of them changes the structure of a repair that does not quote, and some are obeyed."""
+    found = [read(f"<not_in_source>\n{payload}\n</not_in_source>\n") for payload in payloads(attack, WORD)]
+
+    assert all(one.structure != INVENTED for one in found)
+    assert any(WORD in one.obeyed for one in found)
 
 
 @pytest.mark.parametrize("attack", list(ATTACKS))
