@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from eventlog.event import RecordedEvent, StreamId
-from eventlog.log import EVERYTHING, PAGE_EVENTS_MAX, EventFilter, EventLog, Page
+from eventlog.log import EVERYTHING, PAGE_EVENTS_MAX, EventFilter, EventLog
 
 __all__ = [
     "BATCH_BYTES_MAX",
@@ -39,17 +39,20 @@ CHECKPOINT_EVENTS = 4_000
 BATCH_BYTES_MAX = 128 << 10
 """Payload of a batch, unless it is one larger event: what a consumer that takes nothing keeps in memory."""
 
-ReadPage = Callable[[int], Awaitable[Page]]
-"""Reads the page after a cursor. Cursor and head are positions, or versions of one stream."""
+E = TypeVar("E")
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Generic[E]):
     """The next events. A consumer that resumes after `cursor` misses nothing and sees nothing twice."""
 
-    events: tuple[RecordedEvent, ...]
+    events: tuple[E, ...]
     cursor: int
     head: int
+
+
+ReadPage = Callable[[int], Awaitable[Batch[E]]]
+"""Reads what follows a cursor, without events at the head. Cursor and head are positions, or versions of one stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class Heartbeat:
     head: int
 
 
-Item = Batch | Checkpoint | CaughtUp | FellBehind | Heartbeat
+Item = Batch[E] | Checkpoint | CaughtUp | FellBehind | Heartbeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +160,8 @@ def _end(waiter: asyncio.Future[None]) -> None:
 
 
 async def subscribe(
-    read: ReadPage, wake_up: WakeUp, *, after: int, clock: Callable[[], float], timing: Timing = DEFAULT_TIMING
-) -> AsyncGenerator[Item, None]:
+    read: ReadPage[E], wake_up: WakeUp, *, after: int, clock: Callable[[], float], timing: Timing = DEFAULT_TIMING
+) -> AsyncGenerator[Item[E], None]:
     """Everything after the cursor `after`, then everything new, for as long as the consumer iterates."""
     cursor = told = after
     live = False
@@ -173,7 +176,7 @@ async def subscribe(
             yield FellBehind(cursor, page.head)
         if page.events:
             told = cursor
-            yield Batch(page.events, cursor, page.head)
+            yield page
             silent_since = clock()
         elif cursor - told >= CHECKPOINT_EVENTS:
             told = cursor
@@ -196,33 +199,44 @@ async def subscribe(
 
 def log_pages(
     log: EventLog, executor: Executor, *, matching: EventFilter = EVERYTHING, limit: int = PAGE_EVENTS_MAX
-) -> ReadPage:
+) -> ReadPage[RecordedEvent]:
     """Pages of the whole log by position, of at most BATCH_BYTES_MAX, read on `executor`."""
 
-    def page(after: int) -> Page:
-        return log.scan(after=after, limit=limit, matching=matching, bytes_max=BATCH_BYTES_MAX)
+    def page(after: int) -> Batch[RecordedEvent]:
+        found = log.scan(after=after, limit=limit, matching=matching, bytes_max=BATCH_BYTES_MAX)
+        return Batch(found.events, found.cursor, found.head)
 
     return _read_on(executor, page)
 
 
-def stream_pages(log: EventLog, executor: Executor, *, stream: StreamId, limit: int = PAGE_EVENTS_MAX) -> ReadPage:
-    """Pages of one stream by version, of at most BATCH_BYTES_MAX, read on `executor`."""
+def stream_pages(
+    log: EventLog,
+    executor: Executor,
+    *,
+    stream: StreamId,
+    encoded: Callable[[RecordedEvent], E],
+    limit: int = PAGE_EVENTS_MAX,
+) -> ReadPage[E]:
+    """Pages of one stream by version, of at most BATCH_BYTES_MAX, read and `encoded` on `executor`.
 
-    def page(after: int) -> Page:
+    A consumer that waits for its client then keeps an event only in the form that it sends.
+    """
+
+    def page(after: int) -> Batch[E]:
         head = log.stream_version(stream)
-        events: tuple[RecordedEvent, ...] = ()
-        if head > after:
-            events = tuple(log.read_stream(stream, after=after, limit=limit, bytes_max=BATCH_BYTES_MAX))
+        if head <= after:
+            return Batch((), after, max(head, after))
+        events = log.read_stream(stream, after=after, limit=limit, bytes_max=BATCH_BYTES_MAX)
         cursor = events[-1].version if events else after
-        return Page(events, cursor, max(head, cursor))
+        return Batch(tuple(map(encoded, events)), cursor, max(head, cursor))
 
     return _read_on(executor, page)
 
 
-def _read_on(executor: Executor, page: Callable[[int], Page]) -> ReadPage:
+def _read_on(executor: Executor, page: Callable[[int], Batch[E]]) -> ReadPage[E]:
     loop = asyncio.get_running_loop()
 
-    async def read(after: int) -> Page:
+    async def read(after: int) -> Batch[E]:
         return await loop.run_in_executor(executor, page, after)
 
     return read

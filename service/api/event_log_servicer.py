@@ -149,7 +149,9 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         if cursor > head:
             raise CursorOutOfRange(cursor=cursor, head=head, log_id=self._log.log_id)
 
-    async def _response(self, namespace: str, item: Item | Progress) -> _pb.SubscribeEventsResponse | bytes:
+    async def _response(
+        self, namespace: str, item: Item[RecordedEvent] | Progress
+    ) -> _pb.SubscribeEventsResponse | bytes:
         assert not isinstance(item, Progress), "only watchers of a conversation receive progress"
         # An event of the namespace at the cursor is at most its head; otherwise the log's own head stays private.
         is_own = isinstance(item, Batch) and item.events[-1].position == item.cursor

@@ -11,10 +11,10 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from abridged.v1 import conversation_service_pb2, event_log_service_pb2
-from eventlog.event import StreamId
+from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import EventLog
 from eventlog.subscription import Batch, CaughtUp, Heartbeat, Item, Timing, WakeUp, stream_pages, subscribe
 from service.api.errors import CursorOutOfRange
@@ -24,6 +24,8 @@ from service.codec.wire_format import field
 from service.telemetry.progress import Progress, ProgressBoard, Stage
 
 __all__ = ["Watching", "until_stopped", "watch"]
+
+E = TypeVar("E")
 
 _pb = conversation_service_pb2
 _STAGES = {stage: _pb.PassStage.Value(f"PASS_STAGE_{stage.name}") for stage in Stage}
@@ -52,19 +54,23 @@ async def watch(watching: Watching, key: StreamId, *, after: int) -> AsyncGenera
     version = await asyncio.get_running_loop().run_in_executor(watching.executor, watching.log.stream_version, key)
     if after > version:
         raise CursorOutOfRange(cursor=after, head=version, log_id=watching.log.log_id)
-    encoded = EventEncoder(watching.log.log_id)
-    pages = stream_pages(watching.log, watching.executor, stream=key)
+    encoder = EventEncoder(watching.log.log_id)
+
+    def encoded(event: RecordedEvent) -> bytes:
+        return field(_pb.WatchConversationResponse.EVENT_FIELD_NUMBER, encoder(event))
+
+    pages = stream_pages(watching.log, watching.executor, stream=key, encoded=encoded)
     items = subscribe(pages, watching.wake_up, after=after, clock=watching.now_s, timing=watching.timing)
     with watching.board.watching(key) as queue:
         async with aclosing(until_stopped(watching.stopping, items, queue)) as taken:
             async for item in taken:
-                for response in _responses(watching, encoded, item):
+                for response in _responses(watching, item):
                     yield response
 
 
 async def until_stopped(
-    stopping: asyncio.Event, items: AsyncGenerator[Item, None], queue: asyncio.Queue[Progress] | None = None
-) -> AsyncGenerator[Item | Progress, None]:
+    stopping: asyncio.Event, items: AsyncGenerator[Item[E], None], queue: asyncio.Queue[Progress] | None = None
+) -> AsyncGenerator[Item[E] | Progress, None]:
     """The items, and what comes by the queue, in the order in which they come, until `stopping` is set."""
     sources: dict[asyncio.Task[Any], Callable[[], asyncio.Task[Any]]] = {}
 
@@ -89,17 +95,14 @@ async def until_stopped(
         await items.aclose()
 
 
-async def _next(items: AsyncGenerator[Item, None]) -> Item:
+async def _next(items: AsyncGenerator[Item[E], None]) -> Item[E]:
     return await anext(items)
 
 
-def _responses(
-    watching: Watching, encoded: EventEncoder, item: Item | Progress
-) -> Iterator[_pb.WatchConversationResponse | bytes]:
+def _responses(watching: Watching, item: Item[bytes] | Progress) -> Iterator[_pb.WatchConversationResponse | bytes]:
     match item:
         case Batch():
-            for event in item.events:
-                yield field(_pb.WatchConversationResponse.EVENT_FIELD_NUMBER, encoded(event))
+            yield from item.events
         case CaughtUp():
             yield _pb.WatchConversationResponse(caught_up=event_log_service_pb2.CaughtUp(version=item.head))
         case Heartbeat():

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
+from typing import Any
 
 import pytest
 
-from eventlog.event import StreamId
-from eventlog.log import PAGE_EVENTS_MAX, EventFilter, Page
+from eventlog.event import RecordedEvent, StreamId
+from eventlog.log import EVERYTHING, PAGE_EVENTS_MAX, EventFilter
 from eventlog.memory import MemoryEventLog
 from eventlog.subscription import (
     BATCH_BYTES_MAX,
@@ -52,9 +54,10 @@ class _World:
         if callable(step):
             step()
 
-    async def read(self, after: int) -> Page:
+    async def read(self, after: int, matching: EventFilter = EVERYTHING) -> Batch[RecordedEvent]:
         self.reads += 1
-        return self.log.scan(after=after)
+        page = self.log.scan(after=after, matching=matching)
+        return Batch(page.events, page.cursor, page.head)
 
     def clock(self) -> float:
         return self.now
@@ -62,17 +65,21 @@ class _World:
     def add(self, *numbers: int) -> None:
         self.log.submit(append(*(event(number) for number in numbers))).result()
 
-    def items(self, after: int = 0, read=None) -> AsyncGenerator[Item, None]:
+    def items(self, after: int = 0, read=None) -> AsyncGenerator[Item[Any], None]:
         return subscribe(read or self.read, self, after=after, clock=self.clock, timing=TIMING)
 
 
-async def _take(items: AsyncGenerator[Item, None], count: int) -> list[Item]:
+async def _take(items: AsyncGenerator[Item[Any], None], count: int) -> list[Item[Any]]:
     taken = [await anext(items) for _ in range(count)]
     await items.aclose()
     return taken
 
 
-def _shape(item: Item) -> tuple[object, ...]:
+def _itself(recorded: RecordedEvent) -> RecordedEvent:
+    return recorded
+
+
+def _shape(item: Item[Any]) -> tuple[object, ...]:
     if isinstance(item, Batch):
         return (Batch, [recorded.position for recorded in item.events], item.cursor)
     return (type(item), item.cursor, item.head)
@@ -204,8 +211,8 @@ async def test_a_filter_that_matches_nothing_still_advances():
     for first in range(0, 2 * CHECKPOINT_EVENTS, 1_000):
         world.add(*range(first, first + 1_000))
 
-    async def read(after: int) -> Page:
-        return world.log.scan(after=after, matching=EventFilter(types=frozenset({"never"})))
+    async def read(after: int) -> Batch[RecordedEvent]:
+        return await world.read(after, EventFilter(types=frozenset({"never"})))
 
     items = await _take(world.items(read=read), 3)
 
@@ -222,8 +229,8 @@ async def test_live_events_that_do_not_match_are_told_with_the_heartbeat():
     world = _World()
     world.steps = iter([lambda: world.add(1), lambda: world.add(2)])
 
-    async def read(after: int) -> Page:
-        return world.log.scan(after=after, matching=EventFilter(namespace="other"))
+    async def read(after: int) -> Batch[RecordedEvent]:
+        return await world.read(after, EventFilter(namespace="other"))
 
     items = await _take(world.items(read=read), 2)
 
@@ -236,7 +243,7 @@ def executor():
         yield pool
 
 
-async def _positions(items: AsyncGenerator[Item, None], count: int) -> list[int]:
+async def _positions(items: AsyncGenerator[Item[Any], None], count: int) -> list[int]:
     found: list[int] = []
     while len(found) < count:
         item = await anext(items)
@@ -306,23 +313,26 @@ async def test_one_stream_is_read_by_its_versions(executor, limit):
         log.submit(append(event(number), to=(A, B, OTHER)[number % 3])).result()
 
     items = subscribe(
-        stream_pages(log, executor, stream=B, limit=limit), _World(), after=1, clock=lambda: 0.0, timing=TIMING
+        stream_pages(log, executor, stream=B, encoded=attrgetter("version"), limit=limit),
+        _World(),
+        after=1,
+        clock=lambda: 0.0,
+        timing=TIMING,
     )
-    taken: list[Item] = []
+    taken: list[Item[int]] = []
     while not taken or not isinstance(taken[-1], CaughtUp):
         taken.append(await anext(items))
     await items.aclose()
 
-    versions = [recorded.version for item in taken if isinstance(item, Batch) for recorded in item.events]
-    assert versions == [2, 3]
+    assert [version for item in taken if isinstance(item, Batch) for version in item.events] == [2, 3]
     assert taken[-1] == CaughtUp(3, 3)
 
 
 async def test_a_stream_that_does_not_exist_yet_is_waited_for(executor):
     """Watching may begin before the first event."""
-    read = stream_pages(MemoryEventLog(clock_us=Clock()), executor, stream=StreamId("default", "new"))
+    read = stream_pages(MemoryEventLog(clock_us=Clock()), executor, stream=StreamId("default", "new"), encoded=id)
 
-    assert await read(0) == Page((), 0, 0)
+    assert await read(0) == Batch((), 0, 0)
 
 
 @pytest.mark.parametrize("of_stream", [True, False])
@@ -332,7 +342,7 @@ async def test_a_batch_keeps_little_of_what_its_consumer_does_not_take(executor,
     sizes = [10, *[BATCH_BYTES_MAX // 3] * 20, 3 * BATCH_BYTES_MAX, *[10] * 30]
     for number, size in enumerate(sizes, start=1):
         log.submit(append(event(number, b"x" * size))).result()
-    read = stream_pages(log, executor, stream=A) if of_stream else log_pages(log, executor)
+    read = stream_pages(log, executor, stream=A, encoded=_itself) if of_stream else log_pages(log, executor)
 
     batches, cursor = [], 0
     while (page := await read(cursor)).events:
