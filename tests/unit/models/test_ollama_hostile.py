@@ -13,10 +13,10 @@ import pytest
 
 from service.models.http.errors import AnswerEncoded, HostRefused
 from service.models.http.lines import ANSWER_LINES_MAX
-from service.models.http.small_reads import READ_BYTES
+from service.models.http.small_reads import HEAD_BYTES_MAX, READ_BYTES
 from service.models.model import Completion, ModelError, ModelUnavailable, SummaryModel
 from tests.support.ollama_behaviour import Behaviour, Refusal
-from tests.support.ollama_hostile import CHUNK_BYTES, HOSTILE, whole
+from tests.support.ollama_hostile import CHUNK_BYTES, HOSTILE, PACKET_BYTES, whole
 from tests.support.ollama_model import PATIENT, model_over, record_request
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S
@@ -77,19 +77,38 @@ async def test_between_two_lines_of_an_answer_the_loop_is_free():
 
 
 @pytest.mark.parametrize(
-    ("name", "turn_bytes"),
-    [("endless-continue", READ_BYTES), ("endless-chunks", CHUNK_BYTES)],
+    ("name", "read_bytes", "turn_bytes"),
+    [("endless-continue", HEAD_BYTES_MAX, READ_BYTES), ("endless-chunks", PUMPS_MAX * PACKET_BYTES, CHUNK_BYTES)],
 )
-async def test_what_comes_without_a_line_leaves_the_loop_free_too(name, turn_bytes):
+async def test_what_comes_without_a_line_leaves_the_loop_free_too(name, read_bytes, turn_bytes):
     """Interim responses are taken apart a small read a turn of the loop, chunks of a byte one by one."""
     turns = Turns()
     behaviour = replace(HOSTILE[name], wire_again_max=PUMPS_MAX)
-    async with FakeOllama(behaviour=behaviour) as server, model_over(server) as model:
-        async with turns.counted(server):
-            with pytest.raises(ModelError):
-                await ask(model)
+    async with FakeOllama(behaviour=behaviour) as server, model_over(server) as model, turns.counted(server):
+        with pytest.raises(ModelError):
+            await ask(model)
 
-        assert turns.count >= server.pumped / (2 * turn_bytes)
+    assert turns.count >= read_bytes / (2 * turn_bytes)
+
+
+async def test_a_response_that_never_begins_is_cut_off():
+    """Interim responses without end: the call ends by what has been read, not by its deadline."""
+    async with FakeOllama(behaviour=HOSTILE["endless-continue"]) as server, model_over(server) as model:
+        with pytest.raises(ModelUnavailable, match="does not speak HTTP"):
+            await ask(model)
+
+
+@pytest.mark.parametrize("interim", [0, 2_000])
+async def test_a_few_interim_responses_are_skipped(interim):
+    """A proxy may send some; two thousand stay below the bound of everything before a body."""
+    said = b"HTTP/1.1 100 Continue\r\n\r\n" * interim
+    assert len(said) < HEAD_BYTES_MAX
+    behaviour = lines(FINAL)
+    async with (
+        FakeOllama(behaviour=replace(behaviour, wire=said + behaviour.wire)) as server,
+        model_over(server) as model,
+    ):
+        assert (await ask(model)).text == "{}"
 
 
 @pytest.mark.parametrize("name", ["gzip", "gzip-twice"])
