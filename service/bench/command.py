@@ -36,12 +36,13 @@ NAMES = (
     "fold",
     "start",
     "hang",
+    "open",
     "recall",
     "prepared",
 )
 """Those of service.bench.rounds, which is loaded only to measure; a test compares them."""
 
-NAMED_ONLY = frozenset({"recall", "prepared"})
+NAMED_ONLY = frozenset({"open", "recall", "prepared"})
 """Those that are measured only when they are named: they take some minutes, and `recall` needs a package extra."""
 
 USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
@@ -68,7 +69,7 @@ DISTURBED_LOAD = 0.5
     "only",
     type=click.Choice((*NAMES, COST, QUALITY, EXTRACTION)),
     multiple=True,
-    help="One measurement; repeatable. `recall`, `prepared`, `cost`, `quality` and `extraction` run only so.",
+    help="One measurement; repeatable. `open`, `recall`, `prepared`, `cost`, `quality` and `extraction` run only so.",
 )
 @click.option(
     "--data",

@@ -30,6 +30,7 @@ BATCH_CLIENTS = 8
 CONTEXT_EVENTS = 10_000
 RECENT_BATCHES = 2
 LONG_EVENTS = 50_000
+OPEN_EVENTS = 100_000
 SIZE_CHARS = 400
 SIZE_BATCHES = 50
 CATCHUP_EVENTS = 30_000
@@ -277,6 +278,26 @@ async def _start(bench: Bench) -> AsyncIterator[Measure]:
 
 
 @asynccontextmanager
+async def _open(bench: Bench) -> AsyncIterator[Measure]:
+    """The window of a long conversation at a sidecar that has just started on its log, then the same again.
+
+    Another conversation's window is read before, so that the figures are the conversation's and not the process's.
+    """
+    with sidecar_child(bench.folder, "open", _EXTRACTIVE) as child:
+        async with SidecarCalls.connected(child.address) as calls:
+            await calls.grown("other", events=1, compacted=True)
+            await calls.grown("long", events=OPEN_EVENTS, compacted=True)
+
+    async def measure() -> Values:
+        with sidecar_child(bench.folder, "open", _EXTRACTIVE) as child:
+            async with SidecarCalls.connected(child.address) as calls:
+                await calls.waited_s("other")
+                return {f"open.{name}": (await calls.waited_s("long"))[0] * 1e3 for name in ("cold", "warm")}
+
+    yield measure
+
+
+@asynccontextmanager
 async def _hang(bench: Bench) -> AsyncIterator[Measure]:
     """Two sidecars in turns: one idle, one with a pass that waits for an Ollama which takes calls and never answers.
 
@@ -349,6 +370,7 @@ _MEASUREMENTS = {
     "fold": _fold,
     "start": _start,
     "hang": _hang,
+    "open": _open,
     "recall": _recall,
     "prepared": _prepared,
 }
