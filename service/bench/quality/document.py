@@ -6,7 +6,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Final
 
 from service.bench.player import MODEL_WINDOW
@@ -17,7 +17,7 @@ from service.bench.quality.probes import PROBES, Answers, probe_chats, probed
 from service.bench.quality.reporting import FaithfulModel, LieKind
 from service.bench.quality.runs import CHAIN, PROFILES, Corpus, Run, Summarizing
 from service.bench.quality.survival import END, PASSES
-from service.bench.quality.trials import Failures, Pins, failing_tried, lies_told, pins_tried, token_errors
+from service.bench.quality.trials import Failures, Pins, TokenErrors, failing_tried, lies_told, pins_tried, token_errors
 from service.models.model import SummaryModel
 
 __all__ = ["Measured", "document", "measured", "verdicts"]
@@ -49,7 +49,7 @@ class Measured:
     pins: Pins = field(default_factory=Pins)
     failures: Failures = field(default_factory=Failures)
     lies: dict[LieKind, Share] = field(default_factory=dict)
-    errors: dict[str, tuple[float, float] | None] = field(default_factory=dict)
+    errors: dict[str, TokenErrors | None] = field(default_factory=dict)
 
 
 async def measured(data: Path | None, asked: SummaryModel | None, progress: Callable[[str], None]) -> Measured:
@@ -146,8 +146,10 @@ def verdicts(found: Measured) -> Iterator[Row]:
         if errors is None:
             yield f"token error after calibration, {name}", "", "not compared: chats too short, or no vocabulary", ""
         else:
-            yield _at_most(f"token error after calibration, {name}, median", _TOKEN_ERROR, errors[0])
-            yield _at_most(f"token error after calibration, {name}, 95th percentile", _TOKEN_ERROR_P95, errors[1])
+            for what, found_errors in (("next turn", errors.next_turn), ("other text", errors.other_text)):
+                says = f"token error after calibration, {name}, {what}"
+                yield _at_most(f"{says}, median", _TOKEN_ERROR, median(found_errors))
+                yield _at_most(f"{says}, 95th percentile", _TOKEN_ERROR_P95, quantiles(found_errors, n=20)[-1])
     for name, answers in found.answers.items():
         yield _least(f"answers in the window, {name}", _FROM_WINDOW, answers.window.value)
         yield _least(f"answers with Expand and search, {name}", _WITH_TOOLS, answers.tools.value)

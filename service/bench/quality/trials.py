@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median, quantiles
 from typing import Final
 
 from service.bench.player import MODEL_WINDOW, PlayedChat, played
@@ -15,20 +15,18 @@ from service.bench.quality.survival import Survey
 from service.domain.conversation import Conversation
 from service.domain.policy import Policy
 from service.domain.record import SummaryRecord, statements_of
+from service.domain.tokens import UNTAUGHT, Taught, calibrated_factor, calibrated_tokens
 from service.models.model import SummaryModel
 from service.tokenizers.embedded import EmbeddedCounter
 from service.tokenizers.errors import TokenizerMissing
 from service.tokenizers.estimated import EstimatingCounter
 
-__all__ = ["Failures", "Pins", "failing_tried", "lies_told", "pins_tried", "token_errors"]
+__all__ = ["Failures", "Pins", "TokenErrors", "failing_tried", "lies_told", "pins_tried", "token_errors"]
 
 CONTEXT_LENGTH: Final = 4_096
 _PINNED_TURNS: Final = 460
-_CALIBRATED: Final = 20
-"""Messages of which the caller's own counts are known before the estimate is judged."""
-
-_STRETCH: Final = 10
-"""Messages whose tokens are compared: a count of few tokens says nothing."""
+_REPORTS: Final = 20
+"""Reports of usage before the estimate is judged."""
 
 
 @dataclass(slots=True)
@@ -138,21 +136,46 @@ def _faithful(chats: Sequence[GeneratedChat]) -> SummaryModel:
     return FaithfulModel([fact for chat in chats for fact in chat.facts], window=MODEL_WINDOW)
 
 
-def token_errors(chats: Sequence[PlayedChat]) -> tuple[float, float] | None:
-    """Median and 95th percentile of the estimate's error against a real vocabulary, once the first messages of each
-    conversation have corrected it; None without the vocabulary or with too few messages."""
+@dataclass(frozen=True, slots=True)
+class TokenErrors:
+    """Errors of the estimate against a real vocabulary, in prompts of more than a quarter of CONTEXT_LENGTH.
+
+    Each prompt is reported after it was estimated, as by ReportUsage, and teaches what is estimated for the next.
+
+    Attributes:
+        next_turn: Of the prompts of a conversation turn by turn, as they are counted and reported in its life.
+        other_text: The same of prompts that have no message in common.
+    """
+
+    next_turn: Sequence[float]
+    other_text: Sequence[float]
+
+
+def token_errors(chats: Sequence[PlayedChat]) -> TokenErrors | None:
+    """None without the vocabulary, or with too few such prompts; the first _REPORTS of them only teach."""
     try:
-        exact = EmbeddedCounter("o200k").count
+        found = TokenErrors(_errors(chats, overlapping=True), _errors(chats, overlapping=False))
     except TokenizerMissing:
         return None
-    estimated, errors = EstimatingCounter().count, list[float]()
+    return found if len(found.other_text) > 1 else None
+
+
+def _errors(chats: Sequence[PlayedChat], *, overlapping: bool) -> list[float]:
+    exact, estimated = EmbeddedCounter("o200k").count, EstimatingCounter().count
+    taught, errors = UNTAUGHT, list[float]()
     for _, messages in chats:
-        texts = [message.content for message in messages if message.content]
-        counts = [(exact(text), estimated(text)) for text in texts]
-        first = counts[:_CALIBRATED]
-        factor = sum(true for true, _ in first) / max(1, sum(guess for _, guess in first))
-        for start in range(_CALIBRATED, len(counts) - _STRETCH + 1, _STRETCH):
-            stretch = counts[start : start + _STRETCH]
-            whole = sum(true for true, _ in stretch)
-            errors.append(abs(factor * sum(guess for _, guess in stretch) - whole) / max(1, whole))
-    return (median(errors), quantiles(errors, n=20)[-1]) if len(errors) > 1 else None
+        prompt = deque[tuple[int, int]]()
+        for message in messages:
+            prompt.append((exact(message.content), estimated(message.content)))
+            while sum(true for true, _ in prompt) > CONTEXT_LENGTH:
+                prompt.popleft()
+            true, guess = (sum(counts) for counts in zip((0, 0), *prompt, strict=True))
+            if 4 * true <= CONTEXT_LENGTH:
+                continue
+            if taught.reports >= _REPORTS:
+                errors.append(abs(calibrated_tokens(guess, taught.factor) - true) / true)
+            factor = calibrated_factor(taught.factor, guess, reported=true, observations=taught.reports)
+            taught = Taught(factor, taught.reports + 1)
+            if not overlapping:
+                prompt.clear()
+    return errors
