@@ -80,6 +80,17 @@ async def test_clearing_saves_calls_wherever_old_results_fill_the_window():
     assert cleared.over_without_reason == 0
 
 
+async def test_at_the_default_context_length_a_long_chat_costs_two_calls_and_fewer_with_clearing():
+    """The three files together, a long chat being one that reaches its trigger when nothing is cleared."""
+    whole = [await costs_of(name, context_length=8_192, clearing=False) for name in (AIRLINE, CODING, MEETINGS)]
+    cleared = [await costs_of(name, context_length=8_192) for name in (AIRLINE, CODING, MEETINGS)]
+
+    calls, long_chats = sum(costs.calls for costs in whole), sum(costs.long_chats for costs in whole)
+    assert calls <= 2 * long_chats
+    assert sum(costs.calls for costs in cleared) < calls
+    assert sum(costs.over_without_reason for costs in (*whole, *cleared)) == 0
+
+
 async def test_a_meeting_costs_one_call_a_pass():
     """However often the chain is as deep as it may be: nothing is read again that one call does not hold."""
     costs = await costs_of(MEETINGS)
