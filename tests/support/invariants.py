@@ -9,7 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from service.domain.commands import CompletePass, FailPass, StartPass
 from service.domain.conversation import Conversation, lineage
 from service.domain.events import (
+    ConversationRewound,
     MessageAppended,
+    MessagesPinned,
+    MessagesUnpinned,
     SettingsChanged,
     SkipReason,
     SummarizationCleared,
@@ -17,6 +20,7 @@ from service.domain.events import (
     SummarizationFailed,
     SummarizationRequested,
     SummarizationSkipped,
+    SummaryRevoked,
     Trigger,
 )
 from service.domain.fold import evolve
@@ -240,13 +244,14 @@ def _late_results(state: Conversation) -> set[int]:
 
 
 def prefix_is_stable(step: Step, before: Sequence[RenderedMessage], after: Sequence[RenderedMessage]) -> None:
-    """Between passes the rendered window only grows at its end.
+    """Between passes and ways back the rendered window only grows at its end.
 
     Three things change it by their nature: a system message, which goes to the front, a user message, which settles
     that a call before it is not answered in time, and a result that comes all the same, which goes to its call.
     """
     passes = SummarizationCompleted | SummarizationCleared
-    if any(isinstance(event, passes) for event in step.events) or not step.before.is_open:
+    ways_back = SummaryRevoked | MessagesPinned | MessagesUnpinned | ConversationRewound
+    if any(isinstance(event, passes | ways_back) for event in step.events) or not step.before.is_open:
         return
     new = [event.message for event in step.events if isinstance(event, MessageAppended)]
     if any(m.role is Role.SYSTEM for m in new) or _late_results(step.after) - _late_results(step.before):

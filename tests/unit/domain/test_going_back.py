@@ -56,7 +56,7 @@ from service.domain.profiles import chain
 from service.domain.profiles.profile import DecisionContext
 from service.domain.ranges import covers
 from service.domain.record import SummaryRecord
-from service.domain.render import rendered_window
+from service.domain.render import RenderedMessage, rendered_window
 from service.domain.tokens import TokenSource
 from service.domain.triggers import held_by
 from service.domain.ways_back import needed
@@ -222,16 +222,18 @@ def checked(seed: int, profile: ProfileName) -> None:
     """Run the history of `seed`, checking every step; fold its log anew and in two halves."""
     chat = SimulatedChat(seed, ways_back=WAYS_BACK, profile=profile)
     originals: dict[int, Message] = {}
+    rendered: tuple[RenderedMessage, ...] = ()
     for step in chat.steps():
         originals |= {e.number: e.message for e in step.events if isinstance(e, MessageAppended)}
         check(step.after, chat.log, profile)
-        rendered = rendered_window(step.after, SummaryRole.SYSTEM)
+        before, rendered = rendered, rendered_window(step.after, SummaryRole.SYSTEM)
         invariants.sums_are_exact(step.after)
         if step.after.is_open and step.after.pending is None:
             held = held_by(step.after, step.policy, step.now_us)
             invariants.hold_is_told(step.after, step.policy, step.now_us, held=held)
         invariants.calls_are_answered(rendered, originals)
         invariants.order_is_fixed(step.after, rendered)
+        invariants.prefix_is_stable(step, before, rendered)
     middle = len(chat.log) // 2
     halves = fold(chat.log[middle:], fold(chat.log[:middle], originals=chat.originals), originals=chat.originals)
     assert fold(chat.log, originals=chat.originals) == chat.state == halves
@@ -244,7 +246,8 @@ PROFILES = pytest.mark.parametrize("profile", ProfileName)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_fold_is_the_live_state_after_any_way_back(chunk, profile):
     """Revoked, pinned, unpinned, rewound, closed and reopened in any order; both hold what everything that ever
-    happened says: each message is in the window or stands in a record that is shown.
+    happened says: each message is in the window or stands in a record that is shown. Between two of them, and between
+    passes, the window grows at its end.
     """
     checked_all(range(chunk, HISTORIES, CHUNKS), profile)
 
