@@ -23,7 +23,6 @@ from service.domain.tokens import TokenCount, TokenSource, calibrated_tokens
 from service.models.model import Completion
 from service.shares import Shares
 from service.summarizer.texts import TextSummarizer, TextSummary
-from service.turn import aside
 
 __all__ = ["TextServicer"]
 
@@ -34,9 +33,6 @@ _pb = text_service_pb2
 _NO_ERROR = conversation_pb2.ERROR_CLASS_UNSPECIFIED
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 """What no text has. Escape stays, because a terminal's output has colours, and so do form feeds."""
-
-CHARS_PER_WEIGHT = 50
-"""As in service.conversations.counting."""
 
 
 class TextServicer(text_service_pb2_grpc.TextServiceServicer):
@@ -102,15 +98,11 @@ class TextServicer(text_service_pb2_grpc.TextServiceServicer):
             raise InvalidRequest((("texts", "must not be empty if there are no messages"),))
         model = request.model
         counter = self._counting.by_model(model)
-        chars = sum(map(len, request.texts))
-        texts = await aside(
-            len(request.texts) + chars // CHARS_PER_WEIGHT, lambda: [counter.count(text) for text in request.texts]
-        )
+        texts = await self._counting.texts(request.texts, model)
         messages = await self._counting.counted([message_from_proto(message) for message in request.messages], model)
         credited = await self._counting.credited(messages, model)
         factor = self._models.opening(current_caller().namespace, Settings(model=model)).calibration_factor
-        source = counter.source_for(model)
-        of_texts = [_count(TokenCount(tokens, source), factor) for tokens in texts]
+        of_texts = [_count(count, factor) for count in texts]
         of_messages = [_count(counted.cost, factor) for counted in credited]
         return _pb.CountTokensResponse(
             texts=of_texts,
@@ -118,7 +110,7 @@ class TextServicer(text_service_pb2_grpc.TextServiceServicer):
             total_tokens=sum(count.tokens for count in (*of_texts, *of_messages)),
             counter=counter.name,
             calibration_factor=factor,
-            estimate_reason=self._reason(model) if model and source is TokenSource.ESTIMATE else "",
+            estimate_reason=self._reason(model) if model and counter.source_for(model) is TokenSource.ESTIMATE else "",
         )
 
     def _policy(self, request: _pb.SummarizeTextRequest) -> Policy:

@@ -31,6 +31,13 @@ class Counting:
         self._want(model)
         return self.counter.of(model)
 
+    async def texts(self, texts: Sequence[str], model: str) -> tuple[TokenCount, ...]:
+        """The texts as `model` counts them."""
+        counter = self.by_model(model)
+        weight = len(texts) + sum(map(len, texts)) // COUNTED_CHARS
+        source = counter.source_for(model)
+        return await aside(weight, lambda: tuple(TokenCount(counter.count(text), source) for text in texts))
+
     async def counted(self, messages: Sequence[Message], model: str) -> tuple[CountedMessage, ...]:
         """The messages as `model` counts them, as estimates until `credited` knows that it is the conversation's."""
         counter = self.by_model(model)

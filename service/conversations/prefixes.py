@@ -16,7 +16,7 @@ FORMS_MAX = 4
 DIGEST_BYTES = 16
 """Of one piece. Two texts with one digest are not found by chance, nor in 2**64 tries on purpose."""
 
-ANSWER_BYTES = 256
+RESPONSE_BYTES = 256
 """What a remembered response takes in memory beside its digests."""
 
 
@@ -28,7 +28,7 @@ class Form(NamedTuple):
     cache_marks: bool = False
 
 
-class _Answer(NamedTuple):
+class _Response(NamedTuple):
     form: Form
     digests: bytes
 
@@ -36,16 +36,16 @@ class _Answer(NamedTuple):
 class Prefixes(NamedTuple):
     """The digests of each form's last response, the most recent form last."""
 
-    answers: tuple[_Answer, ...] = ()
+    responses: tuple[_Response, ...] = ()
 
     @property
     def size(self) -> int:
         """Its memory in bytes."""
-        return sum(ANSWER_BYTES + len(answer.digests) for answer in self.answers)
+        return sum(RESPONSE_BYTES + len(response.digests) for response in self.responses)
 
     def stable(self, form: Form, digests: bytes) -> int:
         """How many pieces at the start of a response are those of the last one in this form."""
-        before = next((answer.digests for answer in self.answers if answer.form == form), b"")
+        before = next((response.digests for response in self.responses if response.form == form), b"")
         most = min(len(before), len(digests))
         if before[:most] == digests[:most]:
             return most // DIGEST_BYTES
@@ -57,8 +57,8 @@ class Prefixes(NamedTuple):
 
     def after(self, form: Form, digests: bytes) -> Prefixes:
         """What is remembered after a response of these pieces. The form asked for longest ago goes first."""
-        others = [answer for answer in self.answers if answer.form != form]
-        return Prefixes((*others[-(FORMS_MAX - 1) :], _Answer(form, digests)))
+        others = [response for response in self.responses if response.form != form]
+        return Prefixes((*others[-(FORMS_MAX - 1) :], _Response(form, digests)))
 
 
 NO_PREFIXES = Prefixes()

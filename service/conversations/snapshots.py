@@ -70,15 +70,15 @@ class SqlSnapshots:
 
     def of(self, key: StreamId) -> Snapshot | None:
         """The conversation's snapshot; None without one, and for one that is not as this version wrote it."""
-        row = self._read(lambda connection: connection.exec_driver_sql(_SELECT, tuple(key)).first())
-        if row is None or row.codec != self._codec or row.seal != self._seal(tuple(row[:-1])):
+        row = self._row(key)
+        if row is None or row.codec != self._codec or not self._is_sealed(row):
             return None
         return Snapshot(state_from_bytes(row.state), row.event_version, row.position, row.chain)
 
     def is_damaged(self, key: StreamId) -> bool:
         """Whether the conversation has a snapshot that is not what was written."""
-        row = self._read(lambda connection: connection.exec_driver_sql(_SELECT, tuple(key)).first())
-        return row is not None and row.seal != self._seal(tuple(row[:-1]))
+        row = self._row(key)
+        return row is not None and not self._is_sealed(row)
 
     def fitting(self, key: StreamId, log: EventLog) -> Snapshot | None:
         """The conversation's snapshot, if the log has the event that it was taken after; else, or on an error, None."""
@@ -100,6 +100,13 @@ class SqlSnapshots:
         place = (snapshot.event_version, snapshot.position, snapshot.chain)
         unsealed = (*key, *place, self._codec, state)
         return (*unsealed, self._seal(unsealed))
+
+    def _row(self, key: StreamId) -> Any:
+        return self._read(lambda connection: connection.exec_driver_sql(_SELECT, tuple(key)).first())
+
+    def _is_sealed(self, row: Any) -> bool:
+        *unsealed, seal = row
+        return bool(seal == self._seal(tuple(unsealed)))
 
     def _seal(self, values: tuple[Any, ...]) -> bytes:
         # How Python writes values tells their types too: a number is not its text.

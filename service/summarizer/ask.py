@@ -22,7 +22,7 @@ from service.summarizer.draft import Draft, InvalidDraft
 from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import Observer, PassFailed
 
-__all__ = ["Answer", "Asker", "AskerSettings", "Timing"]
+__all__ = ["AcceptedDraft", "Asker", "AskerSettings", "Timing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AcceptedDraft:
     """A draft that passed its checks, and the model that wrote it."""
 
     checked: CheckedDraft
@@ -110,7 +110,7 @@ class Asker:
             cause = f"{self.attempts + calls} model calls are needed, a pass has {most}"
             raise PassFailed(ErrorClass.INVALID, retryable=False, cause=cause, asked=self._asked)
 
-    async def ask(self, prompt: Prompt, source: Source, *, room: Room) -> Answer:
+    async def ask(self, prompt: Prompt, source: Source, *, room: Room) -> AcceptedDraft:
         """A draft that passed the checks. Raises PassFailed. A bad answer is sent back with its reasons and another
         seed."""
         reasons: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ class Asker:
                 cause = f"the answer is no valid record: {error}"
                 continue
             if not result.problems:
-                return Answer(result, completion.model)
+                return AcceptedDraft(result, completion.model)
             reasons, removed, invented = result.problems, result.removed, result.invented
             cause = f"the answer failed the checks: {'; '.join(reasons)}"
         raise PassFailed(

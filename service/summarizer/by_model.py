@@ -17,7 +17,7 @@ from service.domain.policy import Policy
 from service.domain.record import FormName, Provenance
 from service.domain.tokens import TokenCounter
 from service.models.model import ModelError, SummaryModel
-from service.summarizer.ask import Answer, Asker, AskerSettings, Timing
+from service.summarizer.ask import AcceptedDraft, Asker, AskerSettings, Timing
 from service.summarizer.check import Room, Source
 from service.summarizer.forms import DraftForm
 from service.summarizer.questions import CHUNK_TOKENS_MIN, Limits, Questions
@@ -129,7 +129,7 @@ class _Reading:
         self._observer = observer
         self.merged = False
 
-    async def whole(self) -> tuple[Answer, Source]:
+    async def whole(self) -> tuple[AcceptedDraft, Source]:
         """The final answer, and the source to judge the record by.
 
         Our count of a prompt is an estimate: if the server refuses a prompt as too long, the source is asked about in
@@ -144,7 +144,7 @@ class _Reading:
                 if failure.error_class is not ErrorClass.TRUNCATED or limits.whole < CHUNK_TOKENS_MIN:
                     raise
 
-    async def _within(self, limits: Limits) -> tuple[Answer, Source]:
+    async def _within(self, limits: Limits) -> tuple[AcceptedDraft, Source]:
         """The answer from one part, or from parts and their merges, within the limits."""
         questions, size, limit = self._questions, self._questions.size, limits.whole
         parts = await asyncio.to_thread(questions.parts, limits)
@@ -162,7 +162,7 @@ class _Reading:
             self._observer.calls(1, 1)
             return answer, source
         part_room = await asyncio.to_thread(questions.part_room, limit)
-        answers: list[Answer] = []
+        answers: list[AcceptedDraft] = []
         for part in parts:
             prompt, source = await asyncio.to_thread(questions.of_part, part, part_room)
             answers.append(await self._asker.ask(prompt, source, room=part_room))
@@ -170,7 +170,9 @@ class _Reading:
         answer = await self._merged_answer(answers, limit=limit, room=room, calls=total)
         return answer, await asyncio.to_thread(questions.whole_source)
 
-    async def _merged_answer(self, answers: list[Answer], *, limit: int, room: Room, calls: int) -> Answer:
+    async def _merged_answer(
+        self, answers: list[AcceptedDraft], *, limit: int, room: Room, calls: int
+    ) -> AcceptedDraft:
         """One answer made of many: neighbours that fit one call are merged until one is left; the last merge adds the
         previous record."""
         done = len(answers)
@@ -180,7 +182,7 @@ class _Reading:
             if len(groups) == len(answers):
                 cause = "the summaries of the parts do not fit into one call"
                 raise PassFailed(ErrorClass.TRUNCATED, retryable=False, cause=cause)
-            merged: list[Answer] = []
+            merged: list[AcceptedDraft] = []
             for start, end in groups:
                 last = len(groups) == 1
                 if end - start == 1 and not last:

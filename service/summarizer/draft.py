@@ -74,7 +74,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-Answer = TypeVar("Answer", bound=Strict)
+Shape = TypeVar("Shape", bound=Strict)
 
 
 class DraftItem(Strict):
@@ -138,7 +138,7 @@ def parsed(text: str) -> Draft:
     return parsed_as(Draft, text)
 
 
-def parsed_as(model: type[Answer], text: str, *, inner: Collection[str] = ()) -> Answer:
+def parsed_as(model: type[Shape], text: str, *, inner: Collection[str] = ()) -> Shape:
     """The answer in `text` as `model` describes it; see `parsed`. Reasons may name the `inner` fields too."""
     fenced = _FENCED.match(text)
     answer = fenced.group(1) if fenced else text

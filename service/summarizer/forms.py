@@ -116,10 +116,8 @@ FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(
             merge_prompt=MERGE_TEMPLATE,
             schema=schema_for,
             read=lambda answer, tokens: without_cut_ends(parsed(answer), tokens),
-            repair=RepairWords(
-                cut_off="cut_off: the answer was cut off, write a shorter summary and fewer list items",
-                looped="loop: the answer repeated one word without end, say everything once, then close the JSON",
-                again="Answer again with the whole corrected JSON object.",
+            repair=replace(
+                _JSON_REPAIR, cut_off="cut_off: the answer was cut off, write a shorter summary and fewer list items"
             ),
             extracted=_extracted_facets,
         ),
@@ -159,5 +157,5 @@ assert set(FORMS) == set(FormName), "every form that a plan can name is there"
 
 
 def forms_with(prompts: Mapping[FormName, PromptTemplate]) -> Mapping[FormName, DraftForm]:
-    """The shipped forms, with an operator's own prompts instead of theirs."""
+    """The shipped forms, with an operator's own prompts for sources; merge prompts are the shipped ones."""
     return {name: replace(form, prompt=prompts.get(name, form.prompt)) for name, form in FORMS.items()}

@@ -21,7 +21,7 @@ from service.domain.prompt import (
 )
 from service.domain.record import SummaryRecord
 from service.domain.tokens import TokenCounter
-from service.summarizer.ask import Answer
+from service.summarizer.ask import AcceptedDraft
 from service.summarizer.check import CONTENT_TOKENS_MIN, Room, Source
 from service.summarizer.draft import Draft
 from service.summarizer.forms import DraftForm
@@ -149,7 +149,7 @@ class Questions:
         prompt = self._prompt(self._form.prompt, (), self._work.previous, 0)
         return self._source(self._work.messages, prompt.system, concordance=self._concordance)
 
-    def texts(self, answers: Sequence[Answer]) -> tuple[list[str], list[int]]:
+    def texts(self, answers: Sequence[AcceptedDraft]) -> tuple[list[str], list[int]]:
         """The answers as a merging prompt quotes them, and their tokens there."""
         texts = [_quoted(draft_text(self._work, answer.checked.draft), answer.checked.draft) for answer in answers]
         return texts, [self._count(text) for text in texts]

@@ -8,6 +8,7 @@ never made anew unless its record is revoked or stood in for a model's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -228,7 +229,31 @@ def _requested(
     cap, room = _sizes(state, policy, replaced)
     left = state.chat_messages - len(state.pins) - len(episode.messages)
     more = episode.more and (left >= policy.episode_trigger_messages or state.ratio >= policy.emergency_token_ratio)
-    plan = PassPlan(
+    plan = replace(
+        _plan(state, context, trigger, covered, replaced=replaced, extractive=extractive),
+        summary_tokens_max=cap,
+        room_tokens=room,
+        covered_tokens=prompt_tokens(episode.messages, policy),
+        cut=more,
+        beside_ids=tuple(shown.record.id for shown in state.shown),
+        form=FormName.EPISODE,
+        short_ids=_short_ids(state, covered[-1].last),
+        overlap=_overlap(state, policy, covered[0].first),
+    )
+    return SummarizationRequested(plan)
+
+
+def _plan(
+    state: Conversation,
+    context: DecisionContext,
+    trigger: Trigger,
+    covered: tuple[MessageRange, ...],
+    *,
+    replaced: int,
+    extractive: bool,
+) -> PassPlan:
+    """A plan without sizes. No record of this profile continues another, so each reads all that it covers."""
+    return PassPlan(
         pass_id=context.next_pass_id,
         trigger=trigger,
         covered=covered,
@@ -239,18 +264,10 @@ def _requested(
         token_ratio=state.ratio,
         message_version=state.message_version,
         replaced_tokens=replaced,
-        summary_tokens_max=cap,
-        policy=policy,
-        room_tokens=room,
-        covered_tokens=prompt_tokens(episode.messages, policy),
+        summary_tokens_max=0,
+        policy=context.policy,
         extractive=extractive,
-        cut=more,
-        beside_ids=tuple(shown.record.id for shown in state.shown),
-        form=FormName.EPISODE,
-        short_ids=_short_ids(state, covered[-1].last),
-        overlap=_overlap(state, policy, covered[0].first),
     )
-    return SummarizationRequested(plan)
 
 
 def _short_ids(state: Conversation, last: int) -> tuple[str, ...]:
@@ -296,23 +313,12 @@ def _merge(
     replaced = _tokens(state, old)
     cap = max(RECORD_TOKENS_MIN, min(replaced // 2, int(policy.episode_token_ratio * state.budget / 4)))
     beside = [shown for shown in state.shown if shown not in old]
-    plan = PassPlan(
-        pass_id=context.next_pass_id,
-        trigger=trigger,
-        covered=covered,
-        source=covered,
-        base_id="",
-        parent_id="",
-        depth=0,
-        token_ratio=state.ratio,
-        message_version=state.message_version,
-        replaced_tokens=replaced,
+    plan = replace(
+        _plan(state, context, trigger, covered, replaced=replaced, extractive=extractive),
         summary_tokens_max=cap,
-        policy=policy,
         room_tokens=max(cap, int((1 - policy.min_gain) * replaced / max(1.0, state.settings.calibration_factor))),
         covered_tokens=sum(record.covered_tokens for record in records),
         rewrites=max(record.rewrites for record in records) + 1,
-        extractive=extractive,
         beside_ids=tuple(shown.record.id for shown in beside),
         form=FormName.DIGEST,
         short_ids=tuple(shown.record.id for shown in beside if shown.short),

@@ -28,6 +28,8 @@ from service.models.http.fields import NotAnObject, count_of, read_object
 from service.models.model import ModelError, ModelRefused, ModelUnavailable, PromptTruncated
 
 __all__ = [
+    "PROMPT_TOO_LONG",
+    "SERVER_BUSY",
     "AnswerEncoded",
     "AnswerInvalid",
     "CircuitOpen",
@@ -100,12 +102,17 @@ class KnownText:
     says: str
 
 
-_BUSY = "the server is busy"
+PROMPT_TOO_LONG = "the prompt is longer than the model's context"
+"""The message of PromptTruncated."""
+
+SERVER_BUSY = "the server is busy"
+"""The message of a ModelUnavailable that passes by itself."""
+
 _STATUSES: Mapping[int, tuple[type[ModelError], str]] = {
     403: (HostRefused, "the host forbids the request"),
     408: (ModelUnavailable, "the host waited too long for the request"),
     413: (ModelRefused, "the request is too large for the host"),
-    425: (ModelUnavailable, _BUSY),
+    425: (ModelUnavailable, SERVER_BUSY),
     429: (ModelUnavailable, "the host limits the request rate"),
     499: (ModelUnavailable, "the host gave up on the request"),
     501: (HostRefused, "the host does not support the operation"),

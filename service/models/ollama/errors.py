@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 
-from service.models.http.errors import ErrorTable, HostRefused, KnownText
+from service.models.http.errors import PROMPT_TOO_LONG, SERVER_BUSY, ErrorTable, HostRefused, KnownText
 from service.models.http.fields import NotAnObject, read_object
 from service.models.model import (
     AnswerLooped,
@@ -23,22 +23,20 @@ from service.models.model import (
 
 __all__ = ["classify_status", "classify_stream_error"]
 
-_OVERFLOW = "the prompt is longer than the model's context"
 _SCHEMA = "the server cannot turn the schema into a grammar"
 _OPTION = "the server does not accept an option of the request"
 _ABILITY = "the model cannot do what was asked"
 _INCOMPATIBLE = "the server cannot load the model; it may need a newer version"
 _LOAD = "the server failed to load the model, perhaps for lack of memory"
 _CRASH = "the model's process crashed"
-_BUSY = "the server is busy"
 
 # First match wins. Texts without a mark occur in both generations.
 _TEXTS: tuple[KnownText, ...] = (
-    KnownText("exceed_context_size_error", PromptTruncated, _OVERFLOW),  # >= 0.30
-    KnownText("exceeds the available context", PromptTruncated, _OVERFLOW),  # >= 0.30
-    KnownText("longer than the context length", PromptTruncated, _OVERFLOW),  # >= 0.30
-    KnownText("input length exceeds the context length", PromptTruncated, _OVERFLOW),  # 0.12.4 to 0.24
-    KnownText("exceeds maximum context length", PromptTruncated, _OVERFLOW),
+    KnownText("exceed_context_size_error", PromptTruncated, PROMPT_TOO_LONG),  # >= 0.30
+    KnownText("exceeds the available context", PromptTruncated, PROMPT_TOO_LONG),  # >= 0.30
+    KnownText("longer than the context length", PromptTruncated, PROMPT_TOO_LONG),  # >= 0.30
+    KnownText("input length exceeds the context length", PromptTruncated, PROMPT_TOO_LONG),  # 0.12.4 to 0.24
+    KnownText("exceeds maximum context length", PromptTruncated, PROMPT_TOO_LONG),
     KnownText("try pulling it first", ModelMissing, "the host does not have the model"),
     KnownText("failed to parse grammar", ModelRefused, _SCHEMA),  # >= 0.30
     KnownText("failed to initialize samplers", ModelRefused, _SCHEMA),  # >= 0.30
@@ -65,9 +63,9 @@ _TEXTS: tuple[KnownText, ...] = (
     KnownText("error reading ll", ModelUnavailable, _CRASH),
     KnownText("unexpected server status", ModelUnavailable, _CRASH),
     KnownText("repeat limit", AnswerLooped, "the answer repeated itself until the server stopped it"),
-    KnownText("maximum pending requests", ModelUnavailable, _BUSY),
-    KnownText("no slots available", ModelUnavailable, _BUSY),
-    KnownText("loading model", ModelUnavailable, _BUSY),
+    KnownText("maximum pending requests", ModelUnavailable, SERVER_BUSY),
+    KnownText("no slots available", ModelUnavailable, SERVER_BUSY),
+    KnownText("loading model", ModelUnavailable, SERVER_BUSY),
 )
 
 _TABLE = ErrorTable(

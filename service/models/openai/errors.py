@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from service.models.http.errors import ErrorTable, HostRefused, KnownText
+from service.models.http.errors import PROMPT_TOO_LONG, SERVER_BUSY, ErrorTable, HostRefused, KnownText
 from service.models.http.fields import NotAnObject, count_of, read_object
 from service.models.model import ModelError, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
 
@@ -40,19 +40,17 @@ class FieldRefused(ModelRefused):
         self.fields = fields
 
 
-_OVERFLOW = "the prompt is longer than the model's context"
 _MISSING = "the server does not have the model, or this key may not use it"
 _FILTER = "the server's content filter refuses the prompt"
 _QUOTA = "the account's quota is used up"
-_BUSY = "the server is busy"
 
 # First match wins.
 _TEXTS: tuple[KnownText, ...] = (
-    KnownText("exceed_context_size_error", PromptTruncated, _OVERFLOW),  # llama.cpp
-    KnownText("exceeds the available context", PromptTruncated, _OVERFLOW),  # llama.cpp
-    KnownText("context_length_exceeded", PromptTruncated, _OVERFLOW),  # OpenAI
-    KnownText("maximum context length", PromptTruncated, _OVERFLOW),  # OpenAI, vLLM
-    KnownText("prompt is too long", PromptTruncated, _OVERFLOW),
+    KnownText("exceed_context_size_error", PromptTruncated, PROMPT_TOO_LONG),  # llama.cpp
+    KnownText("exceeds the available context", PromptTruncated, PROMPT_TOO_LONG),  # llama.cpp
+    KnownText("context_length_exceeded", PromptTruncated, PROMPT_TOO_LONG),  # OpenAI
+    KnownText("maximum context length", PromptTruncated, PROMPT_TOO_LONG),  # OpenAI, vLLM
+    KnownText("prompt is too long", PromptTruncated, PROMPT_TOO_LONG),
     KnownText("insufficient_quota", HostRefused, _QUOTA),  # OpenAI, as a 429
     KnownText("model_not_found", ModelMissing, _MISSING),  # OpenAI, also as a 403
     KnownText("invalid model name", ModelMissing, _MISSING),  # LiteLLM, as a 400
@@ -60,8 +58,8 @@ _TEXTS: tuple[KnownText, ...] = (
     KnownText("content_filter", ModelRefused, _FILTER),
     KnownText("content_policy_violation", ModelRefused, _FILTER),
     KnownText("invalid_api_key", KeyRefused, "the server does not accept the API key"),
-    KnownText("loading model", ModelUnavailable, _BUSY),  # llama.cpp
-    KnownText("overloaded", ModelUnavailable, _BUSY),
+    KnownText("loading model", ModelUnavailable, SERVER_BUSY),  # llama.cpp
+    KnownText("overloaded", ModelUnavailable, SERVER_BUSY),
 )
 
 _TABLE = ErrorTable(

@@ -45,4 +45,4 @@ def test_the_form_asked_for_longest_ago_is_forgotten():
     prefixes = prefixes.after(forms[0], digests([b"a"])).after(forms[-1], digests([b"a"]))
 
     assert [prefixes.stable(form, digests([b"a"])) for form in forms] == [1, 0, *[1] * (FORMS_MAX - 1)]
-    assert len(prefixes.answers) == FORMS_MAX
+    assert len(prefixes.responses) == FORMS_MAX
