@@ -39,7 +39,7 @@ test-outages: ## ten thousand random chats in outages, against the rules alone
 	@OUTAGE_CHATS=10000 scripts/test -q -n 2 tests/unit/domain/test_outages.py
 
 test-histories: ## ten thousand random histories that are revoked, pinned and rewound
-	@HISTORIES=10000 scripts/test -q -n 2 tests/unit/domain/test_going_back.py
+	@HISTORIES=10000 scripts/test -q -n 2 tests/unit/domain/test_ways_back_fold.py
 
 test-recall: ## how well searches find what has left the window, on the shared chats
 	@scripts/test -q -m recall tests/quality

@@ -14,7 +14,7 @@ from service.codec.enums import HELD_BY, HISTORY_TOOLS, OMISSIONS, SUMMARY_ROLES
 from service.codec.ledger import ledger_to_proto
 from service.conversations.cache import Sent
 from service.conversations.conversations import Conversations
-from service.conversations.prefixes import NO_PREFIXES, Form, Prefixes, piece_digest
+from service.conversations.prefixes import NO_PREFIXES, Prefixes, ResponseForm, segment_digest
 from service.domain.conversation import Conversation
 from service.domain.errors import TooLarge, WindowTooLarge
 from service.domain.events import MessageAppended
@@ -57,9 +57,9 @@ class ContextQuery:
     ledger: bool
 
     @property
-    def form(self) -> Form:
+    def form(self) -> ResponseForm:
         """What of it the bytes of a window depend on."""
-        return Form(self.role, self.rendering, self.cache_marks)
+        return ResponseForm(self.role, self.rendering, self.cache_marks)
 
     @classmethod
     def of(cls, request: _pb.GetContextRequest | _pb.ContextOptions, *, default_role: SummaryRole) -> ContextQuery:
@@ -173,7 +173,7 @@ class _Answering:
             usage.ratio = (tokens + usage.overhead_tokens) / usage.budget_tokens
         made = _made(rendered, query)
         if made is not None and not query.original:
-            digests = b"".join([piece_digest(entry.text.encode()) for entry in made.entries])
+            digests = b"".join([segment_digest(entry.text.encode()) for entry in made.entries])
         stable = before.stable(query.form, digests)
         numbers = {m.message.id: m.number for m in rendered} if made and made.omitted else {}
         live = state.live if not query.original else None

@@ -31,7 +31,7 @@ from service.codec.values import (
     timestamp,
 )
 from service.conversations.overview import Overview
-from service.conversations.prefixes import piece_digest
+from service.conversations.prefixes import segment_digest
 from service.domain.attachments import is_data
 from service.domain.conversation import Conversation, EndedPass
 from service.domain.errors import InvalidPageToken, TooLarge
@@ -263,7 +263,7 @@ def context_message(m: RenderedMessage) -> bytes:
 
 def message_digest(message: Message) -> bytes:
     """The digest of the bytes in which a response has this message."""
-    return piece_digest(message_to_proto(message).SerializeToString(deterministic=True))
+    return segment_digest(message_to_proto(message).SerializeToString(deterministic=True))
 
 
 def seconds(duration: Duration) -> float:

@@ -8,19 +8,19 @@ from typing import NamedTuple
 from service.domain.policy import SummaryRole
 from service.domain.render_json import Rendering
 
-__all__ = ["DIGEST_BYTES", "FORMS_MAX", "NO_PREFIXES", "Form", "Prefixes", "piece_digest"]
+__all__ = ["DIGEST_BYTES", "FORMS_MAX", "NO_PREFIXES", "Prefixes", "ResponseForm", "segment_digest"]
 
 FORMS_MAX = 4
 """Forms of a conversation that are remembered: one for each chat model that its caller may ask in turn."""
 
 DIGEST_BYTES = 16
-"""Of one piece. Two texts with one digest are not found by chance, nor in 2**64 tries on purpose."""
+"""Of one segment. Two texts with one digest are not found by chance, nor in 2**64 tries on purpose."""
 
 RESPONSE_BYTES = 256
 """What a remembered response takes in memory beside its digests."""
 
 
-class Form(NamedTuple):
+class ResponseForm(NamedTuple):
     """What a caller may choose about the bytes of the same window."""
 
     role: SummaryRole
@@ -29,7 +29,7 @@ class Form(NamedTuple):
 
 
 class _Response(NamedTuple):
-    form: Form
+    form: ResponseForm
     digests: bytes
 
 
@@ -43,8 +43,8 @@ class Prefixes(NamedTuple):
         """Its memory in bytes."""
         return sum(RESPONSE_BYTES + len(response.digests) for response in self.responses)
 
-    def stable(self, form: Form, digests: bytes) -> int:
-        """How many pieces at the start of a response are those of the last one in this form."""
+    def stable(self, form: ResponseForm, digests: bytes) -> int:
+        """How many segments at the start of a response are those of the last one in this form."""
         before = next((response.digests for response in self.responses if response.form == form), b"")
         most = min(len(before), len(digests))
         if before[:most] == digests[:most]:
@@ -55,8 +55,8 @@ class Prefixes(NamedTuple):
             if before[at : at + DIGEST_BYTES] != digests[at : at + DIGEST_BYTES]
         )
 
-    def after(self, form: Form, digests: bytes) -> Prefixes:
-        """What is remembered after a response of these pieces. The form asked for longest ago goes first."""
+    def after(self, form: ResponseForm, digests: bytes) -> Prefixes:
+        """What is remembered after a response of these segments. The form asked for longest ago goes first."""
         others = [response for response in self.responses if response.form != form]
         return Prefixes((*others[-(FORMS_MAX - 1) :], _Response(form, digests)))
 
@@ -64,6 +64,6 @@ class Prefixes(NamedTuple):
 NO_PREFIXES = Prefixes()
 
 
-def piece_digest(data: bytes) -> bytes:
-    """The digest of a piece that is sent."""
+def segment_digest(data: bytes) -> bytes:
+    """The digest of a segment that is sent."""
     return blake2b(data, digest_size=DIGEST_BYTES).digest()

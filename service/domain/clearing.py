@@ -14,10 +14,10 @@ from typing import Any
 from service.domain import nested_json
 from service.domain.conversation import Conversation
 from service.domain.events import MessageAppended, ResultMark
-from service.domain.going_back import marked
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
 from service.domain.tokens import TokenSource, calibrated_tokens
+from service.domain.ways_back_fold import marked
 from service.domain.window import ToolPairs, pinned_units, relieved_ratio, tool_pairs, tool_units
 
 __all__ = ["clearable", "freed_tokens", "is_error", "marks_that_suffice"]

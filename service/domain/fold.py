@@ -32,13 +32,13 @@ from service.domain.events import (
     Trigger,
     UsageReported,
 )
-from service.domain.going_back import GoingBack, returning, went_back, with_marks
 from service.domain.message import Role
 from service.domain.ranges import partitioned, ranges_of, without
 from service.domain.record import MessageRange
 from service.domain.render import said_by
 from service.domain.sequence import Sequence
 from service.domain.tokens import TokenSource
+from service.domain.ways_back_fold import WayBackEvent, after_way_back, returning, with_marks
 
 __all__ = ["Originals", "evolve", "fold"]
 
@@ -106,13 +106,13 @@ _RareEvent = (
     | ConversationClosed
     | ConversationReopened
     | TitleChanged
-    | GoingBack
+    | WayBackEvent
 )
 
 
 def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iterable[MessageAppended]) -> Conversation:
-    if isinstance(event, GoingBack):
-        return went_back(state, event, originals)
+    if isinstance(event, WayBackEvent):
+        return after_way_back(state, event, originals)
     match event:
         case ConversationOpened():
             return state._replace(id=event.conversation_id, settings=event.settings, created_us=at_us)

@@ -28,12 +28,12 @@ from service.domain.events import (
     SummaryRated,
     SummaryRevoked,
 )
-from service.domain.going_back import dependents, outside, returning, short_without, shown_without
 from service.domain.message import Role
 from service.domain.policy import Policy
 from service.domain.ranges import covers, merged, ranges_of, without
 from service.domain.record import MessageRange, SummaryRecord
 from service.domain.triggers import cancelled
+from service.domain.ways_back_fold import dependents, outside, returning, short_without, shown_without
 from service.domain.window import counted_tokens, pinned_units, tool_pairs, tool_units
 
 __all__ = ["needed", "pending_cancelled", "require_pins_fit", "taken_back"]

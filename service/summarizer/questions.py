@@ -38,16 +38,16 @@ OVERLAP_TOKENS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of the source for one call: transcript entries and their messages, the first piece after the overlap."""
+    """What one call reads of the source: transcript entries and their messages, in the first part after the overlap."""
 
     entries: tuple[str, ...]
     messages: tuple[MessageAppended, ...]
     overlap: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, pieces: Sequence[tuple[str, MessageAppended]], overlap: tuple[str, ...] = ()) -> Self:
+    def of(cls, said: Sequence[tuple[str, MessageAppended]], overlap: tuple[str, ...] = ()) -> Self:
         """The part with these entries and their messages."""
-        return cls(tuple(entry for entry, _ in pieces), tuple(message for _, message in pieces), overlap)
+        return cls(tuple(entry for entry, _ in said), tuple(message for _, message in said), overlap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +118,13 @@ class Questions:
             entries = self._entries(whole=False)
         fits = sum(count(entry) for entry, _ in entries) <= limits.whole
         limit = limits.whole if fits else limits.part
-        pieces: list[tuple[str, MessageAppended]] = []
+        cut: list[tuple[str, MessageAppended]] = []
         for entry, message in entries:
             texts = cut_text(entry, limit=limit, count=count)
-            # An answer is judged by the piece that it was made from.
-            pieces.extend((text, message if len(texts) == 1 else _piece(message, text)) for text in texts)
-        groups = grouped([count(entry) for entry, _ in pieces], limit=limit)
-        parts = [Part.of(pieces[start:end], () if start else self._overlap) for start, end in groups]
+            # An answer is judged by the text that it was made from.
+            cut.extend((text, message if len(texts) == 1 else _with_text(message, text)) for text in texts)
+        groups = grouped([count(entry) for entry, _ in cut], limit=limit)
+        parts = [Part.of(cut[start:end], () if start else self._overlap) for start, end in groups]
         return parts or [Part((), (), self._overlap)]
 
     def of_whole(self, part: Part, room: Room) -> tuple[Prompt, Source]:
@@ -239,6 +239,6 @@ def _quoted(text: str, draft: Draft) -> str:
     return f"{text}\nIts raw was {draft.raw_json}" if draft.raw_json else text
 
 
-def _piece(appended: MessageAppended, text: str) -> MessageAppended:
-    """The message as if a piece of its entry were all that it says."""
+def _with_text(appended: MessageAppended, text: str) -> MessageAppended:
+    """The message as if `text`, cut from its entry, were all that it says."""
     return appended._replace(message=appended.message._replace(content=text, tool_calls=(), attachments=()))

@@ -14,7 +14,7 @@ import pytest
 from service.api.sent_window import sent_window
 from service.codec.values import message_to_proto
 from service.conversations.cache import NOTHING_SENT, Sent
-from service.conversations.prefixes import DIGEST_BYTES, Form, piece_digest
+from service.conversations.prefixes import DIGEST_BYTES, ResponseForm, segment_digest
 from service.domain.conversation import Conversation
 from service.domain.message import Message, Role
 from service.domain.policy import SummaryRole
@@ -93,13 +93,13 @@ def same_start(one: Sequence[Any], other: Sequence[Any]) -> int:
 @pytest.mark.parametrize("rendering", list(Rendering))
 def test_what_is_called_stable_in_a_rendering_is_what_is_the_same_in_the_requests(rendering):
     """Entry by entry as a client parses them, across passes and exceptions too."""
-    form = Form(SummaryRole.USER, rendering)
+    form = ResponseForm(SummaryRole.USER, rendering)
     for seed in SEEDS[:40]:
         sent = NOTHING_SENT.prefixes
         body: dict[str, Any] = {}
         for step in SimulatedChat(seed).steps():
             made = render_json(messages_of(step.after), rendering)
-            digests = b"".join(piece_digest(entry.text.encode()) for entry in made.entries)
+            digests = b"".join(segment_digest(entry.text.encode()) for entry in made.entries)
             now = json.loads(made.text())
             stable = sent.stable(form, digests) - len(made.system)
             same_system = now.get("system") == body.get("system")
@@ -109,7 +109,7 @@ def test_what_is_called_stable_in_a_rendering_is_what_is_the_same_in_the_request
 
 def test_what_is_called_stable_in_the_contract_is_what_is_the_same_in_its_bytes():
     """Message by message, across passes and exceptions too."""
-    form = Form(SummaryRole.USER)
+    form = ResponseForm(SummaryRole.USER)
     for seed in SEEDS[:40]:
         sent: Sent = NOTHING_SENT
         before: list[bytes] = []

@@ -12,7 +12,7 @@ from eventlog.event import StreamId
 from service.api.sent_window import sent_window
 from service.codec.values import message_to_proto
 from service.conversations.cache import NOTHING_SENT, SENT_BYTES_MIN, ConversationCache
-from service.conversations.prefixes import NO_PREFIXES, Form, piece_digest
+from service.conversations.prefixes import NO_PREFIXES, ResponseForm, segment_digest
 from service.domain.commands import RequestPass
 from service.domain.conversation import Conversation
 from service.domain.fold import evolve
@@ -110,17 +110,17 @@ def test_a_pass_drops_what_was_kept():
 
 def test_a_pass_keeps_what_the_last_response_began_with():
     """Its system messages may still be the same; and a response that is made during a pass counts as the last."""
-    cache, form = ConversationCache(), Form(SummaryRole.USER)
+    cache, form = ConversationCache(), ResponseForm(SummaryRole.USER)
     before = given(OPEN, *spoken([said(1), said(2)])).state
     cache.put(KEY, before)
-    cache.keep_sent(KEY, before, cache.sent(KEY).after(NO_PREFIXES.after(form, piece_digest(b"one"))))
+    cache.keep_sent(KEY, before, cache.sent(KEY).after(NO_PREFIXES.after(form, segment_digest(b"one"))))
     cache.put(KEY, before._replace(epoch=1, event_version=before.event_version + 1))
     kept = cache.sent(KEY)
-    assert kept.prefixes.stable(form, piece_digest(b"one") + piece_digest(b"two")) == 1
+    assert kept.prefixes.stable(form, segment_digest(b"one") + segment_digest(b"two")) == 1
 
-    cache.keep_sent(KEY, before, kept.after(NO_PREFIXES.after(form, piece_digest(b"other"))))
+    cache.keep_sent(KEY, before, kept.after(NO_PREFIXES.after(form, segment_digest(b"other"))))
 
-    assert cache.sent(KEY).prefixes.stable(form, piece_digest(b"other")) == 1
+    assert cache.sent(KEY).prefixes.stable(form, segment_digest(b"other")) == 1
     assert cache.sent(KEY).size == cache.sent(KEY).prefixes.size > 0
 
 

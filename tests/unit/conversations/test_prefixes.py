@@ -5,16 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.conversations.prefixes import FORMS_MAX, NO_PREFIXES, Form, piece_digest
+from service.conversations.prefixes import FORMS_MAX, NO_PREFIXES, ResponseForm, segment_digest
 from service.domain.policy import SummaryRole
 from service.domain.render_json import Rendering
 
-FORM = Form(SummaryRole.USER)
+FORM = ResponseForm(SummaryRole.USER)
 PIECES = st.lists(st.sampled_from([b"a", b"b", b"c"]), max_size=6)
 
 
 def digests(pieces: list[bytes]) -> bytes:
-    return b"".join(map(piece_digest, pieces))
+    return b"".join(map(segment_digest, pieces))
 
 
 @given(PIECES, PIECES)
@@ -29,7 +29,7 @@ def test_what_is_stable_is_the_longest_common_start(before, now):
 def test_every_form_has_a_last_response_of_its_own():
     """Another role or API is another prompt."""
     prefixes = NO_PREFIXES.after(FORM, digests([b"a", b"b"]))
-    for other in (Form(SummaryRole.SYSTEM), Form(SummaryRole.USER, Rendering.OPENAI)):
+    for other in (ResponseForm(SummaryRole.SYSTEM), ResponseForm(SummaryRole.USER, Rendering.OPENAI)):
         assert prefixes.stable(other, digests([b"a", b"b"])) == 0
         prefixes = prefixes.after(other, digests([b"a"]))
 
@@ -38,7 +38,7 @@ def test_every_form_has_a_last_response_of_its_own():
 
 def test_the_form_asked_for_longest_ago_is_forgotten():
     """A caller that asks for every form takes no more memory than one with a few."""
-    forms = [Form(role, rendering) for role in SummaryRole for rendering in Rendering][: FORMS_MAX + 1]
+    forms = [ResponseForm(role, rendering) for role in SummaryRole for rendering in Rendering][: FORMS_MAX + 1]
     prefixes = NO_PREFIXES
     for form in forms[:-1]:
         prefixes = prefixes.after(form, digests([b"a"]))

@@ -49,7 +49,6 @@ from service.domain.events import (
     Trigger,
 )
 from service.domain.fold import Originals, evolve, fold
-from service.domain.going_back import returning
 from service.domain.message import Message, Role, ToolCall
 from service.domain.policy import Policy, ProfileName, SummaryRole
 from service.domain.profiles import chain
@@ -60,6 +59,7 @@ from service.domain.render import RenderedMessage, rendered_window
 from service.domain.tokens import TokenSource
 from service.domain.triggers import held_by
 from service.domain.ways_back import needed
+from service.domain.ways_back_fold import returning
 from tests.support import invariants
 from tests.support.chats import append, appended, calling, complete, only_plan, result, said
 from tests.support.simulation import SimulatedChat

@@ -28,18 +28,18 @@ from service.domain.sequence import Sequence as Window
 from service.domain.tokens import TokenSource
 
 __all__ = [
-    "GoingBack",
+    "WayBackEvent",
+    "after_way_back",
     "dependents",
     "marked",
     "outside",
     "returning",
     "short_without",
     "shown_without",
-    "went_back",
     "with_marks",
 ]
 
-GoingBack = SummaryRevoked | ConversationRewound | MessagesPinned | MessagesUnpinned
+WayBackEvent = SummaryRevoked | ConversationRewound | MessagesPinned | MessagesUnpinned
 
 
 def outside(state: Conversation) -> tuple[MessageRange, ...]:
@@ -49,12 +49,12 @@ def outside(state: Conversation) -> tuple[MessageRange, ...]:
 
 def returning(state: Conversation, event: Event) -> tuple[MessageRange, ...]:
     """The messages that the event brings back into the window, as ascending ranges; none for most events."""
-    if not isinstance(event, GoingBack):
+    if not isinstance(event, WayBackEvent):
         return ()
     return merged((*without(outside(state), outside(_in_use_after(state, event))), *_unmarked(state, event)))
 
 
-def went_back(state: Conversation, event: GoingBack, originals: Iterable[MessageAppended]) -> Conversation:
+def after_way_back(state: Conversation, event: WayBackEvent, originals: Iterable[MessageAppended]) -> Conversation:
     """The state after the event. `originals` are messages as the log has them, including those of `returning`."""
     after = _in_use_after(state, event)
     before_ranges, after_ranges = outside(state), outside(after)
@@ -122,7 +122,7 @@ def _as_marked(state: Conversation, appended: MessageAppended) -> MessageAppende
     return appended if mark is None or appended.cleared_tokens else marked(appended, mark)
 
 
-def _unmarked(state: Conversation, event: GoingBack) -> tuple[MessageRange, ...]:
+def _unmarked(state: Conversation, event: WayBackEvent) -> tuple[MessageRange, ...]:
     """The messages that the event pins while the window shows a mark in their place."""
     pinned = event.numbers if isinstance(event, MessagesPinned) else ()
     return ranges_of(number for number in pinned if number in state.marks and not covers(outside(state), number))
@@ -168,7 +168,7 @@ def short_without(state: Conversation, shown_ids: Sequence[str]) -> tuple[str, .
     return tuple(name for name in shown_ids[:-1] if name in short)
 
 
-def _in_use_after(state: Conversation, event: GoingBack) -> Conversation:
+def _in_use_after(state: Conversation, event: WayBackEvent) -> Conversation:
     """What is in use and pinned after the event; the window's messages are still those before it."""
     match event:
         case MessagesPinned():
