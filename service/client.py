@@ -44,6 +44,7 @@ from abridged.v1.conversation_service_pb2 import (
     SearchHistoryResponse,
     SearchHit,
     SearchMode,
+    TooLargeMessage,
     UnpinMessagesResponse,
     WatchConversationResponse,
 )
@@ -81,6 +82,7 @@ __all__ = [
     "SummarizeTextResponse",
     "SummaryRecord",
     "TokenUsage",
+    "TooLargeMessage",
     "WatchConversationResponse",
     "fact_of",
     "role_name",
@@ -308,9 +310,9 @@ class SidecarClient:
         first: int = 0,
         last: int = 0,
         max_tokens: int = 0,
-    ) -> AsyncIterator[ContextMessage]:
-        """The messages behind a record, with these numbers, or from `first` to `last`; `max_tokens` bounds each page of
-        them.
+    ) -> AsyncIterator[ContextMessage | TooLargeMessage]:
+        """The messages behind a record, with these numbers, or from `first` to `last`, in order; `max_tokens` bounds
+        each page of them. One that does not fit even excerpted is only named.
         """
         request = _pb.ExpandSummaryRequest(conversation_id=conversation_id, page_size=PAGE_SIZE, max_tokens=max_tokens)
         if summary_id:
@@ -320,6 +322,8 @@ class SidecarClient:
         else:
             request.messages.CopyFrom(MessageRange(first=first, last=last))
         async for page in self._pages(self._conversations.ExpandSummary, request):
+            for named in page.too_large:
+                yield named
             for message in page.messages:
                 yield message
 

@@ -25,7 +25,7 @@ from service.domain.commands import (
     WayBack,
 )
 from service.domain.conversation import Conversation, record_named
-from service.domain.errors import MessageNotFound, MessageRemoved, SummaryNotFound
+from service.domain.errors import MessageNotFound, MessageRemoved, SummaryNotFound, WindowTooLarge
 from service.domain.events import Event, MessageAppended, SummarizationRequested, SummaryRevoked
 from service.domain.ranges import ranges_of, without
 from service.domain.record import MessageRange, SummaryRecord
@@ -67,8 +67,11 @@ class WaysBack:
             bytes_max=RESPONSE_BYTES_MAX,
         )
         count = self._conversations.counting.by_model(state.settings.model).count
-        page = await asyncio.to_thread(_capped, messages, state.settings.calibration_factor, request.max_tokens, count)
-        more = more or len(page) < len(messages)
+        page, too_large = await asyncio.to_thread(
+            _capped, messages, state.settings.calibration_factor, request.max_tokens, count
+        )
+        taken = len(page) + len(too_large)
+        more = more or taken < len(messages)
         return _pb.ExpandSummaryResponse(
             messages=[
                 _pb.ContextMessage(
@@ -76,7 +79,10 @@ class WaysBack:
                 )
                 for m in page
             ],
-            next_page_token=wire.write_page_token(self._token_key, scope, page[-1].number) if more else "",
+            next_page_token=wire.write_page_token(self._token_key, scope, messages[taken - 1].number) if more else "",
+            too_large=[
+                _pb.TooLargeMessage(message_id=m.message.id, number=m.number, tokens=m.tokens) for m in too_large
+            ],
         )
 
     async def revoke(self, request: _pb.RevokeSummaryRequest) -> _pb.RevokeSummaryResponse:
@@ -153,17 +159,29 @@ def _asked_for(state: Conversation, request: _pb.ExpandSummaryRequest) -> tuple[
 
 def _capped(
     messages: Sequence[MessageAppended], factor: float, max_tokens: int, count: Callable[[str], int]
-) -> tuple[RenderedMessage, ...]:
-    """The first messages that take at most so many tokens; the first alone is excerpted if it takes more."""
+) -> tuple[tuple[RenderedMessage, ...], tuple[RenderedMessage, ...]]:
+    """The first messages that take at most so many tokens, and those before them that do not fit even excerpted.
+
+    A message that takes more by itself is excerpted, on a page of its own.
+    """
     rendered = rendered_originals(messages, factor)
     if not max_tokens:
-        return rendered
-    taken = 0
-    for place, m in enumerate(rendered):
-        taken += m.tokens
-        if taken > max_tokens:
-            return rendered[:place] or clipped(rendered[:1], limit=max_tokens, count=count)
-    return rendered
+        return rendered, ()
+    page: list[RenderedMessage] = []
+    too_large: list[RenderedMessage] = []
+    left = max_tokens
+    for m in rendered:
+        if m.tokens <= left:
+            page.append(m)
+            left -= m.tokens
+        elif page:
+            break
+        else:
+            try:
+                return clipped((m,), limit=max_tokens, count=count), tuple(too_large)
+            except WindowTooLarge:
+                too_large.append(m)
+    return tuple(page), tuple(too_large)
 
 
 def _triggered(state: Conversation, events: Iterable[Event]) -> conversation_pb2.Summarization | None:

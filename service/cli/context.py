@@ -12,7 +12,7 @@ from service.cli.options import Invocation, sidecar_options
 from service.cli.plain_json import as_json, json_text, word
 from service.cli.sidecar import call
 from service.cli.terminal import excerpt, say, say_text, width
-from service.client import RENDERINGS, ContextMessage, GetContextResponse
+from service.client import RENDERINGS, ContextMessage, GetContextResponse, TooLargeMessage
 
 __all__ = ["context", "context_line", "context_lines", "message_text"]
 
@@ -83,8 +83,10 @@ def context_lines(answer: GetContextResponse, *, columns: int) -> list[str]:
     return lines
 
 
-def context_line(entry: ContextMessage, *, columns: int) -> str:
-    """A message: number, tokens, role, start of the text."""
+def context_line(entry: ContextMessage | TooLargeMessage, *, columns: int) -> str:
+    """A message: number, tokens, role, start of the text; or that it is too large for a page."""
+    if isinstance(entry, TooLargeMessage):
+        return f"{entry.number:>5} {entry.tokens:>6}  (too large for a page)"
     message = entry.message
     marks = (word(message, "role").lower(), message.name, entry.tag, "clipped" if entry.clipped else "")
     calls = (tool_call.name for tool_call in message.tool_calls)

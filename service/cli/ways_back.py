@@ -25,7 +25,10 @@ _NUMBERS = re.compile(r"\d+(?:,\d+)*")
 @click.argument("conversation")
 @click.argument("what")
 @click.option(
-    "--max-tokens", type=click.IntRange(0), default=0, help="Most tokens per page; larger messages are excerpted."
+    "--max-tokens",
+    type=click.IntRange(0),
+    default=0,
+    help="Most tokens per page; larger messages are excerpted or only named.",
 )
 @click.option("--json", "as_json_", is_flag=True, help="JSON lines, one message each.")
 @sidecar_options

@@ -346,6 +346,9 @@ def test_a_window_is_repaired_from_the_command_line(cli, summarized):
 
     assert re.match(r" +1 +\d+  user: The invoice worker", cli("expand", summarized, record).out)
     assert cli("expand", summarized, "3-4").out.count("\n") == 2
+    assert re.match(
+        r" +3 +\d+  \(too large for a page\)\n +4 ", cli("expand", summarized, "3-4", "--max-tokens", "1").out
+    )
     assert cli("rate", summarized, record, "bad", "--comment", "no ticket").out == "rated bad\n"
     assert cli("pin", summarized, "2").out.startswith("pinned: 2\n")
     assert cli("pin", summarized, "2", "--remove").out.startswith("pinned: none\n")

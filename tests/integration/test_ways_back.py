@@ -7,6 +7,7 @@ from typing import Any
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import summary_pb2
+from abridged.v1.message_pb2 import ROLE_SYSTEM
 from tests.support.ollama_server import FakeOllama
 from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, call, on_ollama, said, sidecar, tool_result
 
@@ -62,6 +63,41 @@ async def test_a_page_of_originals_keeps_to_its_tokens(tmp_path):
         (excerpt,) = alone.messages
         assert excerpt.clipped
         assert excerpt.tokens <= 200
+
+
+async def test_paging_passes_what_does_not_fit_in_a_page(tmp_path):
+    """A long call, a system message and an image cannot be excerpted: they are named, and the pages go on."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(context_length=20_000)
+        await chat.append(
+            said(1, "hello", tokens=3),
+            call(2, "c1", tokens=3_000),
+            tool_result(3, "c1", "a line of the log; " * 400),
+            said(4, "be brief", tokens=600, role=ROLE_SYSTEM),
+            said(5, "tiny", tokens=5_000),
+            said(6, "short", tokens=3),
+            said(7, "last", tokens=9_000),
+        )
+        found: list[tuple[int, bool]] = []
+        named: list[tuple[int, int]] = []
+        page = await asked(chat, "ExpandSummary", messages={"first": 1, "last": 7}, max_tokens=300)
+        while True:
+            assert sum(m.tokens for m in page.messages) <= 300
+            found += [(m.number, m.clipped) for m in page.messages]
+            named += [(m.number, m.tokens) for m in page.too_large]
+            if not page.next_page_token:
+                break
+            page = await asked(
+                chat,
+                "ExpandSummary",
+                messages={"first": 1, "last": 7},
+                max_tokens=300,
+                page_token=page.next_page_token,
+            )
+
+        assert found == [(1, False), (3, True), (6, False)]
+        assert named == [(2, 3_000), (4, 600), (5, 5_000), (7, 9_000)]
+        assert page.too_large[0].message_id == "m7"
 
 
 async def test_messages_expand_by_number_whether_they_are_in_the_window_or_not(tmp_path):

@@ -1448,7 +1448,9 @@ class ExpandSummaryRequest(_message.Message):
     page_token: _builtins.str
     """The previous response's next_page_token; empty for the first page."""
     max_tokens: _builtins.int
-    """Most tokens of a page; 0 for no limit. A single message over it is excerpted."""
+    """Most tokens of a page; 0 for no limit. A single message over it is excerpted, and one that does not fit even so is
+    named in too_large instead.
+    """
     @_builtins.property
     def messages(self) -> _summary_pb2.MessageRange:
         """The messages with these numbers, such as those of a cleared tool result."""
@@ -1510,25 +1512,63 @@ class ExpandSummaryResponse(_message.Message):
 
     MESSAGES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    TOO_LARGE_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """The next page's token; empty on the last page."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContextMessage]:
-        """The messages as they were appended, in order."""
+        """The messages as they were appended, in order; may be empty if `too_large` is not."""
+
+    @_builtins.property
+    def too_large(self) -> _containers.RepeatedCompositeFieldContainer[Global___TooLargeMessage]:
+        """The messages before them that take more than max_tokens even excerpted, such as tool calls, system messages and
+        attachments: ask for each by its number, with more tokens.
+        """
 
     def __init__(
         self,
         *,
         messages: _abc.Iterable[Global___ContextMessage] | None = ...,
         next_page_token: _builtins.str = ...,
+        too_large: _abc.Iterable[Global___TooLargeMessage] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "next_page_token", b"next_page_token", "too_large", b"too_large"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ExpandSummaryResponse: _TypeAlias = ExpandSummaryResponse  # noqa: Y015
+
+@_typing.final
+class TooLargeMessage(_message.Message):
+    """TooLargeMessage is a message that a page has no room for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    message_id: _builtins.str
+    """The message."""
+    number: _builtins.int
+    """Its number."""
+    tokens: _builtins.int
+    """Its cost in tokens."""
+    def __init__(
+        self,
+        *,
+        message_id: _builtins.str = ...,
+        number: _builtins.int = ...,
+        tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_id", b"message_id", "number", b"number", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TooLargeMessage: _TypeAlias = TooLargeMessage  # noqa: Y015
 
 @_typing.final
 class RevokeSummaryRequest(_message.Message):
