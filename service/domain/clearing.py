@@ -9,18 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from service.domain import nested_json
 from service.domain.conversation import Conversation
 from service.domain.events import MessageAppended, ResultMark
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
 from service.domain.tokens import TokenSource, calibrated_tokens
+from service.domain.tool_error import is_error
 from service.domain.ways_back_fold import marked
 from service.domain.window import ToolPairs, pinned_units, relieved_ratio, tool_pairs, tool_units
 
-__all__ = ["clearable", "freed_tokens", "is_error", "marks_that_suffice"]
+__all__ = ["clearable", "freed_tokens", "marks_that_suffice"]
 
 MARK_CHARS_PER_TOKEN = 3
 """Marks are English words and digits: most tokenizers need a token for more than three characters of them."""
@@ -28,11 +27,6 @@ MARK_CHARS_PER_TOKEN = 3
 TOOL_NAME_CHARS_MAX = 64
 """Of a tool's name in a mark, which stays a line of its own."""
 
-ERROR_CHARS = 400
-"""How much of a result is looked at for an error."""
-
-_ERROR = re.compile(r"\s*(?:\W{0,3}\s*)(?:error|exception|traceback|fatal|failed|failure|panic)\b", re.IGNORECASE)
-_ERROR_KEYS = frozenset({"error", "errors", "exception", "is_error"})
 _UNSAFE = re.compile(r"[^\w.:/-]+")
 
 
@@ -87,15 +81,6 @@ def freed_tokens(state: Conversation, marks: Sequence[ResultMark]) -> int:
     return state.window_tokens - state._replace(exact_tokens=exact, estimated_tokens=estimated).window_tokens
 
 
-def is_error(content: str) -> bool:
-    """Whether a tool's result looks like an error, which a model may still have to react to."""
-    head = content[:ERROR_CHARS]
-    if head.lstrip()[:1] != "{":
-        return _ERROR.match(head) is not None
-    parsed = _parsed(content)
-    return isinstance(parsed, dict) and any(parsed.get(key) for key in _ERROR_KEYS)
-
-
 def _old_results(chat: Sequence[MessageAppended], pairs: ToolPairs, *, keep_units: int) -> Iterator[_Result]:
     calling = sorted({number for number, _ in pairs.results})
     old = frozenset(calling[: max(0, len(calling) - keep_units)])
@@ -123,10 +108,3 @@ def _mark(result: _Result) -> ResultMark:
 
 def _costs(m: MessageAppended, factor: float) -> int:
     return calibrated_tokens(m.tokens, factor) if m.source is TokenSource.ESTIMATE else m.tokens
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return nested_json.parsed(text)
-    except (ValueError, RecursionError):
-        return None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.domain.clearing import clearable, is_error
+from service.domain.clearing import clearable
 from service.domain.conversation import Conversation, initial_state
 from service.domain.decide import decide
 from service.domain.events import Event, MessageAppended, SummarizationCleared, SummarizationRequested, Trigger
@@ -109,25 +109,6 @@ def test_errors_and_pins_are_kept():
     state, _ = after(initial_state(), *failed, *pinned, *others)
 
     assert clearable(state, POLICY) == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Error: no such file", True),
-        ("  Traceback (most recent call last):", True),
-        ('{"error": "not found"}', True),
-        ('{"is_error": true, "content": "x"}', True),
-        ('{"error": null, "flights": 3}', False),
-        ("No errors were found in 3 files.", False),
-        ("ErrorHandler.java: 12 lines", False),
-        ("", False),
-        ("{" * 2_000, False),
-    ],
-)
-def test_an_error_is_known_by_how_it_begins(text, expected):
-    """A result that merely speaks of errors is none."""
-    assert is_error(text) is expected
 
 
 def test_results_age_by_calls_and_not_by_requests():
