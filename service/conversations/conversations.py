@@ -135,8 +135,9 @@ class Conversations:
                 if not state.is_open:
                     raise ConversationNotFound(key.name)
                 wanted = command(state)
-                ranges = needed(state, wanted)
-                originals = await self._originals(key, state, ranges) if ranges else ()
+                originals: tuple[MessageAppended, ...] = ()
+                while ranges := needed(state, wanted, originals):
+                    originals += await self._originals(key, state, ranges)
                 events = await self._decided(key, state, wanted, originals)
                 if not events:
                     return state, events

@@ -68,7 +68,7 @@ from service.domain.record import SummaryRecord
 from service.domain.sizes import LEDGER_MEMORY, LEDGER_SHARE_MIN, ledger_tokens, ledger_tokens_max
 from service.domain.tokens import Taught, TokenSource, calibrated_factor
 from service.domain.triggers import cancelled, followed_up, remade, ruled, superseded
-from service.domain.ways_back import pending_cancelled, require_pins_fit, taken_back
+from service.domain.ways_back import cancelled_by_pins, pending_cancelled, require_pins_fit, taken_back
 from service.domain.window import summary_tokens
 
 __all__ = ["decide", "require_possible"]
@@ -131,6 +131,7 @@ def _append(state: Conversation, command: AppendMessages, context: DecisionConte
         events.append(MessageAppended(number, counted.message, cost.tokens, cost.source, counted.counter))
     if any(counted.message.pinned for counted in command.messages):
         _require_pins_fit(state, events, context)
+        events += cancelled_by_pins(state, [event for event in events if isinstance(event, MessageAppended)])
     return _with_trigger(state, events, context)
 
 

@@ -36,21 +36,31 @@ from service.domain.triggers import cancelled
 from service.domain.ways_back_fold import dependents, outside, returning, short_without, shown_without
 from service.domain.window import counted_tokens, pinned_units, tool_pairs, tool_units
 
-__all__ = ["needed", "pending_cancelled", "require_pins_fit", "taken_back"]
+__all__ = ["cancelled_by_pins", "needed", "pending_cancelled", "require_pins_fit", "taken_back"]
 
 UNIT_REACH = 128
-"""How far from a pin outside the window, in messages on either side, its tool call and results are looked for."""
+"""How far from a pin outside the window, in messages on either side, its tool call and results are looked for first."""
+
+UNIT_REACH_GROWS = 4
+"""How much further, in proportion to what was read, they are looked for while one of them is missing."""
 
 
-def needed(state: Conversation, command: object) -> tuple[MessageRange, ...]:
-    """The messages outside the window that deciding on the command needs, as ascending ranges; none for most
-    commands."""
+def needed(state: Conversation, command: object, read: Sequence[MessageAppended] = ()) -> tuple[MessageRange, ...]:
+    """The messages outside the window that deciding on the command still needs, as ascending ranges, once `read` has
+    been read; none for most commands.
+
+    Read them and ask again until there are none: where a tool call ends is only known from its results.
+    """
     match command:
+        case PinMessages() | UnpinMessages() if read:
+            return _rest_of_units(state, command.numbers, read)
+        case _ if read:
+            return ()
         case RevokeSummary() if any(record.id == command.record_id for record in state.records):
             return returning(state, _revocation(state, command.record_id))
         case RewindConversation() if command.to < state.message_version:
             return returning(state, _rewind(state, command.to))
-        case PinMessages():
+        case PinMessages() | UnpinMessages():
             return _around(state, command.numbers)
         case _:
             return ()
@@ -68,7 +78,7 @@ def taken_back(
         case PinMessages():
             return _pinned(state, command, policy, originals)
         case UnpinMessages():
-            return _unpinned(state, command)
+            return _unpinned(state, command, originals)
         case RewindConversation():
             return _rewound(state, command)
 
@@ -107,10 +117,7 @@ def _pinned(
     state: Conversation, command: PinMessages, policy: Policy, originals: Sequence[MessageAppended]
 ) -> list[Event]:
     _require_messages(state, command.numbers)
-    read = {m.number for m in originals}
-    chat = [m for m in state.window if m.message.role is not Role.SYSTEM and m.number not in read]
-    chat += (m for m in originals if m.message.role is not Role.SYSTEM)
-    chat.sort(key=attrgetter("number"))
+    chat = _chat(state, originals)
     units = tool_units(chat, tool_pairs(chat))
     wanted = state.pins.union(command.numbers)
     pinned = [m for unit in pinned_units(units, wanted) for m in unit]
@@ -121,11 +128,12 @@ def _pinned(
     return [*_cancelled_if_touching(state, new), MessagesPinned(new)]
 
 
-def _unpinned(state: Conversation, command: UnpinMessages) -> list[Event]:
+def _unpinned(state: Conversation, command: UnpinMessages, originals: Sequence[MessageAppended]) -> list[Event]:
+    """Any message of a unit stands for all of it: a pin keeps the whole unit, whichever of it is pinned."""
     _require_messages(state, command.numbers)
-    chat = [m for m in state.window if m.message.role is not Role.SYSTEM]
-    units = pinned_units(tool_units(chat, tool_pairs(chat)), frozenset(command.numbers) & state.pins)
-    gone = tuple(sorted({m.number for unit in units for m in unit} & state.pins))
+    chat = _chat(state, originals)
+    units = pinned_units(tool_units(chat, tool_pairs(chat)), frozenset(command.numbers))
+    gone = tuple(sorted({*command.numbers, *(m.number for unit in units for m in unit)} & state.pins))
     return [*pending_cancelled(state), MessagesUnpinned(gone)] if gone else []
 
 
@@ -162,15 +170,56 @@ def _around(state: Conversation, numbers: Iterable[int]) -> tuple[MessageRange, 
 
     None if the window has them all. What a rewind removed belongs to nothing.
     """
-    covered = without(outside(state), state.removed)
-    hidden = merged((*covered, *ranges_of(n for n in state.marks if not covers(outside(state), n))))
+    hidden = _hidden(state)
     halves = {m.number for m in state.window if m.message.role is Role.TOOL or m.message.tool_calls}
     reaching = (n for n in numbers if n in halves or covers(hidden, n))
-    near = merged(MessageRange(max(1, n - UNIT_REACH), n + UNIT_REACH) for n in reaching)
+    return _common(merged(MessageRange(max(1, n - UNIT_REACH), n + UNIT_REACH) for n in reaching), hidden)
+
+
+def _rest_of_units(
+    state: Conversation, numbers: Iterable[int], read: Sequence[MessageAppended]
+) -> tuple[MessageRange, ...]:
+    """Where to look on for the calls and results of these messages, and what lies between those that were found."""
+    unread = without(_hidden(state), ranges_of(m.number for m in read))
+    if not unread:
+        return ()
+    chat = _chat(state, read)
+    pairs = tool_pairs(chat)
+    wanted: list[MessageRange] = []
+    for unit in pinned_units(tool_units(chat, pairs), frozenset(numbers)):
+        first, last = min(m.number for m in unit), max(m.number for m in unit)
+        wanted.append(MessageRange(first, last))
+        calls = ((m.number, place) for m in unit for place in range(len(m.message.tool_calls)))
+        if any(one not in pairs.results for one in calls):
+            start = next((max(r.first, first) for r in unread if r.last > first), first)
+            wanted.append(MessageRange(start, start + UNIT_REACH_GROWS * (start - first)))
+        if any(m.number in pairs.orphans for m in unit):
+            end = next((min(r.last, last) for r in reversed(unread) if r.first < last), last)
+            wanted.append(MessageRange(max(1, end - UNIT_REACH_GROWS * (last - end)), end))
+    return _common(merged(wanted), unread)
+
+
+def _hidden(state: Conversation) -> tuple[MessageRange, ...]:
+    """What the window has not, or only as a mark, without what a rewind removed."""
+    covered = without(outside(state), state.removed)
+    return merged((*covered, *ranges_of(n for n in state.marks if not covers(outside(state), n))))
+
+
+def _chat(state: Conversation, read: Sequence[MessageAppended]) -> list[MessageAppended]:
+    """The window with these messages in their places, without system messages."""
+    numbers = {m.number for m in read}
+    chat = [m for m in state.window if m.message.role is not Role.SYSTEM and m.number not in numbers]
+    chat += (m for m in read if m.message.role is not Role.SYSTEM)
+    return sorted(chat, key=attrgetter("number"))
+
+
+def _common(some: Iterable[MessageRange], others: Iterable[MessageRange]) -> tuple[MessageRange, ...]:
+    """What is in both of two lists of ascending ranges."""
+    ranges = tuple(others)
     return tuple(
         MessageRange(max(one.first, other.first), min(one.last, other.last))
-        for one in near
-        for other in hidden
+        for one in some
+        for other in ranges
         if one.first <= other.last and other.first <= one.last
     )
 
@@ -178,6 +227,16 @@ def _around(state: Conversation, numbers: Iterable[int]) -> tuple[MessageRange, 
 def pending_cancelled(state: Conversation) -> list[Event]:
     """The end of a pending pass, because what it reads or continues has changed since its plan."""
     return [cancelled(state.pending.pass_id, attempts=0)] if state.pending else []
+
+
+def cancelled_by_pins(state: Conversation, appended: Sequence[MessageAppended]) -> list[Event]:
+    """The end of a pending pass that would cover the call of a pinned result among these new messages."""
+    pinned = frozenset(m.number for m in appended if m.message.pinned and m.message.role is Role.TOOL)
+    if not pinned or state.pending is None:
+        return []
+    chat = _chat(state, appended)
+    units = pinned_units(tool_units(chat, tool_pairs(chat)), pinned)
+    return _cancelled_if_touching(state, [m.number for unit in units for m in unit])
 
 
 def _cancelled_if_touching(state: Conversation, numbers: Iterable[int]) -> list[Event]:

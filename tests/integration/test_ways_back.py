@@ -204,6 +204,27 @@ async def test_a_rating_is_kept_with_its_record(tmp_path):
         assert [e.comment for e in await chat.events("SummaryRated")] == ["", "No gate."]
 
 
+async def test_a_call_is_unpinned_by_its_result_and_a_far_one_is_pinned_whole(tmp_path):
+    """The result alone asked for its pin; the other call's result came 300 messages later."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(context_length=6_000)
+        kept = tool_result(3, "c2", "kept", tokens=5)
+        kept.pinned = True
+        await chat.append(said(1, tokens=5), call(2, "c2", tokens=5), kept, said(4, tokens=5), call(5, "c5", tokens=5))
+        await chat.append(*(said(n, tokens=5) for n in range(6, 300)))
+        await chat.append(tool_result(300, "c5", "late", tokens=5), *(said(n, tokens=300) for n in range(301, 320)))
+        await chat.context(wait_s=PATIENCE_S)
+        window = await numbers(chat)
+        assert window[:2] == [2, 3]
+        assert not {5, 300} & set(window)
+
+        unpinned = await asked(chat, "UnpinMessages", numbers=[2])
+        pinned = await asked(chat, "PinMessages", numbers=[5])
+
+        assert list(unpinned.conversation.pinned_numbers) == []
+        assert list(pinned.conversation.pinned_numbers) == [5, 300]
+
+
 async def test_a_message_may_ask_to_be_pinned_as_it_is_appended(tmp_path):
     """A standing rule of the user needs no second call."""
     async with sidecar(tmp_path) as s:

@@ -120,7 +120,9 @@ class SimulatedChat:
         policy = self._policy
         if isinstance(command, ChangeSettings):
             policy = overridden(self._base, command.settings.policy)
-        originals = self.originals(needed(before, command))
+        originals: list[MessageAppended] = []
+        while ranges := needed(before, command, originals):
+            originals += self.originals(ranges)
         try:
             context = DecisionContext(profile_of(policy.profile), policy, self._now_us, self._pass_id(), originals)
             events = decide(before, command, context)

@@ -309,17 +309,19 @@ class ConversationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PinMessages(self, request, context):
-        """PinMessages keeps messages in the window for good, verbatim, with the tool calls and results that belong to them.
-        Those that a record covers are back in the window at once. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND,
-        FAILED_PRECONDITION (MESSAGE_REMOVED, PINS_TOO_LARGE), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """PinMessages keeps messages in the window for good, verbatim, with the tool calls and results that belong to them,
+        however far apart these are. Those that a record covers are back in the window at once. Idempotent. Errors:
+        INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (MESSAGE_REMOVED, PINS_TOO_LARGE), RESOURCE_EXHAUSTED (LOG_FULL),
+        UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UnpinMessages(self, request, context):
-        """UnpinMessages lets passes cover messages again, with the tool calls and results that belong to them. Those that a
-        record in use covers leave the window at once. Idempotent. Errors: as PinMessages.
+        """UnpinMessages lets passes cover messages again, with the tool calls and results that belong to them: a call is
+        unpinned by its result, and the reverse, whichever of them was pinned. Those that a record in use covers leave the
+        window at once. Idempotent. Errors: as PinMessages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -115,13 +115,15 @@ class ConversationServiceStub:
     Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     PinMessages: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.PinMessagesRequest, _conversation_service_pb2.PinMessagesResponse]
-    """PinMessages keeps messages in the window for good, verbatim, with the tool calls and results that belong to them.
-    Those that a record covers are back in the window at once. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND,
-    FAILED_PRECONDITION (MESSAGE_REMOVED, PINS_TOO_LARGE), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """PinMessages keeps messages in the window for good, verbatim, with the tool calls and results that belong to them,
+    however far apart these are. Those that a record covers are back in the window at once. Idempotent. Errors:
+    INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (MESSAGE_REMOVED, PINS_TOO_LARGE), RESOURCE_EXHAUSTED (LOG_FULL),
+    UNAVAILABLE.
     """
     UnpinMessages: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.UnpinMessagesRequest, _conversation_service_pb2.UnpinMessagesResponse]
-    """UnpinMessages lets passes cover messages again, with the tool calls and results that belong to them. Those that a
-    record in use covers leave the window at once. Idempotent. Errors: as PinMessages.
+    """UnpinMessages lets passes cover messages again, with the tool calls and results that belong to them: a call is
+    unpinned by its result, and the reverse, whichever of them was pinned. Those that a record in use covers leave the
+    window at once. Idempotent. Errors: as PinMessages.
     """
     RewindConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.RewindConversationRequest, _conversation_service_pb2.RewindConversationResponse]
     """RewindConversation removes the messages after a version from the conversation, to edit or regenerate from there.
@@ -248,13 +250,15 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     PinMessages: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.PinMessagesRequest, _conversation_service_pb2.PinMessagesResponse]  # type: ignore[assignment]
-    """PinMessages keeps messages in the window for good, verbatim, with the tool calls and results that belong to them.
-    Those that a record covers are back in the window at once. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND,
-    FAILED_PRECONDITION (MESSAGE_REMOVED, PINS_TOO_LARGE), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """PinMessages keeps messages in the window for good, verbatim, with the tool calls and results that belong to them,
+    however far apart these are. Those that a record covers are back in the window at once. Idempotent. Errors:
+    INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (MESSAGE_REMOVED, PINS_TOO_LARGE), RESOURCE_EXHAUSTED (LOG_FULL),
+    UNAVAILABLE.
     """
     UnpinMessages: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.UnpinMessagesRequest, _conversation_service_pb2.UnpinMessagesResponse]  # type: ignore[assignment]
-    """UnpinMessages lets passes cover messages again, with the tool calls and results that belong to them. Those that a
-    record in use covers leave the window at once. Idempotent. Errors: as PinMessages.
+    """UnpinMessages lets passes cover messages again, with the tool calls and results that belong to them: a call is
+    unpinned by its result, and the reverse, whichever of them was pinned. Those that a record in use covers leave the
+    window at once. Idempotent. Errors: as PinMessages.
     """
     RewindConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.RewindConversationRequest, _conversation_service_pb2.RewindConversationResponse]  # type: ignore[assignment]
     """RewindConversation removes the messages after a version from the conversation, to edit or regenerate from there.
@@ -474,9 +478,10 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.PinMessagesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.PinMessagesResponse, _abc.Awaitable[_conversation_service_pb2.PinMessagesResponse]]:
-        """PinMessages keeps messages in the window for good, verbatim, with the tool calls and results that belong to them.
-        Those that a record covers are back in the window at once. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND,
-        FAILED_PRECONDITION (MESSAGE_REMOVED, PINS_TOO_LARGE), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """PinMessages keeps messages in the window for good, verbatim, with the tool calls and results that belong to them,
+        however far apart these are. Those that a record covers are back in the window at once. Idempotent. Errors:
+        INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (MESSAGE_REMOVED, PINS_TOO_LARGE), RESOURCE_EXHAUSTED (LOG_FULL),
+        UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -485,8 +490,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.UnpinMessagesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.UnpinMessagesResponse, _abc.Awaitable[_conversation_service_pb2.UnpinMessagesResponse]]:
-        """UnpinMessages lets passes cover messages again, with the tool calls and results that belong to them. Those that a
-        record in use covers leave the window at once. Idempotent. Errors: as PinMessages.
+        """UnpinMessages lets passes cover messages again, with the tool calls and results that belong to them: a call is
+        unpinned by its result, and the reverse, whichever of them was pinned. Those that a record in use covers leave the
+        window at once. Idempotent. Errors: as PinMessages.
         """
 
     @_abc_1.abstractmethod

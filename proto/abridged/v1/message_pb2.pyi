@@ -180,7 +180,9 @@ class Message(_message.Message):
     agent_id: _builtins.str
     """The agent that wrote it, as the caller identifies agents."""
     pinned: _builtins.bool
-    """Keep it in the window for good, as PinMessages does; refused if the pins would then exceed their share."""
+    """Keep it in the window for good, as PinMessages does; refused if the pins would then exceed their share. The call of
+    a late result stays too if the window still has it; PinMessages brings back one that a record covers.
+    """
     is_continuation: _builtins.bool
     """Whether it continues the topic of the message before it. Profile EPISODES begins an episode where it is false; if
     no message of a stretch has it, the words decide.

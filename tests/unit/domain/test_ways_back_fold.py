@@ -60,6 +60,7 @@ from service.domain.tokens import TokenSource
 from service.domain.triggers import held_by
 from service.domain.ways_back import needed
 from service.domain.ways_back_fold import returning
+from service.domain.window import tool_pairs
 from tests.support import invariants
 from tests.support.chats import append, appended, calling, complete, only_plan, result, said
 from tests.support.simulation import SimulatedChat
@@ -327,9 +328,11 @@ class Chat:
         return [m.number for m in self.state.window]
 
     def _originals(self, command: Command) -> list[MessageAppended]:
-        ranges = needed(self.state, command)
-        messages = (event for event, _ in self.log if isinstance(event, MessageAppended))
-        return [m for m in messages if ranges and covers(ranges, m.number)]
+        messages = [event for event, _ in self.log if isinstance(event, MessageAppended)]
+        originals: list[MessageAppended] = []
+        while ranges := needed(self.state, command, originals):
+            originals += (m for m in messages if covers(ranges, m.number))
+        return originals
 
 
 def full_chat(count: int = 80) -> Chat:
@@ -497,6 +500,115 @@ def test_a_pin_takes_the_call_with_its_result_and_the_reverse(number):
     assert chat.state.pins == {4, 5}
     chat.after(UnpinMessages((number,)))
     assert chat.state.pins == set()
+
+
+@pytest.mark.parametrize(("number", "unpinned"), [(4, 5), (5, 4), (4, 4), (5, 5)])
+def test_any_message_of_a_unit_unpins_what_a_pin_keeps_of_it(number, unpinned):
+    """One of them is pinned as it is appended, and keeps the other in the window without a pin of its own."""
+    unit = [appended(4, message=calling(4, "a")), appended(5, message=result(5, "a"))]
+    unit[number - 4] = appended(number, message=unit[number - 4].message._replace(pinned=True))
+    chat = Chat(append(*(appended(n) for n in range(1, 4)), *unit, *(appended(n) for n in range(6, 82))))
+    chat.compressed()
+    assert chat.numbers()[:2] == [4, 5]
+    assert chat.state.pins == {number}
+
+    chat.after(UnpinMessages((unpinned,)))
+
+    assert chat.state.pins == set()
+
+
+def test_a_pinned_result_is_unpinned_by_its_call_that_has_left_the_window():
+    """The call is in the log alone; the pin was never asked of it."""
+    chat = Chat(append(appended(1), appended(2, message=calling(2, "a")), *(appended(n) for n in range(3, 82))))
+    chat.compressed()
+    chat.after(append(appended(82, message=result(82, "a")._replace(pinned=True))))
+    assert chat.state.pins == {82}
+
+    chat.after(UnpinMessages((2,)))
+
+    assert chat.state.pins == set()
+
+
+def test_a_pinned_system_message_is_unpinned():
+    """It belongs to no unit."""
+    rule = said(2, Role.SYSTEM)._replace(pinned=True)
+    chat = Chat(append(appended(1), appended(2, message=rule)))
+    chat.after(UnpinMessages((2,)))
+
+    assert chat.state.pins == set()
+
+
+@pytest.mark.parametrize("number", [4, 1_200])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_pin_finds_the_other_half_of_its_call_however_far_it_is(number, late):
+    """A job of hours: its result comes after 1,196 messages, and both have left the window."""
+    between = [appended(n, 0, message=said(n, Role.USER if late else Role.ASSISTANT)) for n in range(5, 1_200)]
+    unit = [appended(4, message=calling(4, "a")), *between, appended(1_200, message=result(1_200, "a"))]
+    rest = (appended(n) for n in range(1_201, 1_290))
+    chat = Chat(append(*(appended(n) for n in range(1, 4)), *unit, *rest))
+    chat.compressed()
+    assert not {4, 1_200} & set(chat.numbers())
+
+    chat.after(PinMessages((number,)))
+
+    assert {4, 1_200} <= chat.state.pins
+    assert len(chat.state.pins) == (2 if late else len(unit))
+    assert not tool_pairs([m for m in chat.state.window if m.number in chat.state.pins]).orphans
+
+
+def test_a_call_that_no_result_answers_is_pinned_by_itself():
+    """It is looked for to the end, and no further."""
+    chat = Chat(append(appended(1), appended(2, message=calling(2, "a")), *(appended(n) for n in range(3, 800))))
+    chat.compressed()
+
+    chat.after(PinMessages((2,)))
+
+    assert chat.state.pins == {2}
+
+
+def test_a_pin_does_not_take_the_result_of_a_later_call_with_the_same_id():
+    """Some clients count their calls from 1 in every turn; the later one is too far to be read at first."""
+    chat = Chat(
+        append(
+            appended(1),
+            appended(2, message=calling(2, "a")),
+            *(appended(n, 1) for n in range(3, 400)),
+            appended(400, message=calling(400, "a")),
+            *(appended(n) for n in range(401, 480)),
+        )
+    )
+    chat.compressed()
+    assert 400 not in chat.numbers()
+    chat.after(append(appended(480, message=result(480, "a"))))
+
+    chat.after(PinMessages((2,)))
+
+    assert chat.state.pins == {2}
+
+
+def test_a_late_result_that_is_pinned_as_it_is_appended_cancels_the_pass_over_its_call():
+    """The call stays in the window with it, so the pass is planned anew without both."""
+    chat = Chat(append(appended(1), appended(2, message=calling(2, "a")), *(appended(n) for n in range(3, 82))))
+    first = chat.state.pending
+    assert first
+    assert covers(first.covered, 2)
+
+    events = chat.after(append(appended(82, message=result(82, "a")._replace(pinned=True))))
+
+    assert [type(event) for event in events] == [MessageAppended, SummarizationFailed, SummarizationRequested]
+    chat.compressed()
+    assert chat.numbers()[0] == 2
+    assert 82 in chat.numbers()
+
+
+def test_a_pinned_message_that_no_pending_pass_covers_cancels_none():
+    """A model that is at work is not interrupted for nothing."""
+    chat = full_chat()
+    first = chat.state.pending
+
+    chat.after(append(appended(81, message=said(81)._replace(pinned=True))))
+
+    assert chat.state.pending == first
 
 
 def test_a_pass_that_would_cover_a_message_that_is_pinned_meanwhile_is_planned_anew():
