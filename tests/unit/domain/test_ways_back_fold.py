@@ -66,7 +66,7 @@ from tests.support.chats import append, appended, calling, complete, only_plan, 
 from tests.support.simulation import SimulatedChat
 
 HISTORIES = int(os.environ.get("HISTORIES", "400"))
-CHUNKS = 8
+CHUNKS = 20
 WAYS_BACK = 0.25
 
 Log = Sequence[tuple[Event, int]]
