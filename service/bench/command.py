@@ -47,8 +47,8 @@ NAMED_ONLY = frozenset({"open", "recall", "prepared"})
 
 USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
 
-COST, QUALITY, EXTRACTION = "cost", "quality", "extraction"
-"""Counted, not timed, so they have no rounds."""
+COST, QUALITY, EXTRACTION, GROWTH = "cost", "quality", "extraction", "growth"
+"""They have no rounds: the first three are counted, not timed, and the last compares processor times of one run."""
 
 HEADINGS = ("figure", "what", "median", "spread", "ratio", "target", "")
 DISTURBED_LOAD = 0.5
@@ -67,9 +67,9 @@ DISTURBED_LOAD = 0.5
 @click.option(
     "--only",
     "only",
-    type=click.Choice((*NAMES, COST, QUALITY, EXTRACTION)),
+    type=click.Choice((*NAMES, COST, QUALITY, EXTRACTION, GROWTH)),
     multiple=True,
-    help="One measurement; repeatable. `open`, `recall`, `prepared`, `cost`, `quality` and `extraction` run only so.",
+    help="One measurement; repeatable. `open`, `recall`, `prepared`, `cost`, `quality`, `extraction` and `growth` run only so.",
 )
 @click.option(
     "--data",
@@ -96,9 +96,10 @@ def bench(
     Everything runs on this machine and ends with the command; a whole run takes six minutes. `--only cost` counts what
     chats cost under a prompt cache, and takes a minute. `--only quality` counts what windows still know after many
     passes, beside its goals, writes that as a page of Markdown, and takes some minutes. `--only extraction --data
-    FOLDER` judges extracts of real chats.
+    FOLDER` judges extracts of real chats. `--only growth` takes the ledger and evidence through ten megabytes of each of
+    some hostile texts.
     """
-    if not {COST, QUALITY, EXTRACTION}.isdisjoint(only):
+    if not {COST, QUALITY, EXTRACTION, GROWTH}.isdisjoint(only):
         if json_path is not None or len(only) > 1:
             raise click.UsageError(f"--only {only[0]} stands alone: its figures have no rounds")
         _print_counted(only[0], data, model, address)
@@ -121,7 +122,7 @@ def bench(
 
 
 def _print_counted(what: str, data: Path | None, model: str | None, address: str) -> None:
-    """The table of `cost` or `extraction`, or the page of `quality`."""
+    """The table of `cost`, `extraction` or `growth`, or the page of `quality`."""
     from observability.logs import LogSettings, configure_logs
 
     undo = configure_logs(LogSettings(level="error", style="auto", content=False), sys.stderr)
@@ -135,6 +136,10 @@ def _print_counted(what: str, data: Path | None, model: str | None, address: str
         if data is None:
             raise click.UsageError("--only extraction judges the chats of a folder: name it with --data")
         _print(extraction.HEADINGS, tuple(extraction.rows(data)))
+    elif what == GROWTH:
+        from service.bench import growth
+
+        _print(growth.HEADINGS, growth.rows())
     else:
         click.echo(asyncio.run(_quality(data, model, address)))
     undo()
