@@ -170,9 +170,12 @@ def _around(state: Conversation, numbers: Iterable[int]) -> tuple[MessageRange, 
 
     None if the window has them all. What a rewind removed belongs to nothing.
     """
-    hidden = _hidden(state)
-    halves = {m.number for m in state.window if m.message.role is Role.TOOL or m.message.tool_calls}
-    reaching = (n for n in numbers if n in halves or covers(hidden, n))
+    hidden, asked = _hidden(state), frozenset(numbers)
+    chat = _chat(state, ())
+    # What is said between a call and its result belongs to both.
+    belonging = (m for unit in pinned_units(tool_units(chat, tool_pairs(chat)), asked) for m in unit)
+    halves = {m.number for m in belonging if m.message.role is Role.TOOL or m.message.tool_calls}
+    reaching = sorted(halves | {n for n in asked if covers(hidden, n)})
     return _common(merged(MessageRange(max(1, n - UNIT_REACH), n + UNIT_REACH) for n in reaching), hidden)
 
 

@@ -695,6 +695,20 @@ def test_a_pin_brings_the_text_of_a_cleared_result_back():
     assert next(m.message.content for m in chat.state.window if m.number == 3) == "flights of 1"
 
 
+def test_a_pin_on_what_is_said_between_a_call_and_its_cleared_result_brings_the_text_back():
+    """They are one unit, whichever of its messages is pinned."""
+    user, call, found, answer = tool_exchange(1, 110)
+    between = appended(3, 3, message=said(3, Role.ASSISTANT, "This takes a moment."))
+    rest = [m for n in range(1, 7) for m in tool_exchange(2 + 4 * n, 110)]
+    chat = Chat(append(user, call, between, found, answer, *rest), policy=CLEARING)
+    assert 4 in chat.state.marks
+
+    chat.after(PinMessages((3,)))
+
+    assert chat.state.pins == {2, 3, 4}
+    assert next(m.message.content for m in chat.state.window if m.number == 4) == "flights of 1"
+
+
 def test_a_result_that_comes_after_its_call_was_pinned_is_not_cleared():
     """It belongs to the pin, although no event names it."""
     first, rest = tool_exchange(1, 110), [m for n in range(1, 7) for m in tool_exchange(1 + 4 * n, 110)]
