@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from eventlog.log import AppendResult, RequestKey
 from service.conversations.conversation_log import SentMessages
 from service.domain.conversation import Conversation
+from service.domain.errors import MessageRemoved
 from service.domain.events import Event, MessageAppended, Settings
 from service.domain.message import Message
+from service.domain.ranges import covers
 
-__all__ = ["AppendRequest", "Appended", "newly_placed", "placed", "sent_messages"]
+__all__ = ["AppendRequest", "Appended", "newly_placed", "placed", "require_not_removed", "sent_messages"]
 
 
 class AppendRequest(NamedTuple):
@@ -69,3 +71,10 @@ def newly_placed(events: Sequence[Event], result: AppendResult) -> dict[str, Pla
 def placed(request: AppendRequest, known: dict[str, int], fresh: dict[str, Placed]) -> tuple[Placed, ...]:
     """Where each message of the request is: just written, or known under its number before."""
     return tuple(fresh.get(m.id) or Placed(m.id, known[m.id], already_appended=True) for m in request.messages)
+
+
+def require_not_removed(state: Conversation, known: Iterable[int]) -> None:
+    """Raise MessageRemoved for messages that are on disk but no longer in the conversation."""
+    for number in sorted(known):
+        if covers(state.removed, number):
+            raise MessageRemoved(number)

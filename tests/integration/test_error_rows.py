@@ -185,6 +185,13 @@ async def a_pin_on_a_message_that_a_rewind_removed(at: Scene) -> None:
     await at.s.conversations.PinMessages(api.PinMessagesRequest(conversation_id="c1", numbers=[1]))
 
 
+@row("FAILED_PRECONDITION", "MESSAGE_REMOVED", metadata={"number": "1"})
+async def an_append_of_an_id_that_a_rewind_removed(at: Scene) -> None:
+    await at.s.chat().append(said(1))
+    await at.s.conversations.RewindConversation(api.RewindConversationRequest(conversation_id="c1", to_version=0))
+    await at.s.chat().append(said(1))
+
+
 @row("FAILED_PRECONDITION", "PINS_TOO_LARGE", metadata={"tokens": ANY, "limit": ANY})
 async def a_pin_larger_than_its_share(at: Scene) -> None:
     await at.s.chat(context_length=1_000).append(said(1, tokens=300))

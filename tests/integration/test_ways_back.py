@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import grpc
+import pytest
+
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import summary_pb2
@@ -176,6 +179,24 @@ async def test_a_rewind_lets_a_user_say_it_again(tmp_path):
         original = await chat.context(view=api.CONTEXT_VIEW_ORIGINAL)
         assert [m.number for m in original.messages] == [1, 2, 5]
         assert len(await chat.events("MessageAppended")) == 5
+
+
+async def test_a_removed_id_is_refused_and_nothing_of_its_batch_is_written(tmp_path):
+    """`already_appended` would say that it is in the conversation; a batch without it would have a gap."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(said(1), said(2), said(3))
+        await asked(chat, "RewindConversation", to_version=2)
+
+        for batch in ([said(3)], [said(2), said(3), said(4)]):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await chat.append(*batch)
+            assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+            assert refused.value.details() == "a rewind removed message 3"
+        kept = await chat.append(said(2), said(4))
+
+        assert [(m.number, m.already_appended) for m in kept.messages] == [(2, True), (4, False)]
+        assert await numbers(chat) == [1, 2, 4]
 
 
 async def test_a_rewind_behind_a_record_brings_its_messages_back(tmp_path):

@@ -526,7 +526,7 @@ class AppendedMessage(_message.Message):
     position: _builtins.int
     """Its position in the log; 0 if already_appended."""
     already_appended: _builtins.bool
-    """Whether an earlier call had appended it."""
+    """Whether an earlier call had appended it; it is in the conversation still."""
     def __init__(
         self,
         *,

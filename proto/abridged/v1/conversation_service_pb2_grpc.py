@@ -174,8 +174,9 @@ class ConversationServiceServicer:
         OK means that they are on disk. A pass that it triggers runs in the background and never turns the append into an
         error. A request has at most 16,384 fields, including those of its messages and settings. Idempotent by message
         ids, or by request_id if the server generates the ids: a repeat returns the first result, and a batch that is
-        partly known appends the rest. Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with
-        other content), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
+        partly known appends the rest. A rewind uses up the ids that it removes, so a batch with one is refused as a whole.
+        Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content), FAILED_PRECONDITION
+        (MESSAGE_REMOVED, CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -329,7 +330,8 @@ class ConversationServiceServicer:
 
     def RewindConversation(self, request, context):
         """RewindConversation removes the messages after a version from the conversation, to edit or regenerate from there.
-        The log keeps them, and their numbers and ids are not used again: append the new messages with new ids. Records
+        The log keeps them, and their numbers and ids are not used again: append the new messages with new ids, for the old
+        ones are refused (MESSAGE_REMOVED), also in a retry of the call that appended them. Records
         that covered a removed message are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
         (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
         """

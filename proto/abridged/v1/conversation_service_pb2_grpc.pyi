@@ -43,8 +43,9 @@ class ConversationServiceStub:
     OK means that they are on disk. A pass that it triggers runs in the background and never turns the append into an
     error. A request has at most 16,384 fields, including those of its messages and settings. Idempotent by message
     ids, or by request_id if the server generates the ids: a repeat returns the first result, and a batch that is
-    partly known appends the rest. Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with
-    other content), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
+    partly known appends the rest. A rewind uses up the ids that it removes, so a batch with one is refused as a whole.
+    Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content), FAILED_PRECONDITION
+    (MESSAGE_REMOVED, CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
     """
     IngestMessages: _grpc.StreamStreamMultiCallable[_conversation_service_pb2.IngestMessagesRequest, _conversation_service_pb2.IngestMessagesResponse]
     """IngestMessages is AppendMessages for bulk and high rates: a stream of appends, each with a result of its own, in the
@@ -127,7 +128,8 @@ class ConversationServiceStub:
     """
     RewindConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.RewindConversationRequest, _conversation_service_pb2.RewindConversationResponse]
     """RewindConversation removes the messages after a version from the conversation, to edit or regenerate from there.
-    The log keeps them, and their numbers and ids are not used again: append the new messages with new ids. Records
+    The log keeps them, and their numbers and ids are not used again: append the new messages with new ids, for the old
+    ones are refused (MESSAGE_REMOVED), also in a retry of the call that appended them. Records
     that covered a removed message are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
     (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
@@ -178,8 +180,9 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     OK means that they are on disk. A pass that it triggers runs in the background and never turns the append into an
     error. A request has at most 16,384 fields, including those of its messages and settings. Idempotent by message
     ids, or by request_id if the server generates the ids: a repeat returns the first result, and a batch that is
-    partly known appends the rest. Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with
-    other content), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
+    partly known appends the rest. A rewind uses up the ids that it removes, so a batch with one is refused as a whole.
+    Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content), FAILED_PRECONDITION
+    (MESSAGE_REMOVED, CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
     """
     IngestMessages: _aio.StreamStreamMultiCallable[_conversation_service_pb2.IngestMessagesRequest, _conversation_service_pb2.IngestMessagesResponse]  # type: ignore[assignment]
     """IngestMessages is AppendMessages for bulk and high rates: a stream of appends, each with a result of its own, in the
@@ -262,7 +265,8 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     """
     RewindConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.RewindConversationRequest, _conversation_service_pb2.RewindConversationResponse]  # type: ignore[assignment]
     """RewindConversation removes the messages after a version from the conversation, to edit or regenerate from there.
-    The log keeps them, and their numbers and ids are not used again: append the new messages with new ids. Records
+    The log keeps them, and their numbers and ids are not used again: append the new messages with new ids, for the old
+    ones are refused (MESSAGE_REMOVED), also in a retry of the call that appended them. Records
     that covered a removed message are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
     (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
@@ -316,8 +320,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         OK means that they are on disk. A pass that it triggers runs in the background and never turns the append into an
         error. A request has at most 16,384 fields, including those of its messages and settings. Idempotent by message
         ids, or by request_id if the server generates the ids: a repeat returns the first result, and a batch that is
-        partly known appends the rest. Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with
-        other content), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
+        partly known appends the rest. A rewind uses up the ids that it removes, so a batch with one is refused as a whole.
+        Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content), FAILED_PRECONDITION
+        (MESSAGE_REMOVED, CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
         """
 
     @_abc_1.abstractmethod
@@ -502,7 +507,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.RewindConversationResponse, _abc.Awaitable[_conversation_service_pb2.RewindConversationResponse]]:
         """RewindConversation removes the messages after a version from the conversation, to edit or regenerate from there.
-        The log keeps them, and their numbers and ids are not used again: append the new messages with new ids. Records
+        The log keeps them, and their numbers and ids are not used again: append the new messages with new ids, for the old
+        ones are refused (MESSAGE_REMOVED), also in a retry of the call that appended them. Records
         that covered a removed message are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
         (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
         """

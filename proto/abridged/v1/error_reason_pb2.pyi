@@ -99,7 +99,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_MESSAGE_NOT_FOUND: _ErrorReason.ValueType  # 31
     """NOT_FOUND: a number that no message has; metadata has `number`."""
     ERROR_REASON_MESSAGE_REMOVED: _ErrorReason.ValueType  # 32
-    """FAILED_PRECONDITION: a rewind has removed the message; metadata has `number`."""
+    """FAILED_PRECONDITION: a rewind has removed the message, whose id cannot be appended again; metadata has `number`. Not
+    retryable.
+    """
     ERROR_REASON_PINS_TOO_LARGE: _ErrorReason.ValueType  # 33
     """FAILED_PRECONDITION: the pins would take more than pin_token_ratio of the budget; metadata has `tokens` and
     `limit`.
@@ -204,7 +206,9 @@ ERROR_REASON_SUMMARY_REVOKED: ErrorReason.ValueType  # 30
 ERROR_REASON_MESSAGE_NOT_FOUND: ErrorReason.ValueType  # 31
 """NOT_FOUND: a number that no message has; metadata has `number`."""
 ERROR_REASON_MESSAGE_REMOVED: ErrorReason.ValueType  # 32
-"""FAILED_PRECONDITION: a rewind has removed the message; metadata has `number`."""
+"""FAILED_PRECONDITION: a rewind has removed the message, whose id cannot be appended again; metadata has `number`. Not
+retryable.
+"""
 ERROR_REASON_PINS_TOO_LARGE: ErrorReason.ValueType  # 33
 """FAILED_PRECONDITION: the pins would take more than pin_token_ratio of the budget; metadata has `tokens` and
 `limit`.

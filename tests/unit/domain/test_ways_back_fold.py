@@ -567,7 +567,7 @@ def test_a_call_that_no_result_answers_is_pinned_by_itself():
 
 
 def test_a_pin_does_not_take_the_result_of_a_later_call_with_the_same_id():
-    """Some clients count their calls from 1 in every turn; the later one is too far to be read at first."""
+    """Some clients count their calls from 1 in every turn; the later one is too far away to be read at first."""
     chat = Chat(
         append(
             appended(1),
