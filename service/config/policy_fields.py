@@ -64,7 +64,7 @@ _HELP: Mapping[str, str] = {
     "episode_trigger_messages": "EPISODES: messages outside episodes that trigger a pass.",
     "min_episode_size": "EPISODES: fewest messages before a topic shift ends an episode.",
     "max_episode_size": "EPISODES: messages after which an episode ends without a shift.",
-    "episode_overlap": "EPISODES: messages of the previous episode that a prompt quotes.",
+    "episode_overlap": "EPISODES: messages of the previous episode that a prompt quotes; below min_episode_size.",
     "episode_token_ratio": "EPISODES: share of the budget for older short summaries before they are merged.",
 }
 

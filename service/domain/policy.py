@@ -283,9 +283,9 @@ def validated(policy: Policy) -> Policy:
 def _require_possible_episodes(p: Policy) -> None:
     _require(p.min_episode_size <= p.max_episode_size, "min_episode_size", "must not be above max_episode_size")
     _require(
-        p.episode_overlap < p.max_episode_size,
+        p.episode_overlap < p.min_episode_size,
         "episode_overlap",
-        "must be below max_episode_size: a prompt would quote more of the previous episode than of its own",
+        "must be below min_episode_size: a prompt would quote more of the previous episode than of its own",
     )
     _require(
         p.episode_trigger_messages >= p.min_episode_size,

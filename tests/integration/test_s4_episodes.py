@@ -272,6 +272,8 @@ async def test_s4_exclusion_a_conversation_that_is_switched_off_has_no_runs(tmp_
     ("field", "settings"),
     [
         ("episode_overlap", {"episode_overlap": 20}),
+        ("episode_overlap", {"episode_overlap": 4}),
+        ("episode_overlap", {"min_episode_size": 2}),
         ("min_episode_size", {"min_episode_size": 21, "episode_trigger_messages": 30}),
         ("episode_trigger_messages", {"episode_trigger_messages": 3}),
         ("episode_token_ratio", {"episode_token_ratio": 0.4}),
