@@ -58,7 +58,7 @@ from service.summarizer.by_extraction import EXTRACTIVE, ExtractiveSummarizer, i
 from service.summarizer.by_model import ModelSummarizer
 from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import Summarizers
-from service.summarizer.texts import DOCUMENT_FORMS, TextSummarizer
+from service.summarizer.texts import DOCUMENT_FORMS, PASSES_OF_A_TEXT, TextSummarizer
 from service.telemetry.commits import CommitReport
 from service.telemetry.models import TracedModel
 from service.telemetry.progress import ProgressBoard
@@ -166,7 +166,7 @@ def open_core(
         counter=counter,
         models=models,
         policies=policies,
-        texts=TextSummarizer(_summarizers(settings, model, counter, DOCUMENT_FORMS), counter),
+        texts=TextSummarizer(_summarizers(settings, model, counter, DOCUMENT_FORMS, passes=PASSES_OF_A_TEXT), counter),
         board=board,
         model=model,
         tracing=tracing,
@@ -294,18 +294,23 @@ def _limits(settings: Settings) -> ReactorLimits:
 
 
 def _summarizers(
-    settings: Settings, model: SummaryModel | None, counter: TokenCounter, forms: Mapping[FormName, DraftForm]
+    settings: Settings,
+    model: SummaryModel | None,
+    counter: TokenCounter,
+    forms: Mapping[FormName, DraftForm],
+    *,
+    passes: int = 1,
 ) -> Summarizers:
+    """The summarizers of passes, or of what has the time of so many passes."""
     summarizer = settings.summarizer
-    extraction = ExtractiveSummarizer(counter=counter, forms=forms, deadline_s=summarizer.deadline_s)
+    deadline_s = passes * summarizer.deadline_s
+    extraction = ExtractiveSummarizer(counter=counter, forms=forms, deadline_s=deadline_s)
     if model is None:
         return Summarizers(extraction, extraction)
     retry = RetryPolicy(attempts_max=summarizer.retries + 1, delay_base_s=summarizer.backoff_base_ms / 1_000)
     by_model = ModelSummarizer(
         model,
-        settings=AskerSettings(
-            summarizer.temperature, summarizer.seed, summarizer.repeat_penalty, retry, summarizer.deadline_s
-        ),
+        settings=AskerSettings(summarizer.temperature, summarizer.seed, summarizer.repeat_penalty, retry, deadline_s),
         forms=forms,
         window_default=settings.openai.context_length if model.name.startswith("openai:") else settings.ollama.num_ctx,
         counter=counter,

@@ -20,7 +20,7 @@ from service.models.retry import RetryDetails, RetryPolicy, complete_with_retry
 from service.summarizer.check import CheckedDraft, Room, Source, check_draft, fit_draft
 from service.summarizer.draft import Draft, InvalidDraft
 from service.summarizer.forms import DraftForm
-from service.summarizer.summarizer import Observer, PassFailed
+from service.summarizer.summarizer import Observer, PassFailed, TooManyCalls
 
 __all__ = ["AcceptedDraft", "Asker", "AskerSettings", "Timing"]
 
@@ -104,11 +104,10 @@ class Asker:
         return tuple(self._tried)
 
     def require_calls(self, calls: int) -> None:
-        """Raise PassFailed if this many more calls exceed the bound of a pass."""
+        """Raise TooManyCalls if this many more calls exceed the bound of a pass."""
         most = self._policy.pass_calls_max
         if self.attempts + calls > most:
-            cause = f"{self.attempts + calls} model calls are needed, a pass has {most}"
-            raise PassFailed(ErrorClass.INVALID, retryable=False, cause=cause, asked=self._asked)
+            raise TooManyCalls(self.attempts + calls, most, asked=self._asked)
 
     async def ask(self, prompt: Prompt, source: Source, *, room: Room) -> AcceptedDraft:
         """A draft that passed the checks. Raises PassFailed. A bad answer is sent back with its reasons and another

@@ -37,6 +37,7 @@ __all__ = [
     "Summarizer",
     "Summarizers",
     "Summary",
+    "TooManyCalls",
     "WindowCost",
     "draft_text",
     "record_of",
@@ -87,6 +88,21 @@ class PassFailed(Exception):
         self.tried: tuple[str, ...] = ()
         self.output = output
         self.reasons = reasons
+
+
+class TooManyCalls(PassFailed):
+    """A source needs more calls of a model than a pass has.
+
+    Attributes:
+        needed: The calls that it needs.
+        most: The calls that a pass has.
+    """
+
+    def __init__(self, needed: int, most: int, *, asked: bool) -> None:
+        cause = f"{needed} model calls are needed, a pass has {most}"
+        super().__init__(ErrorClass.INVALID, retryable=False, cause=cause, asked=asked)
+        self.needed = needed
+        self.most = most
 
 
 class Observer(Protocol):

@@ -29,14 +29,22 @@ from service.summarizer.summarizer import (
     PassWork,
     Summarizers,
     Summary,
+    TooManyCalls,
     WindowCost,
     draft_text,
 )
 
-__all__ = ["DOCUMENT_FORMS", "TextSummarizer", "TextSummary"]
+__all__ = ["DOCUMENT_FORMS", "PASSES_OF_A_TEXT", "TextSummarizer", "TextSummary"]
 
 PLANNED_SHARE = 0.5
-"""Share of the calls that a text may plan with; the rest is for repairs and for the merges."""
+"""Share of a pass's calls that a text may plan with; the rest is for repairs and for the merges."""
+
+PASSES_OF_A_TEXT = 4
+"""How many passes' calls, and time, a text may take when the model's window allows no longer parts: 2 MiB, the default
+limit of a request, are about 130 calls of a model that holds 8,192 tokens."""
+
+FITTING_SHARE = 0.9
+"""Of the size that fits by proportion: every level of merges rounds its calls up."""
 
 _ID = "text"
 _OF_A_TEXT = "\n- The transcript is one text, not a conversation: tell what the text says."
@@ -95,7 +103,7 @@ class TextSummarizer:
             summary = await self._summarizers.wanted.summarize(work, observer)
         except PassFailed as failed:
             if not self._stands_in(failed, policy):
-                raise _refusal(failed) from failed
+                raise _refusal(failed, work.plan.replaced_tokens) from failed
             failure = None if self._summarizers.is_listed_for(failed) else failed
             summary = await self._extracted(work, observer, failed)
         return await asyncio.to_thread(self._fitted, work, summary, limit, failure)
@@ -109,7 +117,7 @@ class TextSummarizer:
         try:
             summary = await self._summarizers.extraction.summarize(work, observer)
         except PassFailed as failed:
-            raise _refusal(failed) from failed
+            raise _refusal(failed, work.plan.replaced_tokens) from failed
         return replace(summary, attempts=failure.attempts)
 
     def _work(self, text: str, max_tokens: int, policy: Policy) -> tuple[PassWork, int]:
@@ -132,7 +140,11 @@ class TextSummarizer:
             message_version=1,
             replaced_tokens=tokens,
             summary_tokens_max=limit,
-            policy=replace(policy, max_input_tokens=max(policy.max_input_tokens, planned)),
+            policy=replace(
+                policy,
+                max_input_tokens=max(policy.max_input_tokens, planned),
+                pass_calls_max=PASSES_OF_A_TEXT * policy.pass_calls_max,
+            ),
         )
         message = Message(_ID, Role.USER, text)
         appended = MessageAppended(1, message, tokens, TokenSource.ESTIMATE, self._counter.name)
@@ -162,6 +174,13 @@ class TextSummarizer:
         )
 
 
-def _refusal(failure: PassFailed) -> TextNotSummarized:
+def _refusal(failure: PassFailed, tokens: int) -> TextNotSummarized:
+    """The error of a text of so many tokens; one that is too long for the model says how much would not be."""
+    cause = failure.cause
+    if isinstance(failure, TooManyCalls):
+        fit = int(FITTING_SHARE * tokens * failure.most / failure.needed)
+        cause = (
+            f"its {tokens} tokens need {failure.needed} model calls, a text has {failure.most}: about {fit} tokens fit"
+        )
     kind = ModelAway if failure.retryable else TextNotSummarized
-    return kind(failure.error_class.value, failure.cause)
+    return kind(failure.error_class.value, cause)

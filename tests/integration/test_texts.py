@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import grpc
 import pytest
@@ -11,6 +12,7 @@ from abridged.v1 import conversation_pb2, event_pb2, message_pb2, summary_pb2
 from abridged.v1 import conversation_service_pb2 as conversations
 from abridged.v1 import server_info_service_pb2 as info
 from abridged.v1 import text_service_pb2 as api
+from service.summarizer.texts import PASSES_OF_A_TEXT
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.answers import hanging, record, saying
 from tests.support.ollama_server import FakeOllama
@@ -92,19 +94,43 @@ async def test_parts_grow_up_to_what_the_model_holds_before_calls_run_out(tmp_pa
     assert made.provenance == summary_pb2.PROVENANCE_MERGED
 
 
-async def test_a_text_that_needs_more_calls_than_a_pass_has_is_refused(tmp_path):
-    """The bound holds, and the cause has the figures."""
+async def test_a_text_of_megabytes_is_read_by_a_model_of_8192_tokens(tmp_path):
+    """It takes more calls than a pass has, for its parts cannot grow; all of it is read, in bounded calls."""
+    text = document(16_000)[:1_500_000]
+    assert len(text) == 1_500_000
+    settings = {**ANY_DRAFT, **script(tmp_path, {"default": True}, context_length=8_192)}
+    async with sidecar(tmp_path, settings) as s:
+        made = (await summarized(s, text, max_tokens=2_000)).summary
+
+    assert 64 < made.attempts <= PASSES_OF_A_TEXT * 64
+    assert made.provenance == summary_pb2.PROVENANCE_MERGED
+
+
+async def test_a_text_that_needs_too_many_calls_is_refused_with_the_size_that_fits(tmp_path):
+    """The bound holds, and whoever cuts the text to that size has its summary."""
     settings = {
         "policy.max_input_tokens": 1_000,
-        "policy.pass_calls_max": 8,
-        "policy.rebase_calls_max": 8,
+        "policy.pass_calls_max": 4,
+        "policy.rebase_calls_max": 4,
+        **ANY_DRAFT,
         **script(tmp_path, {"default": True}, context_length=4_096),
     }
-    async with sidecar(tmp_path, settings) as s, refused("FAILED_PRECONDITION", "SUMMARIZATION_FAILED") as refusal:
-        await summarized(s, document(2_000))
+    async with sidecar(tmp_path, settings) as s:
+        async with refused("FAILED_PRECONDITION", "SUMMARIZATION_FAILED") as refusal:
+            await summarized(s, document(2_000))
+        assert refusal.metadata["error_class"] == "INVALID"
+        figures = re.fullmatch(
+            r"its (\d+) tokens need (\d+) model calls, a text has (\d+): about (\d+) tokens fit",
+            refusal.metadata["cause"],
+        )
+        assert figures
+        tokens, needed, most, fit = map(int, figures.groups())
+        assert most == PASSES_OF_A_TEXT * 4 < needed
+        assert fit < tokens
 
-    assert refusal.metadata["error_class"] == "INVALID"
-    assert "a pass has 8" in refusal.metadata["cause"]
+        made = (await summarized(s, document(2_000 * fit // tokens))).summary
+
+    assert made.attempts <= most
 
 
 @pytest.mark.parametrize("fallback", ["ALWAYS", "EMERGENCY", "NEVER"])

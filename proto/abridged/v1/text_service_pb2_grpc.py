@@ -59,10 +59,11 @@ class TextServiceServicer:
 
     def SummarizeText(self, request, context):
         """SummarizeText summarizes one text of any length that fits into a request: in one call of a model, or in parts that
-        are merged level by level, within `pass_calls_max` calls. The stream sends progress, at least once, and ends with
-        the summary. Ending the call ends the work. It keeps nothing, so a repetition asks the model again. Errors:
-        INVALID_ARGUMENT; FAILED_PRECONDITION (SUMMARIZATION_FAILED) if the model fails and the policy has no fallback;
-        UNAVAILABLE (MODEL_AWAY) if a retry can help.
+        are merged level by level, within four times `pass_calls_max` calls. The stream sends progress, at least once, and
+        ends with the summary. Ending the call ends the work. It keeps nothing, so a repetition asks the model again.
+        Errors: INVALID_ARGUMENT; FAILED_PRECONDITION (SUMMARIZATION_FAILED) if the model fails and the policy has no
+        fallback, or would need more calls: the cause says about how many tokens fit; UNAVAILABLE (MODEL_AWAY) if a retry
+        can help.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -39,10 +39,11 @@ class TextServiceStub:
     def __new__(cls, channel: _aio.Channel) -> TextServiceAsyncStub: ...
     SummarizeText: _grpc.UnaryStreamMultiCallable[_text_service_pb2.SummarizeTextRequest, _text_service_pb2.SummarizeTextResponse]
     """SummarizeText summarizes one text of any length that fits into a request: in one call of a model, or in parts that
-    are merged level by level, within `pass_calls_max` calls. The stream sends progress, at least once, and ends with
-    the summary. Ending the call ends the work. It keeps nothing, so a repetition asks the model again. Errors:
-    INVALID_ARGUMENT; FAILED_PRECONDITION (SUMMARIZATION_FAILED) if the model fails and the policy has no fallback;
-    UNAVAILABLE (MODEL_AWAY) if a retry can help.
+    are merged level by level, within four times `pass_calls_max` calls. The stream sends progress, at least once, and
+    ends with the summary. Ending the call ends the work. It keeps nothing, so a repetition asks the model again.
+    Errors: INVALID_ARGUMENT; FAILED_PRECONDITION (SUMMARIZATION_FAILED) if the model fails and the policy has no
+    fallback, or would need more calls: the cause says about how many tokens fit; UNAVAILABLE (MODEL_AWAY) if a retry
+    can help.
     """
     CountTokens: _grpc.UnaryUnaryMultiCallable[_text_service_pb2.CountTokensRequest, _text_service_pb2.CountTokensResponse]
     """CountTokens counts texts and messages as a conversation with `model` would. No side effects. Errors:
@@ -60,10 +61,11 @@ class TextServiceAsyncStub(TextServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     SummarizeText: _aio.UnaryStreamMultiCallable[_text_service_pb2.SummarizeTextRequest, _text_service_pb2.SummarizeTextResponse]  # type: ignore[assignment]
     """SummarizeText summarizes one text of any length that fits into a request: in one call of a model, or in parts that
-    are merged level by level, within `pass_calls_max` calls. The stream sends progress, at least once, and ends with
-    the summary. Ending the call ends the work. It keeps nothing, so a repetition asks the model again. Errors:
-    INVALID_ARGUMENT; FAILED_PRECONDITION (SUMMARIZATION_FAILED) if the model fails and the policy has no fallback;
-    UNAVAILABLE (MODEL_AWAY) if a retry can help.
+    are merged level by level, within four times `pass_calls_max` calls. The stream sends progress, at least once, and
+    ends with the summary. Ending the call ends the work. It keeps nothing, so a repetition asks the model again.
+    Errors: INVALID_ARGUMENT; FAILED_PRECONDITION (SUMMARIZATION_FAILED) if the model fails and the policy has no
+    fallback, or would need more calls: the cause says about how many tokens fit; UNAVAILABLE (MODEL_AWAY) if a retry
+    can help.
     """
     CountTokens: _aio.UnaryUnaryMultiCallable[_text_service_pb2.CountTokensRequest, _text_service_pb2.CountTokensResponse]  # type: ignore[assignment]
     """CountTokens counts texts and messages as a conversation with `model` would. No side effects. Errors:
@@ -84,10 +86,11 @@ class TextServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_text_service_pb2.SummarizeTextResponse], _abc.AsyncIterator[_text_service_pb2.SummarizeTextResponse]]:
         """SummarizeText summarizes one text of any length that fits into a request: in one call of a model, or in parts that
-        are merged level by level, within `pass_calls_max` calls. The stream sends progress, at least once, and ends with
-        the summary. Ending the call ends the work. It keeps nothing, so a repetition asks the model again. Errors:
-        INVALID_ARGUMENT; FAILED_PRECONDITION (SUMMARIZATION_FAILED) if the model fails and the policy has no fallback;
-        UNAVAILABLE (MODEL_AWAY) if a retry can help.
+        are merged level by level, within four times `pass_calls_max` calls. The stream sends progress, at least once, and
+        ends with the summary. Ending the call ends the work. It keeps nothing, so a repetition asks the model again.
+        Errors: INVALID_ARGUMENT; FAILED_PRECONDITION (SUMMARIZATION_FAILED) if the model fails and the policy has no
+        fallback, or would need more calls: the cause says about how many tokens fit; UNAVAILABLE (MODEL_AWAY) if a retry
+        can help.
         """
 
     @_abc_1.abstractmethod
