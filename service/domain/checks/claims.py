@@ -37,7 +37,6 @@ _NUMERIC: Final = frozenset(
         IdentifierKind.AMOUNT,
         IdentifierKind.DECIMAL,
         IdentifierKind.NUMBER,
-        IdentifierKind.PHONE,
     }
 )
 _MONTH_NAMES: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -55,6 +54,9 @@ _SCALES: Final = {"hundred": 100, "thousand": 1_000, "million": 1_000_000}
 """Numbers that people write as words and models as digits, or vice versa."""
 
 _YEAR_CHARS: Final = 4
+
+_COUNTRY_CODE: Final = re.compile(r"[17]|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|\d{3}")
+"""Of a phone number with a `+` (ITU-T E.164)."""
 
 _MAGNITUDES: Final = {"k": 1_000, "m": 1_000_000, "b": 1_000_000_000}
 
@@ -136,6 +138,8 @@ def keys_of(found: Identifier) -> set[str]:
     keys = {text, text.removesuffix("'s").removesuffix("s")}
     if found.kind in _NUMERIC:
         keys |= _number_keys(text)
+    elif found.kind is IdentifierKind.PHONE:
+        keys |= _phone_keys(text)
     elif found.kind is IdentifierKind.TIME:
         keys.add(_clock(text))
     elif found.kind is IdentifierKind.DATE:
@@ -172,6 +176,13 @@ def _number_keys(text: str) -> set[str]:
     values = {_plain(reading) for reading in readings if reading.count(".") <= 1}
     values |= {_plain(str(float(value) * magnitude)) for value in values if magnitude > 1 and len(value) < 16}
     return values | {"".join(_DIGITS.findall(text))}
+
+
+def _phone_keys(text: str) -> set[str]:
+    """All digits of a phone number, and those that are dialled within its country."""
+    digits = "".join(_DIGITS.findall(text))
+    national = _COUNTRY_CODE.sub("", digits, count=1) if text.startswith("+") else digits
+    return {digits, national.lstrip("0")}
 
 
 def _plain(reading: str) -> str:

@@ -32,6 +32,13 @@ def test_another_writing_of_the_same_thing_is_supported(claim: str) -> None:
     assert unsupported(claim, EVIDENCE) == ()
 
 
+@pytest.mark.parametrize("claim", ["+49 30 2692 479", "+49302692479", "+49 (0)30 2692-479"])
+def test_a_phone_number_is_supported_by_all_of_its_digits(claim: str) -> None:
+    """However it is grouped; another number of the same country or city is not the same."""
+    assert unsupported(claim, evidence_of(["Call +49 30 2692 479."])) == ()
+    assert unsupported(claim, evidence_of(["Call +49 30 2692 478 or +49 40 2692 479."])) != ()
+
+
 @pytest.mark.parametrize("claim", OTHER)
 def test_what_the_source_does_not_say_is_unsupported(claim: str) -> None:
     """An invented number, date or name is found, also when it is a piece of a real one."""
