@@ -1,4 +1,4 @@
-"""GetContext: which window, in which form, and what it is worth."""
+"""GetContext: chooses the window and its form, and adds its figures."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from service.turn import aside
 __all__ = ["ORIGINAL_BYTES_MAX", "ContextQuery", "context_of"]
 
 ORIGINAL_MESSAGES_MAX = 20_000
-"""Messages of one answer with the ORIGINAL view; longer conversations are read with ReadEvents."""
+"""Messages of one response with the ORIGINAL view; read longer conversations with ReadEvents."""
 
 ORIGINAL_BYTES_MAX = 16 << 20
-"""Stored bytes of those messages: what bounds an answer's time and memory, however long the messages are."""
+"""Stored bytes of those messages: bounds a response's time and memory, however long the messages are."""
 
 _pb = conversation_service_pb2
 _RENDERINGS = {
@@ -120,7 +120,7 @@ async def context_of(
 
 @dataclass(frozen=True, slots=True)
 class _Answering:
-    """What an answer is made of, in any thread."""
+    """What a response is made from. Runs in any thread."""
 
     state: Conversation
     query: ContextQuery
@@ -145,7 +145,7 @@ class _Answering:
         return b"".join(map(context_message, rendered)) + around, before.after(prefixes)
 
     def originals(self, events: Sequence[MessageAppended], count: Callable[[str], int]) -> bytes:
-        """Every message as it came."""
+        """Every message as appended."""
         rendered = self._limited(rendered_originals(events, self.state.settings.calibration_factor), count)
         around, _ = self._around(rendered, sum(m.tokens for m in rendered), b"", NO_PREFIXES)
         return b"".join(map(context_message, rendered)) + around

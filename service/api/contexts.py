@@ -1,4 +1,4 @@
-"""Windows for callers: of GetContext, and of an append that returns the resulting window."""
+"""Windows for callers: the responses of GetContext, and of appends that return the resulting window."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _log = structlog.get_logger()
 
 
 class Contexts:
-    """Waits for what a window is to have, and makes it within the quotas of its caller."""
+    """Waits for the state that a caller wants, and makes its window within the caller's quotas."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Contexts:
     async def _held(self, key: StreamId, state: Conversation, policy: Policy, context: Any) -> Conversation:
         """The state with a window below its emergency ratio, where extraction brings it there before the patience ends.
 
-        Whoever wants the model's record has waited for it; a window that no chat model takes helps nobody.
+        The caller has already waited for the model's record; a window that no chat model takes is of no use.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + wire.patience_s(context.time_remaining())

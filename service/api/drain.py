@@ -1,9 +1,9 @@
-"""How a server stops taking calls without leaving one unanswered.
+"""Stops taking calls without dropping any.
 
-A transport that is stopped silently cancels the calls that it has not handed over yet. So it keeps handing them over
-until no more arrive. Callers that retry at once would never let that happen: towards the end, new calls are held
-instead of refused, until every caller waits; then the transport announces that it goes away, and only after that are
-the calls refused, so that their retries go elsewhere.
+A stopped transport silently cancels the calls that it has not handed over yet, so it keeps running until no more
+arrive. Callers that retry at once would keep it running forever. Towards the end, new calls are therefore held instead
+of refused; when every caller waits, the transport announces that it goes away, and only then are the calls refused, so
+that their retries go elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ QUIET_LOOKS = 15
 held. One long look might be a busy loop; several are not."""
 
 HELD_PART = 0.5
-"""The part of its time that a drain keeps for those who come at its end."""
+"""The share of its time that a drain keeps for the calls that arrive at its end."""
 
 HELD_MAX = 1_000
 """Calls that are held at the end: as many as can be refused in the time that the transport has for its last responses.
@@ -51,7 +51,7 @@ class Drain:
         self._running.discard(asyncio.current_task())
 
     def takes_up(self) -> bool:
-        """Count a call that has come; whether it is taken. If not, `turn_away` ends it."""
+        """Count a call that has arrived. Returns whether it is taken; if not, `turn_away` ends it."""
         self._arrived_s = time.monotonic()
         return not self._begun
 
@@ -86,7 +86,7 @@ class Drain:
             await self._quiet(within_s=began_s + within_s - time.monotonic())
 
     def let_go(self) -> None:
-        """Refuse whoever is held. To be called when the transport takes no more calls."""
+        """Refuse the held calls. Call this once the transport takes no more."""
         assert self._end is not None, "the drain has finished"
         self._end.set()
 

@@ -124,7 +124,7 @@ class RequestTooLarge(EdgeError):
 
 
 class CompressedRequest(EdgeError):
-    """The request is compressed, and nobody knows how large it would become."""
+    """The request is compressed, so its size is unknown."""
 
 
 class UnknownMethod(EdgeError):
@@ -132,7 +132,7 @@ class UnknownMethod(EdgeError):
 
 
 class DeadlinePassed(EdgeError):
-    """The call has no deadline of its own, and took longer than its method may."""
+    """The call has no deadline from its client, and took longer than its method may."""
 
 
 class WaitTooShort(EdgeError):

@@ -1,11 +1,11 @@
 """gRPC around the pipeline: handlers are added to a server here, and each of their calls goes through `pipeline`.
 
-Every handler is registered as one that takes a stream: gRPC hands over such a call when its head has come, so that the
-request of a caller without a credential is never read. It is wrapped when it is first asked for: gRPC's own
-interceptors go through a chain of tasks at every call.
+Every handler is registered as one that takes a stream: gRPC hands over such a call when its headers have arrived, so
+the request of a caller without a credential is never read. Handlers are wrapped once, when they are first looked up:
+gRPC's own interceptors run a chain of tasks for every call.
 
-Of the requests of a call that takes one, the first is read, and no other: to look for a second costs every call a turn
-of the transport. Requests of ours that go on coming are read one by one, by whoever serves them.
+A call that takes one request has only its first one read: looking for a second would cost every call a turn of the
+transport. The requests of our streams are read one by one by the code that serves them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Handler = Any
 
 
 class GuardedServer:
-    """Takes the place of a server where handlers are added to it, and adds them guarded.
+    """Stands in for a server where handlers are added to it, and adds them guarded.
 
     `request_bytes_max` is for each request of a call that takes one.
     """
@@ -57,7 +57,7 @@ class GuardedServer:
         """See grpc.Server. Generated code adds the same handlers by the other way too, which serves them."""
 
     def refuse_the_rest(self) -> None:
-        """Answer what no handler takes. To be called when all handlers have been added."""
+        """Refuse calls that no handler takes. Call this once all handlers have been added."""
         self._server.add_generic_rpc_handlers((_Unknown(self._pipeline),))
 
     def _guarded(self, name: str, handler: _Handler) -> _Handler:
@@ -199,7 +199,7 @@ async def _written(writing: Awaitable[None]) -> AsyncGenerator[Any, None]:
 
 
 async def _abort(context: Any, status: Status) -> None:
-    """End the call. To be called when the error is handled, and where no local names the request.
+    """End the call. Call this when the error is handled, and where no local variable holds the request.
 
     gRPC does so by an error that it keeps with the call: with its traceback, and with what it came from, it would
     hold whatever their frames do until the garbage collector comes by.

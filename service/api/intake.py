@@ -1,7 +1,6 @@
-"""Requests on their way in, so that what callers send at once takes no memory without bound.
+"""Bounds the memory of requests that arrive or are being served.
 
-Every namespace has an intake of its own, and so have the calls that need no credential: one that is full keeps nobody
-else out.
+Each namespace has its own intake, and so do the calls that need no credential: a full one does not block the others.
 """
 
 from __future__ import annotations
@@ -17,26 +16,26 @@ from service.api.errors import EdgeError, TooManyRequests
 __all__ = ["ASIDE_MAX", "LARGE_BYTES", "READING_MAX", "STRANGERS_READING_MAX", "Intake", "Lane"]
 
 READING_MAX = 8
-"""Requests of a namespace that are read at a time; others wait in the order of their coming, unread. A request that is
-not being read takes no more of the transport than `UNREAD_BYTES_MAX` of it."""
+"""Requests of a namespace that are read at a time; others wait unread, first come, first served. The transport holds at
+most `UNREAD_BYTES_MAX` of a request that is not being read."""
 
 MOMENT_S = 0.5
-"""How long a request has its place to itself: ours come within milliseconds. After it whoever waits may have the place,
-and the request goes on coming beside."""
+"""How long a request keeps its place for certain: most arrive within milliseconds. After that a waiting request may
+take the place, and the slow one continues without a place."""
 
 ASIDE_MAX = 8
-"""Requests that have left their place to another and still come. Past it the one that has been sending for longest is
-refused, so that a slow line of 16 requests is served and silent ones hold nobody back."""
+"""Requests that lost their place and still arrive. Past this limit the oldest of them is refused, so a slow connection
+with 16 requests is served and silent ones block nobody."""
 
 STRANGERS_READING_MAX = 32
-"""Requests of calls that need no credential. Nobody waits for another there: who comes when it is full takes the place
-of the one that has been sending for longest. A health check is small and comes whole."""
+"""Requests of calls that need no credential. They do not wait for each other: when all places are taken, a new request
+takes the place of the oldest. A health check is small and arrives whole."""
 
 REQUEST_S = 10.0
-"""How long a call may wait to be read and its request may take to come."""
+"""How long a call may wait to be read and its request may take to arrive."""
 
 SKIPPED_S = 1.0
-"""How long one may take whose method is unknown, before it is refused all the same."""
+"""How long a request for an unknown method may take to arrive; it is refused in any case."""
 
 LARGE_BYTES = 65_536
 REST_S_PER_BYTE = 4e-9
@@ -68,14 +67,14 @@ class _Request:
         self.has_to_go = False
 
     def refuse(self) -> None:
-        """End its task's waiting with TooManyRequests; once, for a second cancellation would look like its caller's."""
+        """End its task's wait with TooManyRequests; only once: a second cancellation would look like the caller's."""
         if not self.has_to_go:
             self.has_to_go = True
             self.task.cancel()
 
 
 class Lane:
-    """Requests that are read side by side, the others in the order of their coming.
+    """Requests that are read at a time; the others wait, first come, first served.
 
     One timer serves all of them, since all have the same time: a timer each would cost as much as the reading. A
     large request is followed by a rest; at most `waiting_max` wait, and get their places `pace_s` apart.
@@ -206,7 +205,7 @@ class Lane:
 
 
 class _Room:
-    """Bytes of requests that are served: at most `bytes_max`; others wait in the order of their coming."""
+    """Bytes of requests being served: at most `bytes_max`; others wait, first come, first served."""
 
     def __init__(self, bytes_max: int) -> None:
         self._free = bytes_max
@@ -267,16 +266,16 @@ class Intake:
         return await self.read(namespace, taken)
 
     async def hold(self, namespace: str, size: int) -> None:
-        """Wait for room for a request of a stream that has come; its bytes are held until `let_go`."""
+        """Wait for room for a request of a stream that has arrived; its bytes are held until `let_go`."""
         await self._rooms[namespace].hold(size)
 
     async def skip(self, namespace: str, receive: Callable[[], Awaitable[Received]]) -> None:
-        """Let a request come that nobody needs: a client that is still sending when the call ends sees its own failure
-        to send instead of our answer."""
+        """Read a request and discard it: a client that is still sending when the call ends sees its own failure to send
+        instead of the response."""
         with suppress(TimeoutError, EdgeError):
             async with asyncio.timeout(SKIPPED_S):
                 await self.read(namespace, receive)
 
     def let_go(self, namespace: str, size: int) -> None:
-        """A request of so many bytes, which was taken, has been served."""
+        """Release the bytes of a request that has been served."""
         self._rooms[namespace].let_go(size)

@@ -1,7 +1,7 @@
-"""The requests of a stream, each admitted as a unary call is, and what comes of each in the order of their coming.
+"""The requests of a stream, each admitted as a unary call is, and their outcomes in the order of arrival.
 
-As many are under way as the window has room for. While it is full nothing is read, so the transport keeps the sender
-waiting. Those of one conversation are served one after another, so that they keep their order.
+At most a window of requests is under way. While it is full nothing is read, so the transport makes the sender wait.
+Requests of one conversation are served one after another, so they keep their order.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Items:
         return _Item(request, size)
 
     def begun(self, item: _Item, serve: Serve, after: asyncio.Task[Any] | None) -> asyncio.Task[Any]:
-        """Serve the request once `after` has ended; the task returns what came of it, or its status."""
+        """Serve the request once `after` has ended; the task returns the outcome, or the status."""
         task = asyncio.create_task(self._served(item, serve, after))
         # Not by the task itself: one that is cancelled before its first step runs none of its code.
         task.add_done_callback(lambda _: self.let_go(item))
@@ -105,7 +105,7 @@ class Items:
 async def in_order(
     items: Items, serve: Serve, key: Callable[[Any], str], *, window: int, stopping: asyncio.Event
 ) -> AsyncGenerator[Any, None]:
-    """What came of each request, or its status. `key` names what requests keep their order for.
+    """Yields the outcome of each request, or its status. Requests with the same `key` keep their order.
 
     Raises ServerStopping when `stopping` is set and everything that was read has been yielded.
     """
@@ -160,7 +160,7 @@ def _begun(
 
 
 async def _unread(items: Items, reading: asyncio.Task[_Item | None]) -> None:
-    """End a read; what it has read already is not served, and its sender gets no result for it."""
+    """End a read; a request that it has already read is not served, and its sender gets no result for it."""
     reading.cancel()
     await asyncio.wait((reading,))
     read = None if reading.cancelled() else reading.result()

@@ -78,4 +78,4 @@ class Method:
 
 
 UNKNOWN = Method(OTHER, "", is_open=False)
-"""Every method that nobody serves, under one name: a client's text is no label."""
+"""All unknown methods, under one name: a client's text must not become a label."""

@@ -53,7 +53,7 @@ class Pipeline:
         self.drain = Drain()
 
     async def unary(self, method: Method, call: UnaryCall) -> bytes:
-        """The answer as it goes out. Raises Refused, CancelledError, or that with which the handler ended the call."""
+        """The encoded response. Raises Refused, CancelledError, or the error with which the handler ended the call."""
         caller = self._known(method, call)
         record = CallRecord(method, call, self._tracing, self._metrics)
         with record:
@@ -97,7 +97,7 @@ class Pipeline:
         return handling if call.time_remaining() is not None else in_time(handling, self._deadline_s(method.name))
 
     async def stream(self, method: Method, call: StreamingCall) -> AsyncGenerator[Any, None]:
-        """The answers: as they go out for methods of ours, else as the handler yields them. Raises as `unary` does."""
+        """The responses: encoded for methods of ours, else as the handler yields them. Raises as `unary` does."""
         caller = self._known(method, call)
         record = CallRecord(method, call, self._tracing, self._metrics)
         with record:
@@ -137,7 +137,7 @@ class Pipeline:
                     yield item
 
     async def _requested(self, method: Method, call: StreamingCall, namespace: str) -> Any:
-        """The request of a call, or all that go on coming."""
+        """The request of a call, or an iterator of those of a stream."""
         if not method.takes_stream:
             return (await self._intake.read(namespace, call.read))[0]
         if not method.is_ours:
@@ -153,10 +153,10 @@ class Pipeline:
         )
 
     def _known(self, method: Method, call: Call) -> Caller | None:
-        """Who calls; None where a call needs no credential, or none is taken any more.
+        """The caller; None if the call needs no credential, or the server no longer takes calls.
 
-        Raises Refused for anybody else, before anything is made for the call: calls without a credential come in tens
-        of thousands, and whoever calls with one waits until they have been refused.
+        Raises Refused for all others before anything is allocated for the call: calls without a credential arrive in
+        tens of thousands, and calls with one wait until they have been refused.
         """
         if method.is_open or not self.drain.takes_up():
             return None
@@ -168,7 +168,7 @@ class Pipeline:
         raise Refused(status)
 
     async def _admitted(self, method: Method, caller: Caller | None) -> str:
-        """The namespace of who may call, empty for a method that needs no credential. Raises an EdgeError."""
+        """The namespace of the caller, empty for a method that needs no credential. Raises an EdgeError."""
         if method.is_open:
             return ""
         if caller is None:

@@ -1,7 +1,7 @@
 """What the calls of one namespace may hold of the server: places, waits, streams, bytes of unwritten responses.
 
 gRPC holds a response until the transport has written it, however slowly its client reads. So a response is counted
-before it is made: a client that does not read is refused the next one, and no other client is.
+before it is made: a client that does not read is refused the next one, without effect on others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ANSWER_BYTES_MIN = 4_096
 """What a call takes until its response is written, however small that is."""
 
 WRITTEN_PART = 8
-"""Responses to calls that write are short; they have room of their own, this part of what the others have."""
+"""Responses to calls that write are short; their own room is this fraction of the room for the others."""
 
 
 WRITTEN_BYTES_MAX = 1 << 18
@@ -29,7 +29,7 @@ WRITTEN_BYTES_MAX = 1 << 18
 
 
 class _Limit(NamedTuple):
-    """What there may be too much of, and when to come back then."""
+    """A bounded resource, and when to retry once it is used up."""
 
     what: str
     retry_s: float
@@ -54,8 +54,8 @@ class Limits:
 class Quotas:
     """What calls hold. `shared` says whether credentials know more than one namespace.
 
-    Streams of gRPC's own services have places of their own, as many as ours; so do responses to calls that write, so
-    that unread responses keep nobody from appending.
+    Streams of gRPC's own services have separate places, as many as ours; so do responses to calls that write, so
+    that unread responses block no append.
     """
 
     def __init__(self, limits: Limits, *, shared: bool) -> None:
@@ -67,12 +67,12 @@ class Quotas:
         self._streams = {ours: Shares(limits.streams_max, shared=shared) for ours in (True, False)}
 
     def take_call(self, namespace: str, *, reads: bool) -> None:
-        """Take a place for a call that works, if there is room for its answer too. Raises TooManyRequests."""
+        """Take a place for a working call, if there is also room for its response. Raises TooManyRequests."""
         self.require_room(namespace, reads=reads)
         _require(self._calls.take_if_room(namespace), CALLS)
 
     def require_room(self, namespace: str, *, reads: bool) -> None:
-        """Raise TooManyRequests if there is no room for an answer."""
+        """Raise TooManyRequests if there is no room for a response."""
         room = self._room(reads=reads)
         _require(room.has_room(namespace, RESPONSE_BYTES_MAX if reads else ANSWER_BYTES_MIN), UNTAKEN)
 
@@ -82,16 +82,16 @@ class Quotas:
 
     @contextmanager
     def waiting(self, namespace: str) -> Iterator[None]:
-        """A call waits for something else than itself, as `waiting_if_room`. Raises TooManyRequests without room."""
+        """Let a call wait, as `waiting_if_room`. Raises TooManyRequests without room."""
         with self.waiting_if_room(namespace) as has_room:
             _require(has_room, WAITS)
             yield
 
     @contextmanager
     def waiting_if_room(self, namespace: str) -> Iterator[bool]:
-        """A call waits for something else than itself: its place is another's meanwhile.
+        """Let a call wait and lend its place to another call meanwhile.
 
-        Yields whether there was room to wait; without, the call keeps its place and should not wait long.
+        Yields whether there was room to wait; if not, the call keeps its place and should not wait long.
         """
         if not self._waits.take_if_room(namespace):
             yield False
@@ -117,8 +117,8 @@ class Quotas:
     def item(self, namespace: str, size: int) -> Iterator[None]:
         """Count an item of a stream while the transport takes it, up to the namespace's share.
 
-        Past it the item comes all the same: an open stream is not refused, and what all of them hold is bounded by
-        their number.
+        Items past the share are sent all the same: open streams are not refused, and their number bounds what they
+        hold.
         """
         counted = self._answer_bytes.take_if_room(namespace, size)
         try:
@@ -129,7 +129,7 @@ class Quotas:
 
     @contextmanager
     def making(self, namespace: str) -> Iterator[Callable[[int], None]]:
-        """Yields what counts, from any thread, bytes of an answer that is being made; it raises TooManyRequests."""
+        """Yields a function that counts bytes of a response being made, from any thread; it raises TooManyRequests."""
         total = 0
 
         def grow(size: int) -> None:
@@ -143,10 +143,10 @@ class Quotas:
             self._answer_bytes.give_back(namespace, total)
 
     def sending(self, namespace: str, size: int, *, reads: bool) -> Callable[[object], None]:
-        """Count an answer of `size` bytes; returns what ends that, to be called when it is written or the call over.
+        """Count a response of `size` bytes; call what this returns once it is written or the call has ended.
 
-        Raises TooManyRequests for the answer of a call that `reads`. One that wrote is answered, and briefly: a window
-        in its answer is counted by whoever made it, as what it is.
+        Raises TooManyRequests for the response to a call that `reads`. Responses to calls that wrote are short and
+        never refused: a window in one is counted separately, by the code that made it.
         """
         size = max(size, ANSWER_BYTES_MIN) if reads else min(max(size, ANSWER_BYTES_MIN), WRITTEN_BYTES_MAX)
         room = self._room(reads=reads)

@@ -16,7 +16,7 @@ from abridged.v1 import error_reason_pb2
 __all__ = ["bad_request", "packed", "reason_of", "retry_info", "retry_ms"]
 
 DOMAIN = "abridged.dev"
-"""What tells our reasons from those of all other services: a name of the project's own, no address to ask."""
+"""Distinguishes our reasons from those of other services: a name of the project, not an address."""
 
 
 def packed(

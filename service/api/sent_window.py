@@ -1,6 +1,6 @@
-"""The window in the bytes of an answer. A message is made into bytes once, and sent again as long as it stays as it is.
+"""The window as bytes of a response. A message is serialized once and its bytes are reused while it is unchanged.
 
-Serialized messages of protobuf may be joined: an answer is its messages' bytes and those of its other fields.
+Serialized protobuf messages can be concatenated: a response is its messages' bytes and those of its other fields.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["sent_window"]
 
 
 class SentWindow(NamedTuple):
-    """The bytes of a window's messages, those messages, their digests in a row, and what is to be kept of them."""
+    """The bytes of a window's messages, those messages, their digests in a row, and what to cache of them."""
 
     data: bytes
     messages: tuple[RenderedMessage, ...]
@@ -28,7 +28,7 @@ class SentWindow(NamedTuple):
 
 
 def sent_window(state: Conversation, role: SummaryRole, before: Sent) -> SentWindow:
-    """The window, of which `before` was kept last."""
+    """The window; `before` is what was cached last."""
     order, factor, summaries = sending_order(state), state.settings.calibration_factor, rendered_summaries(state, role)
     known = before.messages if before.factor == factor else {}
     system = [_sent(m, None, factor, known) for m in order.system]

@@ -63,13 +63,13 @@ HANDSHAKE_S = 10.0
 """For a peer to speak HTTP/2 after it has connected."""
 
 LAME_DUCK_S = 0.2
-"""Between saying NOT_SERVING and refusing calls: time for load balancers and clients to hear of it."""
+"""Between reporting NOT_SERVING and refusing calls: time for load balancers and clients to notice."""
 
 GOAWAY_S = 0.05
 """Between telling clients that the connection goes and refusing those who were held for it."""
 
 FLUSH_S = 1.0
-"""For the last answers to be made and to arrive; it is over when they have."""
+"""At most, for the last responses to be made and to arrive."""
 
 
 @dataclass(frozen=True, slots=True)

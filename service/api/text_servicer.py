@@ -1,4 +1,4 @@
-"""TextService: work on texts that belong to no conversation, and that nothing of is kept."""
+"""TextService: works on texts that belong to no conversation, and stores nothing of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RETRY_S = 5.0
 _pb = text_service_pb2
 _NO_ERROR = conversation_pb2.ERROR_CLASS_UNSPECIFIED
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-"""What no text has. Escape stays, because a terminal's output has colours, and so do form feeds."""
+"""Characters that a text may not have. Terminal output has colours, so escape is allowed; so are form feeds."""
 
 
 class TextServicer(text_service_pb2_grpc.TextServiceServicer):
@@ -122,7 +122,7 @@ class TextServicer(text_service_pb2_grpc.TextServiceServicer):
 
 
 class _Heard:
-    """The newest progress of one text: what nobody has taken yet is replaced, so a slow reader holds nothing up."""
+    """The newest progress of one text. Untaken progress is replaced, so a slow reader delays nothing."""
 
     def __init__(self) -> None:
         self.news = asyncio.Event()

@@ -272,7 +272,7 @@ def seconds(duration: Duration) -> float:
 
 
 def patience_s(remaining_s: float | None) -> float:
-    """How long a call may wait with so much left of its deadline; None when it has none."""
+    """How long a call may wait, given the time left of its deadline; None if it has none."""
     return WAIT_WITHOUT_DEADLINE_S if remaining_s is None else max(0.0, remaining_s - DEADLINE_MARGIN_S)
 
 
@@ -284,7 +284,7 @@ def page_size(asked: int, *, default: int = PAGE_SIZE_DEFAULT) -> int:
 def write_page_token(key: bytes, scope: str, cursor: int) -> str:
     """A token for the page after `cursor`, bound to `scope`: who asks, and with which filter.
 
-    `key` tells the tokens of one log from those of another. It is no secret, and need not be: a made-up cursor shows
+    `key` distinguishes the tokens of one log from those of another. It need not be secret: a made-up cursor shows
     nothing that its maker may not list.
     """
     body = b"%d" % cursor
