@@ -1,4 +1,4 @@
-"""What an append brings, and where its messages are afterwards."""
+"""What an append asks for, and where its messages are afterwards."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["AppendRequest", "Appended", "newly_placed", "placed", "require_not_r
 
 
 class AppendRequest(NamedTuple):
-    """Messages to append, each with an id of its own. `open_with` makes the settings of a new conversation.
+    """Messages to append, each with an id. `open_with` makes the settings of a new conversation.
 
-    `has_settings` says that the client sent some: one that exists keeps its own, and yet impossible ones are refused.
+    `has_settings` says that the client sent some: an existing conversation keeps its own, but refuses impossible ones.
     `contents` has, by message id, what the client sent in its canonical form.
     """
 

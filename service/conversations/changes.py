@@ -1,4 +1,4 @@
-"""Waiting until a conversation reaches some state: every commit is checked, and few wake anybody."""
+"""Waits until a conversation reaches some state. Every commit is checked; few wake a waiter."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class ConversationLog:
         self._traceparent = traceparent
 
     async def fold(self, key: StreamId) -> Conversation:
-        """The conversation as its stream and a snapshot of it tell it; not open when there is no stream.
+        """The conversation, from its stream and a snapshot of it; not open if there is no stream.
 
         Raises LogCorrupt when what was read of the stream is not what was written: its events, its end, or the index of
         their ids.
@@ -120,7 +120,7 @@ class ConversationLog:
         )
 
     async def repeat(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> None:
-        """Append messages again that are on disk all of them: the request's key is known from now on."""
+        """Append messages that are all on disk already, which stores the request's key."""
         await self._appender.append(Append(key, self._repeats(key, messages, sent), ANY, sent.request))
 
     def _repeats(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> list[NewEvent]:
@@ -132,9 +132,9 @@ class ConversationLog:
     async def require_other(
         self, key: StreamId, messages: Sequence[Message], sent: SentMessages, versions: Mapping[bytes, int]
     ) -> None:
-        """Raise LogCorrupt unless the events at these versions, by id, are of other contents than what was sent.
+        """Raise LogCorrupt unless the events at these versions, by id, differ in content from what was sent.
 
-        The log judges by hashes; when one says that a message was changed which was not, the hash is damaged.
+        The log compares hashes; if one reports a change in a message that is the same, the hash is damaged.
         """
         contents = {self.message_event_id(key, m.id): sent.contents[m.id] for m in messages}
         for event_id, version in versions.items():

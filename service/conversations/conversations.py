@@ -163,7 +163,7 @@ class Conversations:
         return may_prepare(state, self._policies.of(state.settings))
 
     async def preparable(self, key: StreamId) -> PassPlan | None:
-        """The plan of the record that is to be prepared now; None if there is none. Raises ConversationNotFound."""
+        """The plan of the record to prepare now; None if there is none. Raises ConversationNotFound."""
         state = await self.state(key)
         policy = self._policies.of(state.settings)
         context = DecisionContext(profile_of(policy.profile), policy, self._clock_us(), self._new_id())
@@ -318,7 +318,7 @@ class Conversations:
     async def _known_already(
         self, key: StreamId, request: AppendRequest, known: dict[str, int], sent: SentMessages
     ) -> Appended:
-        """The answer to a repeat; the state is read anew, for the first call may have come to its end only now."""
+        """The result of a repeat; reads the state again, because the first call may just have finished."""
         if sent.request is not None:
             await self.log.repeat(key, request.messages, sent)
         state = await self._current(key)
@@ -371,7 +371,7 @@ class Conversations:
         return state
 
     async def _reload(self, key: StreamId, *, refused: Conversation) -> None:
-        """Read the conversation anew, whose state the log refused as not the newest; raise LogCorrupt when it is that.
+        """Reload the conversation after the log refused its state as outdated; raise LogCorrupt if it was not.
 
         Then what writes and what reads find two ends of one stream, and no further attempt will change it.
         """

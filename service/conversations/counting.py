@@ -1,7 +1,7 @@
 """Counts messages without blocking the event loop: small ones at once, large ones in a thread.
 
-A message is counted by its conversation's model. Most often that is known before the conversation's turn; where it was
-not, or the model's tokenizer became known meanwhile, the message is counted anew.
+A message is counted by its conversation's model. That is usually known before the conversation's turn; if it was not,
+or if the model's tokenizer arrived meanwhile, the message is counted again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Counting:
         self._want = want
 
     def by_model(self, model: str) -> TokenCounter:
-        """The counter of a model, whose own tokenizer is wanted from now on."""
+        """The counter of a model. Requests the model's own tokenizer for later calls."""
         self._want(model)
         return self.counter.of(model)
 

@@ -1,7 +1,7 @@
 """The policy in force for a conversation: the operator's for its model, with the fields that the client overrides.
 
 A client's new overrides are refused if they do not fit. Old ones are in the log, and the operator's policy may have
-changed since: the conversation goes on without those that no longer fit.
+changed since: the conversation continues without those that no longer fit.
 """
 
 from __future__ import annotations
@@ -109,5 +109,5 @@ class Policies:
 
 
 def _planned(policy: Policy, tokens: int) -> Policy:
-    """The policy for passes whose calls hold so many tokens of a source."""
+    """The policy for passes whose calls hold this many tokens of a source."""
     return policy if policy.max_input_tokens == tokens else replace(policy, max_input_tokens=tokens)

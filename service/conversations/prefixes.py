@@ -1,4 +1,4 @@
-"""What the last responses of a conversation were made of: how much of the next one a prompt cache still holds."""
+"""Digests of a conversation's last responses: they tell how much of the next one a prompt cache still holds."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Prefixes(NamedTuple):
         return sum(RESPONSE_BYTES + len(response.digests) for response in self.responses)
 
     def stable(self, form: ResponseForm, digests: bytes) -> int:
-        """How many segments at the start of a response are those of the last one in this form."""
+        """How many segments at the start of a response equal those of the last one in this form."""
         before = next((response.digests for response in self.responses if response.form == form), b"")
         most = min(len(before), len(digests))
         if before[:most] == digests[:most]:
@@ -56,7 +56,7 @@ class Prefixes(NamedTuple):
         )
 
     def after(self, form: ResponseForm, digests: bytes) -> Prefixes:
-        """What is remembered after a response of these segments. The form asked for longest ago goes first."""
+        """The prefixes after a response of these segments. The form that was used longest ago goes first."""
         others = [response for response in self.responses if response.form != form]
         return Prefixes((*others[-(FORMS_MAX - 1) :], _Response(form, digests)))
 

@@ -69,14 +69,14 @@ class SqlSnapshots:
         self._read = read
 
     def of(self, key: StreamId) -> Snapshot | None:
-        """The conversation's snapshot; None without one, and for one that is not as this version wrote it."""
+        """The conversation's snapshot; None if there is none, or if this version did not write it."""
         row = self._row(key)
         if row is None or row.codec != self._codec or not self._is_sealed(row):
             return None
         return Snapshot(state_from_bytes(row.state), row.event_version, row.position, row.chain)
 
     def is_damaged(self, key: StreamId) -> bool:
-        """Whether the conversation has a snapshot that is not what was written."""
+        """Whether the conversation has a snapshot whose seal does not fit."""
         row = self._row(key)
         return row is not None and not self._is_sealed(row)
 

@@ -203,7 +203,7 @@ class SummaryModel(Protocol):
         ...
 
     async def idle(self) -> bool:
-        """Whether a call now would delay nobody else, as far as is known. Never raises ModelError."""
+        """Whether a call now would delay no other, as far as is known. Never raises ModelError."""
         ...
 
     async def close(self) -> None:

@@ -33,7 +33,7 @@ from service.turn import aside
 __all__ = ["KEPT_MAX", "WAITING_MAX", "Preparations"]
 
 WAITING_MAX: Final = 256
-"""Conversations that wait to be prepared; of more, the next message asks again."""
+"""Conversations that wait to be prepared. For those beyond it, the next message tries again."""
 
 KEPT_MAX: Final = 1_024
 """Prepared records in memory, of up to some 10 kB each; the oldest goes first."""
@@ -68,7 +68,7 @@ class _Running:
 
 
 class _Counted:
-    """An observer that adds up tokens; nobody watches a preparation."""
+    """An observer that only adds up tokens: preparations have no watchers."""
 
     def __init__(self) -> None:
         self.tokens_in = self.tokens_out = 0
@@ -124,7 +124,7 @@ class Preparations:
         ]
 
     async def stop(self) -> None:
-        """Prepare nothing from now on, and leave to passes what they wait for."""
+        """Prepare nothing more; preparations that passes wait for continue."""
         self._stopping = True
         self._queue.close()
         for worker in self._workers:
@@ -134,7 +134,7 @@ class Preparations:
             self._forget(key, "shutdown")
 
     def passes_pending(self, count: int) -> None:
-        """So many passes are pending: preparations begin while there is none."""
+        """Note how many passes are pending: preparations begin while there are none."""
         if count:
             self._no_pass_pending.clear()
         else:
@@ -162,7 +162,7 @@ class Preparations:
     async def take(self, key: StreamId, work: PassWork) -> Prepared | None:
         """What is prepared for this pass, waited for if it is under way; None if there is nothing that still stands.
 
-        Whoever takes it says by `ended` what became of it, or puts it back.
+        The caller reports its outcome by `ended`, or puts it back.
         """
         running, tried = self._running.get(key), self._tried.pop(key, None)
         if running is None:

@@ -1,8 +1,8 @@
 """A prepared record: what a summarizer wrote before the trigger, and whether a pass may still use it.
 
 A draft stands as long as the summarizer would be asked the same: the same messages first in the range, the same record
-before them, under the same policy. So nobody has to list what makes it stale: a redaction, a rewind, a pin, another
-record, other settings all show in that question.
+before them, under the same policy. So no list of what makes it stale is needed: a redaction, a rewind, a pin, another
+record or other settings all change that question.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class Reactor:
                 self._workers.append(asyncio.create_task(self._work(queue), name=name))
 
     async def stop(self, *, grace_s: float) -> None:
-        """Take no new pass. A running one gets `grace_s`, then stays pending in the log for the next start."""
+        """Take no new passes. Running ones get `grace_s`, then stay pending in the log for the next start."""
         self._stopping = True
         for handle in self._postponed.values():
             handle.cancel()

@@ -93,7 +93,7 @@ class PassReport:
         self._tokens_out += completion.output_tokens
 
     def prepared(self, tokens_in: int, tokens_out: int) -> None:
-        """A record was prepared before the pass, with so many tokens."""
+        """A record was prepared before the pass, with these prompt and output tokens."""
         self._tokens_in += tokens_in
         self._tokens_out += tokens_out
 

@@ -295,7 +295,7 @@ def _is_cancelled() -> bool:
 
 
 def failed_by_bug() -> PassFailed:
-    """The failure of a pass that ended by a bug of ours."""
+    """The failure of a pass that a bug ended."""
     return _internal("a bug of the sidecar; its log says more")
 
 

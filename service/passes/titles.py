@@ -1,6 +1,6 @@
-"""Titles: after a record, a model may be asked for a name of the conversation, with one call and in nobody's way.
+"""Titles: after a record, a model may name the conversation, in one call that nothing waits for.
 
-The record is committed before; a title that cannot be made is left out until the next pass.
+The record is committed before. If a title cannot be made, the next pass tries again.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from service.models.model import CompletionRequest, ModelError, SummaryModel
 __all__ = ["TitleSettings", "Titles"]
 
 WAITING_MAX = 256
-"""Conversations that wait for a title; the oldest of more waits for its next pass."""
+"""Conversations that wait for a title. Beyond it the oldest is dropped and gets a title after its next pass."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class TitleSettings:
-    """How titles are asked for. `deadline_s` is in seconds."""
+    """How a model is asked for titles. `deadline_s` is in seconds."""
 
     template: PromptTemplate
     temperature: float
@@ -42,7 +42,7 @@ class TitleSettings:
 
 
 class Titles:
-    """Asks `model` for titles, one after the other."""
+    """Asks `model` for titles, one at a time."""
 
     def __init__(
         self, conversations: Conversations, model: SummaryModel, *, settings: TitleSettings, counter: TokenCounter
@@ -56,12 +56,12 @@ class Titles:
         self._worker = asyncio.create_task(self._work(), name="titles")
 
     async def stop(self) -> None:
-        """Ask no more, and leave what is asked now."""
+        """Stop asking, and cancel the call under way."""
         self._worker.cancel()
         await asyncio.gather(self._worker, return_exceptions=True)
 
     def changed(self, key: StreamId, _state: Conversation, events: Sequence[Event]) -> None:
-        """Hear of a commit: after a record a title is wanted."""
+        """Act on a commit: queue a title after a record."""
         if not any(isinstance(event, SummarizationCompleted) for event in events):
             return
         self._waiting[key] = None

@@ -36,7 +36,7 @@ class _Armed(NamedTuple):
 
 
 class Wakeups:
-    """Times waits and remakes. `has_time` tells whether an idle model is available. Lives on one event loop."""
+    """Times waits and remakes. `has_time` returns whether an idle model is available. Lives on one event loop."""
 
     def __init__(
         self, conversations: Conversations, *, has_time: Callable[[], Awaitable[bool]], pauses: CommitPauses

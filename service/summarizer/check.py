@@ -32,7 +32,7 @@ CONTENT_TOKENS_MIN = 32
 """The smallest summary to ask for."""
 
 SHORT: Final = "short_summary"
-"""Says again what the longer text says, so it is compared by itself."""
+"""It repeats the longer text in short, so it is compared by itself."""
 
 _LEFT_OUT_FIRST: Final = ("key_points", "domain_entities", "participants", "unresolved", "action_items", "decisions")
 """Lists by the cost of losing them: the narrative has most key points too, but often no decisions."""

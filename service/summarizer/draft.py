@@ -69,7 +69,7 @@ class InvalidDraft(Exception):
 
 
 class Strict(BaseModel):
-    """What a model answers: no field more and none less, of exactly these types."""
+    """A model's answer: exactly these fields, of exactly these types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

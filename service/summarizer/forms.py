@@ -1,6 +1,6 @@
 """What models are asked to write: the prompts, schema and reader of each form of draft.
 
-The plan names the form, so whoever asks, retries and checks knows none of these.
+The plan names the form, so the code that asks, retries and checks knows none of these.
 """
 
 from __future__ import annotations

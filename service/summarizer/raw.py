@@ -1,7 +1,7 @@
-"""An operator's own part of a record: JSON by a schema of theirs, `context.raw`.
+"""An operator's own part of a record: JSON by their own schema, `context.raw`.
 
-The schema is turned into a type once, at the start. The type makes the schema that constrains the answer and validates
-the answer, so that both say the same. Invariant: whatever the type accepts has at most RAW_CHARS_MAX characters; a
+The schema is turned into a type once, at the start. The type yields the schema that constrains the answer and validates
+the answer, so both agree. Invariant: whatever the type accepts has at most RAW_CHARS_MAX characters; a
 schema without such a bound, or with a keyword that grammars cannot express, is refused by its place.
 """
 

@@ -28,7 +28,7 @@ class _Transaction:
 
 
 class CommitReport:
-    """Sees each transaction in the writer's thread, before it is committed, and hears afterwards how far the log is.
+    """Sees each transaction in the writer's thread before it is committed, and learns afterwards how far the log is.
 
     A transaction that is refused or fails is never reported: its positions are beyond the head or went to another.
     """

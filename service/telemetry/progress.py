@@ -1,4 +1,4 @@
-"""What running passes are doing: facts for watchers that the log does not have. Nothing here is kept."""
+"""What running passes are doing: facts for watchers that are not in the log. Nothing here is stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eventlog.event import StreamId
 __all__ = ["Progress", "ProgressBoard", "Stage"]
 
 BUFFERED_MAX = 64
-"""Facts that a slow watcher may be behind; older ones are overwritten, since only the newest matters."""
+"""Facts that are queued for a slow watcher; older ones are overwritten, since only the newest matters."""
 
 
 class Stage(StrEnum):
@@ -48,7 +48,7 @@ class ProgressBoard:
         self._watchers: dict[StreamId, set[asyncio.Queue[Progress]]] = {}
 
     def tell(self, key: StreamId, progress: Progress) -> None:
-        """Hand the fact to whoever watches the conversation; never waits."""
+        """Hand the fact to the conversation's watchers; never waits."""
         for queue in self._watchers.get(key, ()):
             if queue.full():
                 queue.get_nowait()

@@ -1,4 +1,4 @@
-"""Where facts go: each is reported once, here, and whoever tells of it reads the same one. Never any text.
+"""Where facts go: each is reported once, here, and all of the following read the same one. Never any text.
 
 Metrics and spans read facts, watchers read progress, logs have a line for what an operator acts on.
 """
@@ -73,7 +73,7 @@ class Telemetry:
                 self._metrics.window_rewritten(_REWRITES[type(event)])
 
     def prompt_reported(self, prompt_tokens: int, *, cached_tokens: int) -> None:
-        """A chat model has read a prompt, of which its provider had so many tokens in its cache."""
+        """A chat model has read a prompt; `cached_tokens` of it were in its provider's cache."""
         self._metrics.prompt_reported(prompt_tokens, cached_tokens=cached_tokens)
 
     def pass_requested(self, key: StreamId, pass_id: str, at_us: int) -> None:
@@ -86,7 +86,7 @@ class Telemetry:
         _log.info("pass.skipped", conversation_id=key.name, skip_reason=reason.value.lower())
 
     def pass_cleared(self, key: StreamId, plan: PassPlan, *, results: int) -> None:
-        """A pass needed no record: so many old tool results have given way to marks."""
+        """A pass needed no record: `results` old tool results were replaced by marks."""
         self._metrics.pass_ended(PassEnded(PassOutcome.CLEARED, PassTrigger(plan.trigger.value)))
         _log.info("pass.cleared", conversation_id=key.name, summarization_id=plan.pass_id, results=results)
 
@@ -113,5 +113,5 @@ class Telemetry:
         _log.info(f"preparation.{outcome.value}", conversation_id=key.name, reason=reason)
 
     def progressed(self, key: StreamId, progress: Progress) -> None:
-        """Whoever watches the conversation hears of it."""
+        """Report it to the conversation's watchers."""
         self._board.tell(key, progress)

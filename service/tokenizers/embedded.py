@@ -73,7 +73,7 @@ class EmbeddedCounter:
         return sum(len(encoding.encode_ordinary(piece)) for piece in _pieces(text))
 
     def source_for(self, model: str) -> TokenSource:
-        """TOKENIZER for the vocabulary's own models, whoever serves them, otherwise ESTIMATE."""
+        """TOKENIZER for the vocabulary's own models, on any server, otherwise ESTIMATE."""
         name = model.lower().rpartition("/")[2]
         names = (name, name.partition(":")[2])
         exact = any(fnmatchcase(n, glob) for n in names for glob in self._models)

@@ -1,7 +1,7 @@
 """The tokenizers of chat models, each learned in the background: until then, and where there is none, the default
 counter counts.
 
-Nobody waits for a tokenizer. Every event names the counter that counted; why a model has no tokenizer of its own is
+No call waits for a tokenizer. Every event names the counter that counted; why a model has no tokenizer of its own is
 logged once, and returned by CountTokens.
 """
 

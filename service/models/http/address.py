@@ -1,7 +1,7 @@
 """The address of a model server: text as an operator writes it, parsed once into `ServerAddress`.
 
 `http://` alone means port 80, `https://` alone port 443; an empty port is the default; quotes and blanks around the
-text are ignored; a path is kept. An invalid port is refused, because nobody who wrote a port means another.
+text are ignored; a path is kept. An invalid port is refused: the operator did not mean the default.
 
     ValueError
     └── AddressError        the text is not an address that this product connects to
@@ -70,7 +70,7 @@ class ServerAddress:
 
     @property
     def is_private(self) -> bool:
-        """Whether the host is on this machine or in a private network, as far as its text tells."""
+        """Whether the host is on this machine or in a private network, judged by its text."""
         ip = _as_ip(self.host)
         if ip is not None:
             return not ip.is_global

@@ -1,4 +1,4 @@
-"""How to call a server with an OpenAI-compatible API: clocks, limits, the window, and whose answers count."""
+"""How to call a server with an OpenAI-compatible API: clocks, limits, the window, and which models' answers count."""
 
 from __future__ import annotations
 
