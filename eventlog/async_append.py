@@ -36,7 +36,7 @@ class AsyncAppender:
         return ended
 
     def deliver(self, outcomes: Sequence[tuple[Any, Outcome]]) -> None:
-        """Wake the loop once for all of them. After the loop was closed, nobody is left to notify."""
+        """Wake the loop once for all of them. A closed loop has nothing to notify."""
         try:
             self._loop.call_soon_threadsafe(_resolve, outcomes)
         except RuntimeError:  # the loop was closed before the log

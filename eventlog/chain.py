@@ -50,7 +50,7 @@ _OF_PURPOSE = b"purpose"
 
 @dataclass(frozen=True, slots=True)
 class LogIdentity:
-    """A log's id and secret. Without `key` nobody can test a guess at a content against its hash."""
+    """A log's id and secret. Without `key` a guess at a content cannot be tested against its hash."""
 
     log_id: str
     key: bytes = field(repr=False)

@@ -33,6 +33,6 @@ class PromptInstruments:
         self._rewrites[cause].inc()
 
     def reported(self, prompt_tokens: int, cached_tokens: int) -> None:
-        """Count a prompt, of which so many tokens came from a cache."""
+        """Count a prompt and how many of its tokens came from a cache."""
         self._hit.inc(cached_tokens)
         self._miss.inc(prompt_tokens - cached_tokens)

@@ -1,4 +1,4 @@
-"""Instruments of the search index: what it answered, and how far it is behind the log."""
+"""Instruments of the search index: its searches, and how far it lags the log."""
 
 from __future__ import annotations
 

@@ -106,8 +106,8 @@ _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 _CUT = frozenset({grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN})
-"""What a transport makes of a call when its connection breaks, or when the server ends before it took the call up. Our
-own cancelling never comes as a status."""
+"""How a transport ends a call whose connection breaks, or whose server ends before it takes the call. A call that we
+cancel never ends with a status."""
 
 _pb = conversation_service_pb2
 Response = TypeVar("Response")

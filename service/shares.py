@@ -1,7 +1,7 @@
 """What each namespace holds of something that the server has a bounded amount of: places, slots, bytes.
 
-A namespace is given no more than is left free: one alone gets half, two that want all get a third each, and n leave
-one part in n + 1 to whoever comes next. That is the dynamic threshold of shared-memory switches (Choudhury and Hahne,
+A namespace gets no more than is left free: one alone gets half, two that want everything get a third each, and n leave
+one part in n + 1 for the next. That is the dynamic threshold of shared-memory switches (Choudhury and Hahne,
 1998) with factor 1: no share is fixed beforehand, and none has to be taken back. A server that knows one namespace
 gives it everything.
 """
@@ -25,18 +25,18 @@ class Shares:
         self._lock = Lock()
 
     def has_room(self, namespace: str, amount: int = 1) -> bool:
-        """Whether the namespace may hold so much more. An amount above the total needs all of it to be free."""
+        """Whether the namespace may hold `amount` more. An amount above the total needs all of it to be free."""
         held = self._held[namespace] if self._shared else 0
         return held + min(amount, self._total) <= self._free
 
     def take(self, namespace: str, amount: int = 1) -> None:
-        """Hold so much more, whether there is room or not."""
+        """Hold `amount` more, whether there is room or not."""
         with self._lock:
             self._held[namespace] += amount
             self._free -= amount
 
     def take_if_room(self, namespace: str, amount: int = 1) -> bool:
-        """Hold so much more if there is room; returns whether there was."""
+        """Hold `amount` more if there is room. Returns whether there was."""
         with self._lock:
             if not self.has_room(namespace, amount):
                 return False
@@ -45,7 +45,7 @@ class Shares:
             return True
 
     def give_back(self, namespace: str, amount: int = 1) -> None:
-        """Hold so much less."""
+        """Hold `amount` less."""
         with self._lock:
             self._held[namespace] -= amount
             self._free += amount

@@ -21,7 +21,7 @@ DATABASE_ERRORS = (sqlite3.Error, DBAPIError)
 _PRIMARY = 0xFF
 
 _NO_SPACE = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
-"""On a full disk, growing the shared-memory file fails with an I/O error of its own."""
+"""On a full disk, growing the shared-memory file fails with a special I/O error."""
 
 _NO_TEXT = "Could not decode to UTF-8"
 

@@ -133,7 +133,7 @@ def create_private(path: Path) -> None:
 
 
 def create_like(path: Path, like: Path) -> None:
-    """Make a new file its owner's alone, whose owner is that of `like`: root writes logs of others anew."""
+    """Create a file with the owner of `like` and mode 0600: root may rewrite the logs of other users."""
     owner = like.stat()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE)
     try:

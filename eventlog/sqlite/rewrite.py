@@ -1,4 +1,4 @@
-"""A log's file written anew: one of an older version in this version's schema, and one with a damaged read table.
+"""Rewrites a log's file: one of an older version in this version's schema, or one with a damaged read table.
 
 The log's own tables are copied into a file beside it, which takes its place when all of it is on disk. Until then the
 file is only read: a process that is killed leaves it as it was, and the next one begins again. Read tables are left
@@ -139,7 +139,7 @@ def is_older(path: Path) -> bool:
 
 
 def rewritten(path: Path, rewrite: Rewrite) -> Rewritten | None:
-    """Write the log in `path` anew; None when it was not to go on, and then the file is as it was.
+    """Rewrite the log in `path`. Returns None, and leaves the file unchanged, if it was stopped.
 
     Raises LogLocked when a process owns the log, LogForeign when it is none, LogNewer when a newer version wrote it,
     LogCorrupt when the log's own tables are damaged, LogFull when the volume has no room for the copy.

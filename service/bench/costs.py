@@ -31,7 +31,7 @@ CONTEXT_LENGTH: Final = 6_144
 """Tokens. Real windows are larger and so are their chats; in this one the chats of a benchmark have passes."""
 
 KEPT: Final = 6
-"""Messages that are kept by whoever cuts a chat to its last ones."""
+"""Messages kept when a chat is cut to its last ones."""
 
 GENERATED_CHATS = 3
 GENERATED_TURNS = 40

@@ -1,8 +1,8 @@
 """How extracts read on real chats, by the judgements of service/bench/judged.py; beside LexRank and TextRank of sumy.
 
 A line of a list is right if its sentence was judged to be of that kind and no other line of the list says the same. The
-others make no lists, so they are compared by what their text still holds, at the same size in tokens. sumy is no
-dependency: whoever wants the comparison installs it (`pip install sumy==0.13.0 numpy`); without it, a row says so.
+others make no lists, so they are compared by what their text still holds, at the same size in tokens. sumy is not
+a dependency: install it for the comparison (`pip install sumy==0.13.0 numpy`); without it, a row says so.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TOKENS: Final = 1_000
 """The size of each extract."""
 
 PIECE_CHARS_MAX: Final = 20_000
-"""Of a chat that nobody judged, so much of its start: LexRank and TextRank compare all pairs of sentences."""
+"""How much of the start of an unjudged chat is used: LexRank and TextRank compare all pairs of sentences."""
 
 KINDS: Final = {"D": "decisions", "T": "tasks", "Q": "questions"}
 RANKERS: Final = {"LexRank": ("lex_rank", "LexRankSummarizer"), "TextRank": ("text_rank", "TextRankSummarizer")}

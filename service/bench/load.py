@@ -23,7 +23,7 @@ Call = Callable[[int, int], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What came of it."""
+    """Its outcome."""
 
     seconds: float
     latencies_s: tuple[float, ...]

@@ -309,7 +309,7 @@ class _Player:
         self._costs.long_chats += state.completed_passes > 0
 
     async def _window(self, key: StreamId) -> Conversation:
-        """The state behind the passes that the message led to."""
+        """The state after the passes that the message led to."""
         for _ in range(PASSES_MAX):
             self._changed.clear()
             state = await self._conversations.state(key)

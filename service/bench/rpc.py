@@ -132,7 +132,7 @@ class SidecarCalls:
         return sum(counts) / (time.perf_counter() - began)
 
     def turns(self, conversation: str, *, calls: int) -> Callable[[int, int], Awaitable[Any]]:
-        """A message and the window behind it, in one call or in two."""
+        """A message and the window after it, in one call or in two."""
 
         async def call(client: int, number: int) -> Any:
             request = _request(conversation, None, number, 1)
@@ -153,7 +153,7 @@ class SidecarCalls:
         return lambda client, _: self._stubs[client % CHANNELS].GetContext(request, timeout=CALL_MAX_S)
 
     async def filled(self, conversation: str, *, batches: int, content: str) -> None:
-        """Append so many batches of BATCH_MESSAGES messages with this content."""
+        """Append `batches` batches of BATCH_MESSAGES messages with this content."""
         for number in range(batches):
             request = _request(conversation, None, number, BATCH_MESSAGES, content)
             request.settings.context_length = UNLIMITED_TOKENS

@@ -1,4 +1,4 @@
-"""The forms of drafts, with what an operator gives of their own: prompts, and a schema for a part of the record."""
+"""The forms of drafts with an operator's own prompts, and a schema for a part of the record."""
 
 from __future__ import annotations
 

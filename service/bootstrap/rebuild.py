@@ -39,10 +39,10 @@ async def rebuild_if_due(rebuild: Rebuild | None) -> None:
 
 
 async def rebuilt_anew(settings: Settings, environ: Mapping[str, str], report: RebuildReport) -> Rebuilt:
-    """Make the read table of `settings.log.path` again, whatever made it and however damaged it is.
+    """Rebuild the read table of `settings.log.path`, whichever version made it and however damaged it is.
 
-    The log is written anew without it, because nothing of a damaged table says which pages are its own. Raises an
-    EventLogError when that cannot be done: LogOlder for a log that is to be upgraded, LogFull without room for a copy.
+    The log is copied into a new file without it, because a damaged table does not tell which pages are its own. Raises
+    an EventLogError if that fails: LogOlder for a log that needs an upgrade first, LogFull without room for a copy.
     """
     ended = threading.Event()
     rewrite = Rewrite(_require_rebuildable, volume_free_bytes, goes_on=lambda: not ended.is_set())

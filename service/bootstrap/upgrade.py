@@ -1,4 +1,4 @@
-"""A log of an older version written anew in this version's schema, before anything else is opened."""
+"""Upgrades the log of an older version to this version's schema, before anything else is opened."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _log = structlog.get_logger()
 
 
 async def upgrade_if_due(settings: Settings, *, stop: asyncio.Event, free_bytes: Callable[[Path], int]) -> bool:
-    """Write the log of `settings` anew where an older version wrote it; False when `stop` came first, and then the file
-    is as it was.
+    """Upgrade the log of `settings` if an older version wrote it. Returns False, and leaves the file unchanged, if
+    `stop` came first.
 
-    Meanwhile the HTTP port is open: `/readyz` reports the progress, `/startupz` is 200. Raises an EventLogError when
-    the log cannot be written anew, LogFull when its volume has no room.
+    Meanwhile the HTTP port is open: `/readyz` reports the progress, `/startupz` is 200. Raises an EventLogError if the
+    log cannot be upgraded, LogFull if its volume has no room.
     """
     path = settings.log.path
     if settings.log.backend != "sqlite" or not is_older(path):
@@ -47,7 +47,7 @@ async def upgrade_if_due(settings: Settings, *, stop: asyncio.Event, free_bytes:
 
 
 class _Progress:
-    """How far it is, for whoever asks, and as lines."""
+    """Reports how far it is, on request and as lines."""
 
     def __init__(self) -> None:
         self._done = ""

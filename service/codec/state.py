@@ -1,7 +1,7 @@
 """A conversation's state as bytes, and back: every field of it, by the types that the domain gives them.
 
-The bytes are for one version of the program: whoever keeps them keeps `STATE_CODEC` beside them, and reads none of
-another one. Nothing is left out, because the types are walked; a type that is not known fails when this is imported.
+The bytes are for one version of the program: store `STATE_CODEC` with them, and do not read those of another one.
+Nothing is left out, because the types are walked; an unknown type fails when this module is imported.
 """
 
 from __future__ import annotations

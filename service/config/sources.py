@@ -1,7 +1,7 @@
 """Where settings come from: flag over environment over TOML file over default, each value with its origin.
 
-This is the only module that reads the environment, and it hands it out once (`environment`). Whatever is wrong is
-reported together, each line naming field and origin, and never a value: one of them may be a secret.
+This is the only module that reads the environment, and it hands it out once (`environment`). All errors are
+reported together; each line names field and origin, and never a value: one of them may be a secret.
 
     ConfigError   one or more Problems
 """
@@ -36,7 +36,7 @@ STANDARD_VARIABLES = {
     "SUMMARY_MODEL": "summarizer.models",
     "LLM_MODEL": "summarizer.models",
 }
-"""Variables that other programs set too, most telling first; ours comes before them."""
+"""Variables that other programs set too, most specific first; ours precedes them."""
 
 TOKENS = "server.tokens"
 REDACTED = "(secret)"
@@ -355,7 +355,7 @@ def _place(order: list[str], field: str) -> int:
 
 
 def _value_at(settings: Settings, name: str) -> Any:
-    """The value of a setting; a policy field that nobody set has its default in the policy's profile."""
+    """The value of a setting; an unset policy field has its default in the policy's profile."""
     group, _, field = name.partition(".")
     if group == "policy":
         return getattr(settings.policy_of(None), field)

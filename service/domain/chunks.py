@@ -96,26 +96,26 @@ def grouped(sizes: Sequence[int], *, limit: int) -> list[tuple[int, int]]:
 
 
 def cut_text(text: str, *, limit: int, count: Callable[[str], int]) -> list[str]:
-    """`text` in pieces of at most `limit` tokens, cut at paragraphs, else lines, else sentences, else anywhere.
+    """`text` in parts of at most `limit` tokens, cut at paragraphs, else lines, else sentences, else anywhere.
 
-    The pieces join to the text: nothing is dropped. A single character over the limit is a piece by itself. Every piece
+    The parts join to the text: nothing is dropped. A single character over the limit is a part by itself. Every part
     but the last is about as long as allowed, because each costs a model call.
     """
     tokens = count(text)
     if tokens <= limit:
         return [text]
-    chars_per_piece = max(1, len(text) * limit // tokens)
-    pieces: list[str] = []
+    chars_per_part = max(1, len(text) * limit // tokens)
+    parts: list[str] = []
     start = 0
     while start < len(text):
-        end = _end_of_piece(text, start, chars_per_piece, limit=limit, count=count)
-        pieces.append(text[start:end])
+        end = _end_of_part(text, start, chars_per_part, limit=limit, count=count)
+        parts.append(text[start:end])
         start = end
-    return pieces
+    return parts
 
 
-def _end_of_piece(text: str, start: int, chars: int, *, limit: int, count: Callable[[str], int]) -> int:
-    """Where the piece that starts at `start` ends: after about `chars` characters, or fewer where tokens are dense."""
+def _end_of_part(text: str, start: int, chars: int, *, limit: int, count: Callable[[str], int]) -> int:
+    """Where the part that starts at `start` ends: after about `chars` characters, or fewer where tokens are dense."""
     while True:
         end = min(len(text), start + chars)
         if end < len(text):

@@ -211,7 +211,7 @@ class Conversation(NamedTuple):
 
     @property
     def due_pass(self) -> PassPlan | None:
-        """The pending pass, unless it is a remake, which delays nothing and is waited for by nobody."""
+        """The pending pass, unless it is a remake: nothing waits for that."""
         return None if self.pending is None or self.pending.trigger is Trigger.REMAKE else self.pending
 
     @property

@@ -178,7 +178,7 @@ class PassPlan:
         rewrites: How many records the oldest part of the new text has passed through since its originals were read.
         extractive: Whether extraction makes the record, without a model.
         cut: Whether follow-ups have to cover what this pass's limits left out.
-        beside_ids: The other records that the window goes on showing.
+        beside_ids: The other records that the window continues to show.
         form: The form of draft that a model is asked for.
         merged_ids: The records whose place the new one takes together; empty unless it merges. A digest is made of
             their texts.

@@ -130,9 +130,9 @@ def _head(state: Conversation, policy: Policy, *, limit: int, tail_messages: int
 
 
 def closed_units(state: Conversation, head: Sequence[MessageAppended]) -> list[Sequence[MessageAppended]]:
-    """The units of a window's first messages that may be compressed whatever is behind them, oldest first.
+    """The units of a window's first messages that may be compressed whatever follows them, oldest first.
 
-    A call that is not answered within `head` may be so behind it: what follows it is left out.
+    A call without a result within `head` may have it later: messages after the call are left out.
     """
     pairs = tool_pairs(head)
     open_from = min((number for number, _ in pairs.pending), default=sys.maxsize)

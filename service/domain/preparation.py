@@ -1,4 +1,4 @@
-"""Preparing a record before its trigger: what is to be prepared, and whether what was prepared suffices.
+"""Preparing a record before its trigger: what to prepare, and whether what was prepared suffices.
 
 Neither is a decision of the conversation: nothing here leads to an event before the trigger.
 """
@@ -18,7 +18,7 @@ from service.domain.window import relieved_ratio
 __all__ = ["has_grown", "may_prepare", "preparable", "suffices"]
 
 GROWN_SHARE = 0.5
-"""By this share a range must have grown before it is prepared anew: its tokens, as prompts count them."""
+"""How much a range must have grown before it is prepared again, as a share of its tokens in prompts."""
 
 
 def may_prepare(state: Conversation, policy: Policy) -> bool:
@@ -36,7 +36,7 @@ def preparable(state: Conversation, context: DecisionContext) -> PassPlan | None
 
 
 def has_grown(plan: PassPlan, *, since: PassPlan) -> bool:
-    """Whether `plan` reads so much more than `since` that another preparation pays."""
+    """Whether `plan` reads enough more than `since` for another preparation."""
     return plan.base_id != since.base_id or plan.covered_tokens >= (1 + GROWN_SHARE) * since.covered_tokens
 
 

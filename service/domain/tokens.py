@@ -78,7 +78,7 @@ class Taught(NamedTuple):
 
 
 UNTAUGHT: Final = Taught()
-"""Of a model that nobody has reported about."""
+"""The factor of a model without usage reports."""
 
 
 class TokenCounter(Protocol):
@@ -133,7 +133,7 @@ def calibrated_factor(old_factor: float, counted: int, *, reported: int, observa
 
 
 def taught_ratio(counted: int, *, reported: int, most: float = FACTOR_MAX) -> float | None:
-    """The ratio of a trusted count to ours, from FACTOR_MIN to `most`; None if there is too little text to tell."""
+    """The ratio of a trusted count to ours, from FACTOR_MIN to `most`; None if there is too little text."""
     if counted < CALIBRATION_TOKENS_MIN or reported <= 0:
         return None
     return min(most, max(FACTOR_MIN, reported / counted))

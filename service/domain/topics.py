@@ -2,7 +2,8 @@
 
 Without hints the words decide, as in TextTiling (M. Hearst, "TextTiling: Segmenting Text into Multi-paragraph Subtopic
 Passages", Computational Linguistics 23(1), 1997): messages on both sides of a gap are compared, and a gap whose
-similarity lies in a valley is a shift. A message is a token sequence here, since nobody changes the topic within one.
+similarity lies in a valley is a shift. A message takes the place of a token sequence: topics
+rarely change within one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _BLOCK: Final = 4
 """Messages on each side of a gap: two exchanges. Hearst compares blocks about as long as a paragraph."""
 
 _CUTOFF_DEVIATIONS: Final = 0.5
-"""A valley is a shift when it is so many standard deviations deeper than the mean. Hearst's cutoff lies below the mean,
+"""A valley is a shift if it is this many standard deviations deeper than the mean. Hearst's cutoff lies below the mean,
 which suits long texts; of a few messages that would make every other gap a shift, and each costs a model call."""
 
 _SIMILARITY_MAX: Final = 0.2
@@ -66,7 +67,7 @@ def _keys(message: Message) -> frozenset[str]:
 
 
 def _similarity(before: Sequence[frozenset[str]], after: Sequence[frozenset[str]]) -> float:
-    """The cosine of two blocks' words, 0..1, counted by message; 1.0 where one has too few to tell."""
+    """The cosine of two blocks' words, 0..1, counted by message; 1.0 if one has too few words."""
     one = Counter(key for keys in before for key in keys)
     other = Counter(key for keys in after for key in keys)
     if min(len(one), len(other)) < _KEYS_MIN:

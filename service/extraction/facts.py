@@ -171,7 +171,7 @@ def action_items(
 
 
 def unresolved(best: Sequence[Scored], corpus: Corpus, talk: Talk, *, carried: Sequence[str]) -> list[str]:
-    """Questions that nobody else answered, and what was called open late in the conversation and not settled."""
+    """Questions without an answer from another speaker, and what was called open late and never settled."""
     recent = int(len(corpus.speakers) * _RECENT)
     told = [
         scored.passage for scored in best if _is_told(scored.passage, talk) and not is_courtesy(scored.passage.text)

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 LEAD: Final = "From the conversation, in its own words:"
-"""First line of an extractive summary, which nobody said."""
+"""First line of an extractive summary. It is not part of the conversation."""
 
 SENTENCES_MAX: Final = 4_000
 """Sentences that are scored; of a longer text, an evenly spread sample."""

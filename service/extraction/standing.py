@@ -36,7 +36,7 @@ _GENERAL: Final = frozenset(_GENERAL_LINES.split())
 """Words that say nothing of what is meant."""
 
 _CHOICE: Final = re.compile(r"\b(?:[Oo]ption|[Pp]lan|[Vv]ariant|[Pp]roposal) (?:\d{1,2}|[A-Z])\b")
-"""Something that has a name of its own in the conversation."""
+"""Something that has its own name in the conversation."""
 
 _NAMING_MIN: Final = 2
 """So many other words say what is meant; where something is only pointed at, twice as many."""

@@ -30,7 +30,7 @@ from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, summary_tokens
 __all__ = ["ahead", "defaults", "due", "follow_up", "forced", "held_by", "trigger_ratio"]
 
 _CLEARING = frozenset({Trigger.RATIO, Trigger.EMERGENCY})
-"""Triggers of a window that is too full; whoever asks for a summary gets one."""
+"""Triggers of a window that is too full. A summary that was asked for is always made."""
 
 
 def defaults() -> Policy:
@@ -238,7 +238,7 @@ def _may_say(state: Conversation, policy: Policy) -> bool:
 
 
 def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:
-    """The plan of a record that stands alone: made anew, so that errors of the old chain do not accumulate.
+    """The plan of a record that stands alone, so that errors of the old chain do not accumulate.
 
     It reads all originals if that takes one call. Otherwise it continues the least rewritten record for which one call
     holds the originals since, of the chain or of those that stood alone before it, and counts one rewrite more. Past

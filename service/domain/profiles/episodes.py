@@ -328,7 +328,7 @@ def _merge(
 
 
 def _old_ones(state: Conversation, policy: Policy, *, anything: bool) -> tuple[ShownRecord, ...]:
-    """The oldest records that are to be one: as many as bring the others to half of their share, or all of them.
+    """The oldest records to merge: as many as bring the others to half of their share, or all of them.
 
     The newest record is never among them.
     """

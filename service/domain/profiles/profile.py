@@ -1,8 +1,8 @@
 """What a profile is: rules that decide when a pass is due and what it does. Each is a module of this package.
 
-The decision is in the events: a plan names what it covers and which other records the window goes on showing. The fold
-and the rendering follow the plan, so events mean the same under every profile, and replay needs none. Whether passes
-are enabled, pending or waiting is the same for all profiles and checked first.
+The decision is in the events: a plan names what it covers and which other records the window continues to show. The
+fold and the rendering follow the plan, so events mean the same under every profile, and replay needs none. Whether
+passes are enabled, pending or waiting is the same for all profiles and checked first.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def _fitted(state: Conversation, policy: Policy) -> Policy:
 
 
 def _portion(state: Conversation, policy: Policy, *, tail_messages: int = 0, whole: bool = False) -> _Portion | None:
-    """What a pass takes, with a tail of so many messages or of preserve_recent."""
+    """What a pass takes, with a tail of `tail_messages` or of preserve_recent."""
     newest = state.live
     revised = None if newest is None or _is_full(state, newest, policy) else newest
     view = _with_records_as_overhead(state, state.shown[:-1] if revised else state.shown)
