@@ -102,8 +102,9 @@ def append(
     --overhead-tokens and --label. Later appends do not change them.
 
     A file is played like a live chat: one message per call, waiting for each pass. You can interrupt it and play it
-    again: known messages are not appended twice. The exit code is 1 if something was refused, or if a conversation ends
-    over its trigger although something in it could still be compressed.
+    again: known messages are not appended twice. The exit code is 1 if something was refused, if a pass of this run
+    failed (its class is printed), or if a conversation ends over its trigger although something in it could still be
+    compressed.
     """
     invocation: Invocation = context.obj
     settings = ConversationSettings(
@@ -219,7 +220,7 @@ def _append_file(invocation: Invocation, path: Path, playing: Playing, *, as_jso
         raise CommandFailed(f"{path.name} cannot be read: {error.strerror}") from error
     show.total()
     if show.unwell:
-        raise CommandFailed(f"{path.name}: {show.unwell}", hint="the lines above say which and why")
+        raise CommandFailed(f"{path.name}: {show.unwell}", hint=f"the lines above say which{show.advice}")
     if show.is_empty:
         raise CommandFailed(f"{path.name} contains no chat", hint="`abridged append --help` shows the format of a line")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,7 +21,8 @@ class FileReport:
         self._path = path
         self._as_json = as_json_
         self._conversations = self._messages = self._passes = self._records = 0
-        self._messages_refused = self._lines_refused = self._over = self._empty = 0
+        self._messages_refused = self._lines_refused = self._over = self._empty = self._failed = 0
+        self._errors: set[str] = set()
 
     @property
     def is_empty(self) -> bool:
@@ -36,7 +38,13 @@ class FileReport:
             (self._over, "conversation", " over the trigger"),
             (self._empty, "conversation", " without a message"),
         )
-        return ", ".join(f"{_counted(count, noun)}{how}" for count, noun, how in counts if count)
+        told = [f"{_counted(count, noun)}{how}" for count, noun, how in counts if count]
+        return ", ".join((*told, *([_failures(self._failed, self._errors)] if self._failed else [])))
+
+    @property
+    def advice(self) -> str:
+        """Where to read why, as the end of a sentence."""
+        return "; `abridged summaries CONVERSATION` says why its last pass failed" if self._failed else " and why"
 
     def fault(self, fault: Fault) -> None:
         if fault.message_id:
@@ -53,7 +61,9 @@ class FileReport:
         self._messages += outcome.messages
         self._passes += outcome.passes
         self._records += outcome.records
-        self._over += outcome.is_over and not outcome.is_well
+        self._over += outcome.is_stuck
+        self._failed += outcome.failed
+        self._errors.update(outcome.errors)
         self._empty += not outcome.messages and not outcome.faults
         if outcome.kept:
             say(f"note: {outcome.conversation_id} {outcome.kept}", is_error=True)
@@ -77,21 +87,27 @@ def _told(outcome: Outcome) -> str:
     depth = f"depth {outcome.depth}, " if outcome.records else ""
     return (
         f"{_counted(outcome.messages, 'message')} ({outcome.appended} new), ratio {outcome.ratio:.2f}, "
-        f"{_passes(outcome.passes, outcome.records)}, {depth}{_standing(outcome)}"
+        f"{_passes(outcome.passes, outcome.records)}, "
+        f"{_failures(outcome.failed, outcome.errors) + ', ' if outcome.failed else ''}{depth}{_standing(outcome)}"
     )
 
 
 def _passes(passes: int, records: int) -> str:
-    return f"{passes} {'pass' if passes == 1 else 'passes'}, {_counted(records, 'record')}"
+    return f"{_counted(passes, 'pass')}, {_counted(records, 'record')}"
+
+
+def _failures(count: int, errors: Iterable[str]) -> str:
+    return f"{_counted(count, 'pass')} FAILED ({', '.join(sorted(errors))})"
 
 
 def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    ending = "es" if noun.endswith("s") else "s"
+    return f"{count} {noun}{'' if count == 1 else ending}"
 
 
 def _standing(outcome: Outcome) -> str:
     if not outcome.is_over:
         return "below its trigger"
-    if outcome.is_well:
+    if not outcome.is_stuck:
         return "over its trigger, irreducible: what is left must stay verbatim"
     return f"OVER its trigger ({outcome.held_by or 'a pass is due'})"

@@ -60,7 +60,8 @@ class Outcome:
         depth: The live record's depth; 0 without one.
         passes: Passes so far, in any state.
         records: Passes that committed a record.
-        failed: Passes that failed.
+        failed: Passes that failed, in this run alone.
+        errors: Their classes, each once, as ErrorClass values, sorted.
         held_by: Why a window over its trigger stays there, as a HeldBy value; empty if nothing holds it.
         kept: A note on the settings that an existing conversation did not adopt; empty if there are none.
         is_over: Whether the window is at or over its trigger ratio.
@@ -76,14 +77,21 @@ class Outcome:
     passes: int = 0
     records: int = 0
     failed: int = 0
+    errors: tuple[str, ...] = ()
     held_by: str = ""
     kept: str = ""
     is_over: bool = False
 
     @property
     def is_well(self) -> bool:
-        """Whether there are messages, and the window is below its trigger or cannot be compressed."""
-        return self.messages > 0 and (not self.is_over or self.held_by == HeldBy.IRREDUCIBLE)
+        """Whether there are messages, no pass of this run failed, and the window is below its trigger or cannot be
+        compressed."""
+        return self.messages > 0 and not self.failed and not self.is_stuck
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the window is over its trigger although something in it can be compressed."""
+        return self.is_over and self.held_by != HeldBy.IRREDUCIBLE
 
 
 async def play(
@@ -96,6 +104,7 @@ async def play(
     conversation_id = f"{playing.prefix}{chat.conversation_id}"
     faults = list(chat.faults)
     appended = known = 0
+    before = await _passes_before(client, conversation_id)
     for start in range(0, len(chat.messages), playing.batch):
         batch = chat.messages[start : start + playing.batch]
         try:
@@ -113,11 +122,22 @@ async def play(
         on_messages(len(batch))
     if not appended + known:
         return Outcome(conversation_id, 0, 0, tuple(faults))
-    outcome = await _outcome(client, conversation_id, playing, Outcome(conversation_id, appended, known, tuple(faults)))
-    if playing.settle and not outcome.is_well and outcome.held_by in NOT_DUE:
+    outcome = Outcome(conversation_id, appended, known, tuple(faults))
+    outcome = await _outcome(client, conversation_id, playing, outcome, before=before)
+    if playing.settle and outcome.is_stuck and outcome.held_by in NOT_DUE:
         await _settle(client, conversation_id, playing)
-        outcome = await _outcome(client, conversation_id, playing, outcome)
+        outcome = await _outcome(client, conversation_id, playing, outcome, before=before)
     return outcome
+
+
+async def _passes_before(client: SidecarClient, conversation_id: str) -> frozenset[str]:
+    """The passes of earlier runs; none of a conversation that is new, or whose id the first append will refuse."""
+    try:
+        return frozenset([summarization.id for summarization in await client.summarizations(conversation_id)])
+    except SidecarError as error:
+        if error.code not in ("NOT_FOUND", "INVALID_ARGUMENT"):
+            raise
+        return frozenset()
 
 
 async def _settle(client: SidecarClient, conversation_id: str, playing: Playing) -> None:
@@ -171,12 +191,16 @@ def _told(error: SidecarError) -> str:
     return "; ".join(f"{field} {description}" for field, description in error.violations) or error.message
 
 
-async def _outcome(client: SidecarClient, conversation_id: str, playing: Playing, so_far: Outcome) -> Outcome:
+async def _outcome(
+    client: SidecarClient, conversation_id: str, playing: Playing, so_far: Outcome, *, before: frozenset[str]
+) -> Outcome:
     """The conversation's state once no pass is pending."""
     # Called only to wait.
     await client.context(conversation_id, wait_s=playing.wait_s)
     state = await client.conversation(conversation_id)
-    states = [word(summarization, "state") for summarization in await client.summarizations(conversation_id)]
+    passes = await client.summarizations(conversation_id)
+    states = [word(summarization, "state") for summarization in passes]
+    failed = [summarization for summarization in passes if summarization.error_class and summarization.id not in before]
     override = state.settings.policy
     trigger = override.trigger_token_ratio if override.HasField("trigger_token_ratio") else playing.trigger_token_ratio
     return replace(
@@ -186,7 +210,8 @@ async def _outcome(client: SidecarClient, conversation_id: str, playing: Playing
         depth=state.depth,
         passes=len(states),
         records=states.count("COMPLETED"),
-        failed=states.count("FAILED"),
+        failed=len(failed),
+        errors=tuple(sorted({word(summarization, "error_class") for summarization in failed})),
         held_by=word(state, "held_by") if state.held_by else "",
         kept=kept_settings(playing.settings, state.settings),
         is_over=state.usage.ratio >= trigger,

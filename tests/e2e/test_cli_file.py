@@ -235,6 +235,27 @@ def test_a_chat_that_ends_over_its_trigger_settles_and_fails_unsettled(play):
     assert "1 pass, 1 record, depth 0" in settled.out
 
 
+def test_failed_passes_of_a_file_are_counted_by_class_and_fail_the_command(tmp_path):
+    """A ROLLING window is below every ratio while its passes fail: nobody else would say so. A second run that causes
+    no pass repeats no failure."""
+    (tmp_path / "away.json").write_text('{"steps": [{"error": "refused"}]}')
+    path = tmp_path / "chats.jsonl"
+    path.write_text(json.dumps(chat("rolling", *(f"{n}. {LONG}" for n in range(15)))) + "\n")
+    rolling = ("policy.profile=rolling", "policy.threshold_messages=12", "policy.min_new_messages=4")
+
+    with served(tmp_path, f"summarizer.models=scripted:{tmp_path / 'away.json'}", *rolling) as s:
+        command = ("append", "--file", str(path), "--context-length", "100000", "--address", s.address)
+        first, again = abridged(*command), abridged(*command)
+        as_json = json.loads(abridged(*command, "--prefix", "other-", "--json").out)
+
+    assert (first.code, again.code) == (1, 0), first.out
+    assert "1 pass, 0 records, 1 pass FAILED (MODEL_REFUSED), below its trigger" in first.out
+    assert "abridged: chats.jsonl: 1 pass FAILED (MODEL_REFUSED)\n" in first.err
+    assert "`abridged summaries CONVERSATION` says why" in first.err
+    assert again.out.endswith("all well\n")
+    assert (as_json["failed"], as_json["errors"], as_json["is_well"]) == (1, ["MODEL_REFUSED"], False)
+
+
 def test_a_terminal_sees_how_far_a_file_is(sidecar, tmp_path):
     """A bar with all messages of the file counted, gone when it is done."""
     path = tmp_path / "chats.jsonl"
