@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
@@ -130,7 +131,7 @@ class _Scripted:
         self._away = away
         self._clock = clock
         self._breaker = CircuitBreaker(BreakerPolicy(), clock=clock, on_change=lambda _: None)
-        self.chat = _Chat()
+        self.chats: dict[str, _Chat] = defaultdict(_Chat)
 
     async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
         if self._away:
@@ -147,11 +148,13 @@ class _Scripted:
         if request.prompt_name == "digest":
             texts = [said.text for said in quoted_in(request.user).messages]
             return json.dumps({"summary": extracted_digest(texts, tokens_max=tokens_max, count_tokens=count)})
-        messages = self.chat.said(request.user)
+        # A remake may come when the next chat has begun.
+        chat = self.chats[request.conversation_id]
+        messages = chat.said(request.user)
         if request.prompt_name == "episode":
             short, long = extracted_episode(messages, tokens_max=tokens_max, count_tokens=count)
             return json.dumps({"short_summary": short[:400], "long_summary": long})
-        earlier = self.chat.earlier(request.user)
+        earlier = chat.earlier(request.user)
         extracted = extract(messages, previous=earlier, tokens_max=tokens_max, count_tokens=count)
         plain = " ".join((extracted.summary, *extracted.key_points, *extracted.context.decisions))
         return plain if request.schema is None else _draft_json(extracted)
@@ -296,9 +299,8 @@ class _Player:
         name, messages = chat
         key = StreamId("default", name)
         state: Conversation | None = None
-        self._scripted.chat = _Chat()
         for count, message in enumerate(messages, 1):
-            self._scripted.chat.messages.append(message)
+            self._scripted.chats[name].messages.append(message)
             contents = {message.id: canonical(message_to_proto(message))}
             request = AppendRequest((message,), contents, lambda: Settings(context_length=self._context_length))
             await self._conversations.append(key, request)
@@ -329,11 +331,11 @@ class _Player:
         for event in events:
             self._costs.cleared += isinstance(event, SummarizationCleared)
             if isinstance(event, SummarizationCompleted):
-                self._completed(state, event)
+                self._completed(key, state, event)
         self._changed.set()
 
-    def _completed(self, state: Conversation, event: SummarizationCompleted) -> None:
-        self._scripted.chat.committed(event.record)
+    def _completed(self, key: StreamId, state: Conversation, event: SummarizationCompleted) -> None:
+        self._scripted.chats[key.name].committed(event.record)
         plan = next(ended.plan for ended in reversed(state.passes) if ended.plan.pass_id == event.pass_id)
         freed = (plan.replaced_tokens - event.record.tokens_after) / (plan.token_ratio * state.budget)
         self._costs.passes += 1
