@@ -84,7 +84,8 @@ class _Reading:
         """Read one message; they come in order."""
         for text, use in _texts(m.message):
             for mention in mentions(text):
-                self._named(mention, m.number, use)
+                if use is not Use.TOOL or _is_worth_a_place(mention):
+                    self._named(mention, m.number, use)
         if len(self.found) > 2 * FOUND_MAX:
             self._forget()
 
@@ -130,6 +131,14 @@ class _Reading:
         """Keep the newest FOUND_MAX of those that were named once, and all others up to as many."""
         ranked = sorted(self.found.items(), key=lambda item: (item[1].count > 1, item[1].use is not Use.TOOL))
         self.found = dict(ranked[-FOUND_MAX:])
+
+
+def _is_worth_a_place(mention: Mention) -> bool:
+    """Whether an identifier that only a tool's result names is one: not a quantity, and no date that nothing names.
+
+    A log has durations, sizes and times of its own on every line. Repeated, they are as meaningless.
+    """
+    return not mention.is_quantity and not (mention.kind is IdentifierKind.DATE and not mention.context)
 
 
 def _texts(message: Message) -> Iterator[tuple[str, Use]]:

@@ -64,6 +64,12 @@ _COMMAND: Final = re.compile(
     r" [^\s`][^\n`]{1,160})",
     re.MULTILINE,
 )
+_SPANNED: Final = re.compile(
+    r"(?:(?<!`)`|(?<=^\$ )|(?<=^> \$ ))(?P<command>(?:\./)?[a-z][a-z0-9_.+-]{1,39} [^\s`][^\n`]{1,160})", re.MULTILINE
+)
+_OPTION: Final = re.compile(r"\s--?[A-Za-z][A-Za-z-]*(?:[\s=]|$)")
+"""A span of code, or a line after a prompt, is a command of whatever program if it has an option."""
+
 _PROSE: Final = re.compile(r"[.?!] [A-Z]|, (?:and|but|so|which)\b|\b(?:the|is|are|was|has|have|will|you|we|it)\b")
 """What a line that happens to begin with the name of a program is told by."""
 
@@ -109,6 +115,8 @@ class Mention(NamedTuple):
         changes: Whether the words around it, within its clause, speak of a change.
         replaces: The identifier of the same text that it replaces; empty for none.
         dropped: Whether the text says that it holds no longer.
+        is_quantity: Whether it is a plain number, or an amount of bytes, time, length or the like, and not of money:
+            what a log counts on every line, and worth a place only if somebody said it.
     """
 
     kind: IdentifierKind
@@ -118,6 +126,7 @@ class Mention(NamedTuple):
     changes: bool
     replaces: str = ""
     dropped: bool = False
+    is_quantity: bool = False
 
 
 def mentions(text: str) -> Iterator[Mention]:
@@ -169,11 +178,18 @@ def _by_place(block: str) -> tuple[list[Identifier], dict[int, str]]:
     found += (Identifier(IdentifierKind.CODE, m["code"], m.start("code")) for m in _CODED.finditer(block))
     found += (Identifier(IdentifierKind.AMOUNT, m[0], m.start()) for m in _MEASURED.finditer(block))
     found += (Identifier(IdentifierKind.CODE, m[0], m.start()) for m in _HOST.finditer(block))
-    for match in _COMMAND.finditer(block):
-        command = match["command"].rstrip(" .,:;")
-        if MASK not in command and not _PROSE.search(command) and not _CREDENTIALS.search(command):
-            found.append(Identifier(IdentifierKind.COMMAND, command, match.start("command")))
+    found += _commands(block)
     return found, replaced
+
+
+def _commands(block: str) -> Iterator[Identifier]:
+    """Commands of well-known programs, and those of others that have an option, each once."""
+    places = {m.start("command"): m["command"] for m in _SPANNED.finditer(block) if _OPTION.search(m["command"])}
+    places |= {m.start("command"): m["command"] for m in _COMMAND.finditer(block)}
+    for start, line in places.items():
+        command = line.rstrip(" .,:;")
+        if MASK not in command and not _PROSE.search(command) and not _CREDENTIALS.search(command):
+            yield Identifier(IdentifierKind.COMMAND, command, start)
 
 
 def _outside(found: list[Identifier], taken: list[tuple[int, int]]) -> Iterator[Identifier]:
@@ -198,7 +214,8 @@ def _counts(found: Identifier, block: str) -> bool:
     if found.kind is IdentifierKind.SYMBOL:
         end = found.start + len(found.text)
         return _KEY.match(block, end) is None
-    return True
+    # The end of an element, `</name>`, has the form of a path.
+    return found.kind is not IdentifierKind.PATH or block[found.start - 1 : found.start] != "<"
 
 
 _SHORT_HASH: Final = re.compile(r"(?=.{7})[0-9]{5,}[a-f]{1,3}")
@@ -228,6 +245,7 @@ def _mention(found: Identifier, seen: Sequence[Identifier], block: str, replaces
         not _CHANGES.isdisjoint(said),
         "" if dropped else replaces,
         dropped,
+        found.kind is IdentifierKind.NUMBER or _MEASURED.fullmatch(found.text) is not None,
     )
 
 

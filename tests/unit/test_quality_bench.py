@@ -11,12 +11,15 @@ from service.bench.player import MODEL_WINDOW
 from service.bench.quality.facts import Fact, FactKind
 from service.bench.quality.generator import GeneratedChat, generated
 from service.bench.quality.lossy import LossyModel
+from service.bench.quality.named_again import NamedAgain
 from service.bench.quality.runs import HEADINGS, corpora_in, generated_corpus, lossy, row, runs_of
 from service.bench.quality.survival import END, Survey, found_facts
 from service.domain.checks.secrets import contains_secret
 from service.domain.events import Event
 from service.domain.fold import fold
+from service.domain.mentions import mentions
 from service.domain.message import Message, Role
+from service.domain.sequence import Sequence as Window
 from service.models.model import CompletionRequest
 from tests.support.chats import OPEN, appended, said
 
@@ -200,3 +203,43 @@ async def test_every_summarizer_under_every_policy_gets_a_row_with_the_same_figu
     assert {len(figures) for figures in first} == {len(HEADINGS)}
     assert {figures[HEADINGS.index("covered")] for figures in first} == {"1.00"}
     assert {figures[HEADINGS.index("pins")] for figures in first} == {"1.00"}
+
+
+def test_people_and_the_model_say_no_identifier_that_nobody_planted(conversation):
+    """So that an entry of a ledger is planted, a decoy, or noise of a tool's result."""
+    planted = {value.casefold() for fact in conversation.facts for value in (fact.value, fact.anchor)}
+    said = [m for m in conversation.messages if m.role in (Role.USER, Role.ASSISTANT)]
+    named = {found.text.casefold() for message in said for found in mentions(message.content)}
+
+    assert named
+    assert not [key for key in named if not any(key in value for value in planted)]
+
+
+def test_a_rule_that_a_window_lost_is_no_lost_identifier():
+    """It is counted by itself, unless it is pinned."""
+    messages = [appended(n, 100, message=said(n)) for n in range(1, 10)]
+    events: list[Event] = [OPEN, *messages]
+    state = fold((event, 1) for event in events)
+    gone = state._replace(window=Window([*state.window][3:]))
+    survey = survey_of([Fact(FactKind.RULE, "two reviewers", 1), Fact(FactKind.FOUND, "ABC-1234", 2)], length=9)
+
+    survey.seen("c", 9, gone)
+
+    end = survey.tallies[END]
+    assert (end.asked, end.written, end.rules, end.ruling) == (1, 0, 1, 0)
+
+
+def test_what_is_named_again_is_looked_for_in_the_window_before():
+    """Only if every message that named it had left."""
+    chat = [Message(f"m{n}", Role.USER, f"See OPS-{n} and OPS-{max(1, n - 3)}.") for n in range(1, 7)]
+    events: list[Event] = [OPEN, *(appended(n, 100, message=m) for n, m in enumerate(chat, 1))]
+    state = fold((event, 1) for event in events)
+    late = state._replace(window=Window([*state.window][4:]))
+    again = NamedAgain({"c": [*chat, Message("m7", Role.ASSISTANT, "OPS-1, OPS-2, OPS-5 and OPS-99.")]})
+
+    for count in range(1, 6):
+        again.seen("c", count, state)
+    again.seen("c", 6, late)
+    again.seen("c", 7, state)
+
+    assert (again.alive.part, again.alive.whole) == (0, 1)

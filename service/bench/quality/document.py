@@ -26,7 +26,7 @@ _REQUIRED_GOALS: Final = {1: 0.99, 3: 0.98, 10: 0.95}
 _FREED_MEDIAN: Final = 0.7
 _ALIVE: Final = 0.95
 _LEDGER_SHARE: Final = 0.15
-_NEEDLESS: Final = 0.05
+_NOISE: Final = 0.05
 _LIES_CAUGHT: Final = 0.95
 _EVIDENCE_RIGHT, _EVIDENCE_WRONG = 0.95, 0.02
 _STATEMENTS_MIN: Final = 50
@@ -105,7 +105,7 @@ def document(found: Measured) -> str:
             *_table(runs.HEADINGS, [runs.row(run) for run in found.runs]),
             _COLUMNS,
             *_table(
-                ("chats", "summarizer", "windows' required", "said, at the end", "largest ledger"),
+                ("chats", "summarizer", "windows' required", "said, at the end", "named again", "largest ledger"),
                 [_alive_row(run) for run in found.real],
             ),
             _QUESTIONS,
@@ -122,14 +122,19 @@ def verdicts(found: Measured) -> Iterator[Row]:
         shares = [(run, run.examined.required[passes].value) for run in generated if passes in run.examined.required]
         planted = [(run, run.survey.tallies[passes]) for run in generated if run.survey.tallies[passes].asked]
         told = [(run, Share(tally.written, tally.asked).value) for run, tally in planted]
-        for what, found_of in (("required", shares), ("all planted", told)):
+        tallies = [(run, run.survey.tallies[passes]) for run in generated]
+        ruled = [(run, Share(tally.ruling, tally.rules).value) for run, tally in tallies if tally.rules]
+        kinds = (("required identifiers", shares), ("all planted identifiers", told), ("rules without a pin", ruled))
+        for what, found_of in kinds:
             if found_of:
                 run, least = min(found_of, key=lambda pair: pair[1])
-                yield _least(f"{what} identifiers, passes: {passes}, worst run", goal, least, _name(run))
+                yield _least(f"{what}, passes: {passes}, worst run", goal, least, _name(run))
     for run in found.real:
         yield _least(f"required identifiers alive, {_name(run)}", _ALIVE, run.examined.alive())
         end = run.survey.tallies[END]
         yield _least(f"all that was said alive, {_name(run)}", _ALIVE, Share(end.written, end.asked).value)
+        if run.again.alive.whole:
+            yield _least(f"alive when named again, {_name(run)}", _ALIVE, run.again.alive.value)
     yield _least(f"pins after {found.pins.passes} passes", 1, found.pins.kept.value)
     enough = found.pins.passes >= _PINNED_PASSES
     yield _holds(
@@ -158,11 +163,12 @@ def verdicts(found: Measured) -> Iterator[Row]:
 
 def _ledger_goals(generated: Sequence[Run], everyone: Sequence[Run]) -> Iterator[Row]:
     yield _at_most("largest ledger, of its window", _LEDGER_SHARE, max(run.examined.largest for run in everyone))
-    entries = sum(run.examined.needless.whole for run in generated)
-    needless = sum(run.examined.needless.part for run in generated) / max(1, entries)
+    entries = sum(run.examined.noise.whole for run in generated)
+    noise = sum(run.examined.noise.part for run in generated) / max(1, entries)
     decoys = sum(run.examined.decoys.part for run in generated) / max(1, entries)
-    yield _at_most("entries of ledgers that are no planted identifiers", _NEEDLESS, needless)
-    yield "entries that are decoys: identifiers that nobody needs", "", _percent(decoys), ""
+    yield _at_most("entries of ledgers that are noise: neither planted nor decoys", _NOISE, noise)
+    yield "entries that are decoys: identifiers that one tool result names, and nobody else", "", _percent(decoys), ""
+    yield "entries that are planted identifiers", "", _percent(1 - noise - decoys), ""
     yield _none("secrets in records or ledgers", sum(run.examined.secrets for run in generated))
     prompts = sum(
         run.summarizing.model.escapes for run in generated[:1] if isinstance(run.summarizing.model, FaithfulModel)
@@ -213,12 +219,13 @@ def _failure_goals(failures: Failures) -> Iterator[Row]:
 
 def _alive_row(run: Run) -> Row:
     end = run.survey.tallies[END]
-    said = Share(end.written, end.asked)
+    said, again = Share(end.written, end.asked), run.again.alive
     return (
         run.corpus.name,
         run.summarizing.name,
         _percent(run.examined.alive()),
         f"{_percent(said.value)} of {said.whole}",
+        f"{_percent(again.value)} of {again.whole}" if again.whole else "-",
         _percent(run.examined.largest),
     )
 
@@ -307,6 +314,7 @@ that is made of all that has left, without values that newer ones replaced |
 | identifiers | share of current planted values (of real chats: what people or the model said) that have \
 left the window and that it has letter by letter |
 | facts | the same, with the name that the value belongs to within 160 characters |
+| rules | share of standing rules that nobody pinned, and that have left the window, whose words it has |
 | stale | share of replaced values that the window has without the current one |
 | pins | share of pinned messages in the window |
 | covered | share of messages that are in the window or in the range of a record |
@@ -322,7 +330,9 @@ Depth is discussed in [decision 24](adr/0024-depth-without-drift.md), the ledger
 ## Real chats, as they are
 
 Each chat of a file in a window of 4,096 tokens: required identifiers over the windows after each pass, and all that
-people or the model said and that has left the window. The second asks for more than a ledger may hold.
+people or the model said and that has left the window. The second asks for more than a ledger may hold, of chats whose
+tool output comes as user messages. `named again` counts what the chat itself asked for: an identifier that a person,
+the model or a call names after every message with it had left the window. Was it in the window that they had?
 """
 
 _QUESTIONS: Final = f"""
@@ -341,8 +351,10 @@ _CONVERSATIONS: Final = """
 `service/bench/quality/generator.py` draws conversations from a seed. Each planted fact is a value of one kind (path,
 URL, UUID, hash, ticket, version, amount, date, e-mail address, phone number, booking code, command, code symbol) that
 belongs to a name of its own. The generator knows which message states it, which later message replaces it, and the
-question that it is the answer to. Standing rules, every other one pinned, credentials, injected instructions, decoys,
-parallel tool calls with long results, code and turns in Chinese come with them.
+question that it is the answer to. Each tool result has a decoy, an identifier of the same kinds in a line of a log: no
+code can know that nobody will ask for it. All else that has the form of an identifier is noise: what logs count, marks
+of injections. Each entry of a ledger is one of the three. Standing rules, every other one pinned, credentials, injected
+instructions, parallel tool calls with long results, code and turns in Chinese come with them.
 
 - **lossy** (`service/bench/quality/lossy.py`) copies sentences and writes nothing of its own. A whole sentence with an
   identifier or a rule survives a call with a fixed chance, 0.9, by a hash of the sentence and the prompt. If more

@@ -78,8 +78,8 @@ class Examination:
         every: Whether required identifiers are looked for after each pass, not after PASSES alone.
         required: How many of the required identifiers the window has, after so many passes.
         largest: The largest share of a window that a ledger took.
-        needless: Entries of ledgers that are neither planted values nor decoys.
-        decoys: Entries of ledgers that nobody needs, although they are identifiers.
+        noise: Entries of ledgers that are neither planted values nor decoys: what logs count, marks, names of code.
+        decoys: Entries of ledgers that nobody asks for, although they are identifiers of the forms that are planted.
         evidence_right: Statements of planted facts that name a message which says it.
         evidence_wrong: Those that name others only.
         secrets: Credentials in records or ledgers.
@@ -95,7 +95,7 @@ class Examination:
     every: bool = False
     required: dict[int, Share] = field(default_factory=dict)
     largest: float = 0.0
-    needless: Share = field(default_factory=Share)
+    noise: Share = field(default_factory=Share)
     decoys: Share = field(default_factory=Share)
     evidence_right: Share = field(default_factory=Share)
     evidence_wrong: Share = field(default_factory=Share)
@@ -172,8 +172,8 @@ class Examination:
         if chat is not None:
             entries = [entry.key for entry in state.ledger.in_window]
             wanted = [fact.value.casefold() for fact in chat.facts]
-            needless = [key for key in entries if not any(key in value or value in key for value in wanted)]
+            others = [key for key in entries if not any(key in value or value in key for value in wanted)]
             decoys = [value.casefold() for value in (*chat.decoys, *chat.markers)]
-            are_decoys = sum(any(key in value or value in key for value in decoys) for key in needless)
+            are_decoys = sum(any(key in value or value in key for value in decoys) for key in others)
             self.decoys.add(are_decoys, len(entries))
-            self.needless.add(len(needless) - are_decoys, len(entries))
+            self.noise.add(len(others) - are_decoys, len(entries))

@@ -144,6 +144,8 @@ class Values:
         noun = _NOUNS[kind][cjk]
         english = self._rng.choice(_UPDATES if old else _SENTENCES)
         template = (_CJK_UPDATE if old else _CJK_SENTENCE) if cjk else english
+        if kind is FactKind.COMMAND:
+            value, old = f"`{value}`", old and f"`{old}`"
         return template.format(noun=noun, anchor=anchor, value=value, old=old)
 
     def question(self, kind: FactKind, anchor: str) -> str:
@@ -195,7 +197,7 @@ class Values:
             case FactKind.BOOKING:
                 return f"{self._letters(2)}{digits(1)}{self._letters(2)}{digits(1)}"
             case FactKind.COMMAND:
-                return f"`{word()}ctl rollback --to {digits(4)} --unit {word()}`"
+                return f"{word()}ctl rollback --to {digits(4)} --unit {word()}"
             case FactKind.SYMBOL:
                 return f"{word()}_{word()}.{word()}_handler()"
             case FactKind.RULE | FactKind.FOUND:

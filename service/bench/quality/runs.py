@@ -18,6 +18,7 @@ from service.bench.quality.examined import Examination, Share
 from service.bench.quality.facts import Fact
 from service.bench.quality.generator import GeneratedChat, generated_chats
 from service.bench.quality.lossy import LossyModel
+from service.bench.quality.named_again import NamedAgain
 from service.bench.quality.reporting import FaithfulModel
 from service.bench.quality.survival import END, PASSES, Survey, Tally, found_facts
 from service.bootstrap.providers import Providers
@@ -59,7 +60,7 @@ JOINED_MESSAGES: Final = 400
 
 HEADINGS = (
     "chats", "summarizer", "policy", "passes", f"required after {', '.join(map(str, PASSES))}",
-    f"identifiers after {', '.join(map(str, PASSES))}, all", "facts", "stale", "pins", "covered", "evidence",
+    f"identifiers after {', '.join(map(str, PASSES))}, all", "facts", "rules", "stale", "pins", "covered", "evidence",
     "freed: least, median", "reduction", "calls", "call tokens", "little",
 )  # fmt: skip
 
@@ -110,6 +111,7 @@ class Run:
     strategy: Strategy
     survey: Survey
     examined: Examination
+    again: NamedAgain
     costs: Costs
 
 
@@ -173,13 +175,16 @@ async def model_at(name: str, address: str) -> AsyncIterator[SummaryModel]:
 async def run(
     corpus: Corpus, strategy: Strategy, summarizing: Summarizing, *, every: bool = False, context: int = CONTEXT_LENGTH
 ) -> Run:
-    """Play the corpus once; `every` looks for required identifiers after every pass."""
+    """Play the corpus once; `every` looks for required identifiers after every pass, and for what is named again."""
     survey = Survey.of(corpus.chats, corpus.facts)
     examined = Examination.of(corpus.chats, corpus.planted, every=every)
+    again = NamedAgain.of(corpus.chats)
 
     def seen(name: str, count: int, state: Conversation) -> None:
         survey.seen(name, count, state)
         examined.seen(name, count, state)
+        if every:
+            again.seen(name, count, state)
 
     costs = await played(
         corpus.chats,
@@ -189,7 +194,7 @@ async def run(
         extractive=summarizing.model is None,
         on_window=seen,
     )
-    return Run(corpus, summarizing, strategy, survey, examined, costs)
+    return Run(corpus, summarizing, strategy, survey, examined, again, costs)
 
 
 async def runs_of(corpora: Sequence[Corpus], summarizers: Sequence[Summarizing]) -> AsyncIterator[Run]:
@@ -229,6 +234,7 @@ def _figures(run: Run) -> tuple[str, ...]:
         " ".join(_share(share.part, share.whole) for share in required),
         _shares(tallies, "written"),
         _shares(tallies, "told") if any(fact.anchor for facts in survey.chats.values() for fact in facts) else "",
+        " ".join(_share(t.ruling, t.rules) for t in tallies) if run.corpus.planted else "",
         _share(end.stale, end.old),
         _share(survey.pinned_kept, survey.pinned),
         _share(survey.messages - survey.missing, survey.messages),

@@ -8,7 +8,7 @@ from typing import Final
 
 from service.bench.player import PlayedChat
 from service.bench.quality.facts import Fact, FactKind
-from service.domain.checks.identifiers import identifiers
+from service.domain.checks.identifiers import IdentifierKind, identifiers
 from service.domain.checks.required import KIND_WEIGHTS, NUMBER_CHARS_MIN
 from service.domain.conversation import Conversation, live_coverage
 from service.domain.message import Role
@@ -34,6 +34,8 @@ class Tally:
         told: How many of them it has beside what they are of.
         old: Values that were replaced, in messages that are no longer in the window.
         stale: How many of these the window has, without the current value.
+        rules: Standing rules that nobody pinned, whose message is no longer in the window. They are no identifiers.
+        ruling: How many of these the window has.
     """
 
     asked: int = 0
@@ -41,6 +43,8 @@ class Tally:
     told: int = 0
     old: int = 0
     stale: int = 0
+    rules: int = 0
+    ruling: int = 0
 
 
 @dataclass(slots=True)
@@ -85,7 +89,10 @@ class Survey:
         for fact in facts:
             if fact.message > at or fact.message in inside:
                 continue
-            if fact.is_current(at):
+            if fact.kind is FactKind.RULE:
+                tally.rules += not fact.pinned
+                tally.ruling += not fact.pinned and fact.is_written_in(text)
+            elif fact.is_current(at):
                 tally.asked += 1
                 tally.written += fact.is_written_in(text)
                 tally.told += fact.is_told_in(text)
@@ -115,6 +122,8 @@ def found_facts(chat: PlayedChat) -> list[Fact]:
         if message.role not in (Role.USER, Role.ASSISTANT):
             continue
         for found in identifiers(message.content):
+            if found.kind is IdentifierKind.NUMBER and sum(map(str.isdigit, found.text)) < NUMBER_CHARS_MIN:
+                continue
             if found.kind in KIND_WEIGHTS and len(found.text) >= NUMBER_CHARS_MIN:
                 last[found.text.casefold()] = Fact(FactKind.FOUND, found.text, number)
     return sorted(last.values(), key=lambda fact: fact.message)

@@ -213,6 +213,19 @@ def test_what_one_tool_result_names_once_stands_behind_everything_else():
     assert ledger(*noise, used, limit=200).tokens <= 100
 
 
+def test_what_a_log_counts_is_an_entry_only_if_somebody_says_it():
+    """Durations, sizes, plain numbers and times of log lines, however often; not prices and dates that are named."""
+    log = "2026-03-01T10:00:00Z waited 33 ms for 250 GB, row 8841207\ntotal: $1,200, launch date 2026-05-15, OPS-4411"
+    results = [appended(n, 10, message=Message(f"m{n}", Role.TOOL, log, tool_call_id=f"c{n}")) for n in (1, 2)]
+    told = appended(3, 10, message=Message("m3", Role.ASSISTANT, "It needs 250 GB, as row 8841207 says."))
+
+    alone, _ = found_in(results, (), NO_LEDGER)
+    said, _ = found_in([*results, told], (), NO_LEDGER)
+
+    assert [found.text for found in alone] == ["$1,200", "2026-05-15", "OPS-4411"]
+    assert {found.text for found in said} - {found.text for found in alone} == {"250 GB", "8841207"}
+
+
 def test_a_record_is_not_repeated_by_the_ledger():
     """What it names as a whole word is left out until a later record does not name it."""
     made = NO_LEDGER.after(LedgerFinds((entry("OPS-1", 1), entry("OPS-2", 1)), (), ROOM, ROOM), "See ops-1 and OPS-22.")

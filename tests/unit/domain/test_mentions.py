@@ -35,6 +35,8 @@ def named(text: str) -> dict[str, IdentifierKind]:
         ("the class OrderImporter", IdentifierKind.SYMBOL, "OrderImporter"),
         ("run `git rebase main` now", IdentifierKind.COMMAND, "git rebase main"),
         ("Then:\n$ docker compose up -d\nand wait", IdentifierKind.COMMAND, "docker compose up -d"),
+        ("undo it by `mendctl rollback --to 5121`.", IdentifierKind.COMMAND, "mendctl rollback --to 5121"),
+        ("$ ./tidy.sh -n reports", IdentifierKind.COMMAND, "./tidy.sh -n reports"),
         ("a fee of $1,200", IdentifierKind.AMOUNT, "$1,200"),
         ("needs 250 GB of disk", IdentifierKind.AMOUNT, "250 GB"),
         ("on 2024-05-15", IdentifierKind.DATE, "2024-05-15"),
@@ -58,6 +60,8 @@ def test_each_kind_of_identifier_is_found_as_written(text, kind, found):
         "password=hunter22 and token: ghp_abcdefghijklmnopqrstuvwxyz0123456789",
         '{"cabin_class": "economy", "free_baggage": 2}',
         "I.e. this is not one, e.g. that neither.",
+        "<conversation>so</conversation> and <br/> then </message>",
+        "the `parser blocks the table` and `index feeds report`, a `well - known` span",
     ],
 )
 def test_what_is_no_identifier_is_not_demanded(text):
@@ -123,6 +127,8 @@ HOSTILE = {
     "months": "May June 3 of ",
     "labels": "gate number # order no. ",
     "commands": "`git `git ",
+    "spans of code": "`a `b1 -c ",
+    "prompts": "$ ab -c d\n",
     "from and to": "from OPS-1 to OPS-2 ",
     "dots": ".a.b.c.d",
     "slashes": "/a/b" * 20 + " ",
