@@ -27,6 +27,7 @@ __all__ = [
     "LedgerFinds",
     "Replaced",
     "Use",
+    "entry_piece",
     "entry_text",
     "joined_entries",
     "ledger_lines",
@@ -234,8 +235,21 @@ def ledger_lines(ledger: Ledger) -> list[str]:
         groups.setdefault(entry.kind, []).append(entry_text(entry) if place < ledger.explained else entry.text)
     if not groups:
         return []
-    lines = (f"{kind.value}: {'; '.join(groups[kind])}" for kind in sorted(groups, key=lambda kind: _PLACES[kind]))
+    lines = (f"{kind.value}:{_line(groups[kind])}" for kind in sorted(groups, key=lambda kind: _PLACES[kind]))
     return ["Identifiers as written:", *lines]
+
+
+def entry_piece(text: str) -> str:
+    """What an entry adds to its line, at most; `text` is without the words before it, or with them."""
+    return f"; {text};" if " " in text else f" {text}"
+
+
+def _line(texts: Sequence[str]) -> str:
+    """Texts with a space in them stand between semicolons, others between spaces: a semicolon takes a token."""
+    return "".join(
+        f"; {text}" if before is not None and (" " in text or " " in before) else f" {text}"
+        for before, text in zip((None, *texts), texts, strict=False)
+    )
 
 
 def _joined(one: LedgerEntry, other: LedgerEntry) -> LedgerEntry:
@@ -300,7 +314,7 @@ def _fitted(
     for entry in ranked:
         after = tokens + entry.tokens + (0 if entry.kind in kinds else _GROUP_TOKENS)
         most = limit_tokens * NOISE_SHARE if _is_noise(entry) else limit_tokens
-        if entry.replaced_by or after > most or _says(said, entry.key):
+        if entry.replaced_by or after > most or _says(said, entry):
             others.append(entry)
             continue
         kinds.add(entry.kind)
@@ -319,14 +333,13 @@ def _fitted(
     return Ledger(kept, len(shown), explained, tokens if shown else 0, limit_tokens, memory_tokens, source)
 
 
-def _says(text: str, key: str) -> bool:
-    """Whether the text names the identifier, and not only a longer one that contains it."""
+def _says(text: str, entry: LedgerEntry) -> bool:
+    """Whether the text names the identifier, and not only a longer one that contains it, or a longer path."""
+    key, joining = entry.key, _JOINING - _IN_PATHS if entry.kind in _PATHS else _JOINING
     start = text.find(key)
     while start >= 0:
         before, after = text[start - 1 : start], text[start + len(key) : start + len(key) + 1]
-        if not (
-            before.isalnum() or after.isalnum() or (before and before in _JOINING) or (after and after in _JOINING)
-        ):
+        if not (before.isalnum() or after.isalnum() or before in joining or after in joining):
             return True
         start = text.find(key, start + 1)
     return False
@@ -334,6 +347,10 @@ def _says(text: str, key: str) -> bool:
 
 _JOINING: Final = frozenset("-_/@#")
 """What makes a name longer; a full stop ends sentences, too."""
+
+_IN_PATHS: Final = frozenset("/")
+_PATHS: Final = frozenset({IdentifierKind.PATH, IdentifierKind.FILE})
+"""A longer path says where a file or folder is."""
 
 
 def _is_noise(entry: LedgerEntry) -> bool:

@@ -20,6 +20,7 @@ from service.domain.ledger import (
     LedgerFinds,
     Replaced,
     Use,
+    entry_piece,
     joined_entries,
     ledger_lines,
 )
@@ -156,10 +157,32 @@ def test_values_are_shown_with_the_words_before_them():
 
     assert ledger_lines(made) == [
         "Identifiers as written:",
-        "ticket: OPS-2; OPS-1",
+        "ticket: OPS-2 OPS-1",
         "path: src/a.py",
         "date: deadline is 2024-05-15",
     ]
+
+
+def test_an_entry_with_a_space_in_it_stands_between_semicolons():
+    """All others between spaces. What an entry is counted as holds the most that it can add to its line."""
+    kinds = {"kind": IdentifierKind.DATE}
+    made = ledger(
+        *(entry(text, 9 - n, **kinds) for n, text in enumerate(("1/2/26", "2/2/26", "2 May", "3 May", "4/2/26")))
+    )
+
+    _, line = ledger_lines(made)
+
+    assert line == "date: 1/2/26 2/2/26; 2 May; 3 May; 4/2/26"
+    assert len(line) <= len("date:" + "".join(entry_piece(one.text) for one in made.in_window))
+
+
+def test_what_a_longer_path_says_is_not_shown_beside_it():
+    """A file or folder of it. Other names that it contains are names of something else."""
+    path = entry("/srv/ops-1/fields.py", 9, kind=IdentifierKind.PATH)
+    parts = [entry(text, 1, kind=IdentifierKind.FILE) for text in ("fields.py", "ields.py")]
+    made = ledger(path, *parts, entry("/srv/ops-1", 1, kind=IdentifierKind.PATH), entry("ops-1", 1))
+
+    assert texts(made) == ["/srv/ops-1/fields.py", "ops-1", "ields.py"]
 
 
 def entries_of(first: int, last: int) -> st.SearchStrategy[list[LedgerEntry]]:
