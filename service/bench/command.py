@@ -69,7 +69,8 @@ DISTURBED_LOAD = 0.5
     "only",
     type=click.Choice((*NAMES, COST, QUALITY, EXTRACTION, GROWTH)),
     multiple=True,
-    help="One measurement; repeatable. `open`, `recall`, `prepared`, `cost`, `quality`, `extraction` and `growth` run only so.",
+    help="One measurement; repeatable. `open`, `recall`, `prepared`, `cost`, `quality`, `extraction` and `growth` run "
+    "only so.",
 )
 @click.option(
     "--data",
@@ -96,8 +97,8 @@ def bench(
     Everything runs on this machine and ends with the command; a whole run takes six minutes. `--only cost` counts what
     chats cost under a prompt cache, and takes a minute. `--only quality` counts what windows still know after many
     passes, beside its goals, writes that as a page of Markdown, and takes some minutes. `--only extraction --data
-    FOLDER` judges extracts of real chats. `--only growth` takes the ledger and evidence through ten megabytes of each of
-    some hostile texts.
+    FOLDER` judges extracts of real chats. `--only growth` takes the ledger and evidence through ten megabytes of
+    hostile texts.
     """
     if not {COST, QUALITY, EXTRACTION, GROWTH}.isdisjoint(only):
         if json_path is not None or len(only) > 1:

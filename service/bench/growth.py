@@ -1,4 +1,4 @@
-"""Processor time of the ledger and of evidence against the size of hostile texts, which must grow no faster than they do.
+"""Processor time of the ledger and of evidence on hostile texts by their size, which it must not outgrow.
 
 Each text comes in messages of the largest size that a sidecar takes by default, or in one of a megabyte.
 """
@@ -15,7 +15,7 @@ from service.domain.checks.support import concordance_of
 from service.domain.mentions import mentions
 from service.domain.message import Message, Role
 
-__all__ = ["HEADINGS", "rows"]
+__all__ = ["HEADINGS", "TEXTS", "rows"]
 
 MEGABYTE: Final = 1_000_000
 SIZES: Final = (MEGABYTE, 10 * MEGABYTE)
