@@ -20,6 +20,7 @@ from eventlog.sqlite.writer import BUSY_WAIT_MS, CHECKPOINT_PAGES
 
 __all__ = [
     "READERS_MAX",
+    "dropped",
     "empty_wal",
     "identity_of",
     "is_as_made",
@@ -63,6 +64,7 @@ _READER_SETTINGS: dict[str, int | str] = _SETTINGS | {
 
 _ANY_READ = "SELECT count(*) FROM sqlite_schema"
 _NAMES = "SELECT name FROM sqlite_schema"
+_KIND = "SELECT type FROM sqlite_schema WHERE name = ?"
 _STORED_REVISION = f"SELECT version_num FROM {REVISION_TABLE}"  # noqa: S608 - of constants
 
 
@@ -202,6 +204,12 @@ def is_as_made(connection: Connection, table: Table) -> bool:
         for column in table.columns
     ]
     return [(row.name, row.type, row.notnull, row.pk) for row in rows] == expected
+
+
+def dropped(connection: Connection, name: str) -> None:
+    """Drop what has this name in the file, be it a table, a view or an index of another."""
+    for row in connection.exec_driver_sql(_KIND, (name,)).all():
+        connection.exec_driver_sql(f"DROP {row.type} {name}")
 
 
 def _require_schema(connection: Connection) -> None:

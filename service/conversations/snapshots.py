@@ -11,12 +11,12 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, Column, Connection, LargeBinary, MetaData, String, Table
-from sqlalchemy.schema import CreateTable, DropTable
+from sqlalchemy.schema import CreateTable
 
 from eventlog.errors import EventLogError
 from eventlog.event import StreamId
 from eventlog.log import EventLog
-from eventlog.sqlite.engine import is_as_made
+from eventlog.sqlite.engine import dropped, is_as_made
 from service.codec.state import STATE_CODEC, state_from_bytes, state_to_bytes
 from service.domain.conversation import Conversation
 
@@ -119,7 +119,7 @@ class SqlSnapshots:
 def prepare(connection: Connection, *, anew: bool) -> None:
     """Make the table in the transaction that opens the log; anew, or if it is not as this version makes it, empty."""
     if anew or not has_snapshots(connection):
-        connection.execute(DropTable(SNAPSHOTS, if_exists=True))
+        dropped(connection, SNAPSHOTS.name)
         connection.execute(CreateTable(SNAPSHOTS))
 
 

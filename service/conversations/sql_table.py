@@ -12,11 +12,12 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
-from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex, DropTable
+from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex
 
 from eventlog.errors import LogCorrupt, LogNewer, LogUnavailable
 from eventlog.event import StreamId
 from eventlog.log import Committed
+from eventlog.sqlite.engine import dropped
 from eventlog.sqlite.errors import DATABASE_ERRORS, original
 from eventlog.sqlite.sql import insert_into, runs
 from service.codec.values import settings_to_bytes
@@ -82,7 +83,7 @@ class SqlConversationTable:
             for index in CONVERSATIONS.indexes:
                 connection.execute(DropIndex(index, if_exists=True))
             connection.execute(CreateTable(PROJECTIONS, if_not_exists=True))
-            connection.execute(DropTable(CONVERSATIONS, if_exists=True))
+            dropped(connection, CONVERSATIONS.name)
             connection.execute(CreateTable(CONVERSATIONS))
             self.is_complete = not connection.exec_driver_sql(_ANY_STREAM).scalar()
             connection.exec_driver_sql(_OPENED, (CONVERSATIONS.name, VERSION, int(self.is_complete)))

@@ -14,6 +14,7 @@ from eventlog.errors import LogCorrupt
 from service.cli.main import main
 from service.conversations.table import ListQuery
 from tests.support.read_tables import asked, changed, grown, opened
+from tests.support.sidecar import said, sidecar
 
 CONVERSATIONS = 200
 """So many that the table has a page that leads to others."""
@@ -41,6 +42,8 @@ def path(tmp_path: Path) -> Path:
         ("DROP INDEX conversations_by_change", "CREATE INDEX conversations_by_change ON streams (namespace)"),
         ("DROP INDEX conversations_by_change", "CREATE INDEX conversations_by_change ON conversations (position)"),
         ("DROP INDEX conversations_by_change", "CREATE TABLE conversations_by_change (namespace)"),
+        ("ALTER TABLE conversations RENAME TO was", "CREATE VIEW conversations AS SELECT * FROM was"),
+        ("ALTER TABLE projections RENAME TO was", "CREATE VIEW projections AS SELECT * FROM was"),
     ],
 )
 def test_a_table_that_is_not_as_it_was_made_is_named_and_made_again(path: Path, damage: tuple[str, ...]):
@@ -54,6 +57,42 @@ def test_a_table_that_is_not_as_it_was_made_is_named_and_made_again(path: Path, 
         pass
 
     _is_rebuilt(path)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ("CREATE TABLE was (x)", "CREATE VIEW {} AS SELECT * FROM was"),
+        ("CREATE INDEX {} ON streams (namespace)",),
+        ("CREATE TRIGGER {} AFTER INSERT ON streams BEGIN SELECT 1; END",),
+        ("CREATE TABLE {} (x)",),
+    ],
+)
+async def test_a_start_replaces_whatever_has_the_name_of_the_snapshots(tmp_path: Path, other: tuple[str, ...]):
+    """They are a cache: a start neither needs them nor fails for what stands in their place."""
+    async with sidecar(tmp_path, {"log.backend": "sqlite"}) as s:
+        await s.chat().append(said(1))
+    changed(tmp_path / "abridged.db", "DROP TABLE snapshots", *(line.format("snapshots") for line in other))
+
+    async with sidecar(tmp_path, {"log.backend": "sqlite"}) as s:
+        await s.chat().append(said(2))
+
+    assert asked(tmp_path / "abridged.db", "SELECT type FROM sqlite_schema WHERE name = 'snapshots'") == [("table",)]
+
+
+def test_an_older_table_is_rebuilt_at_a_start_also_beside_a_view_in_its_place(path: Path):
+    """As a table by that name is."""
+    changed(
+        path,
+        "UPDATE projections SET version = 0",
+        "ALTER TABLE conversations RENAME TO was",
+        "CREATE VIEW conversations AS SELECT * FROM was",
+    )
+
+    with opened(path):
+        pass
+
+    assert asked(path, "SELECT type FROM sqlite_schema WHERE name = 'conversations'") == [("table",)]
 
 
 def test_an_older_table_is_rebuilt_at_a_start_also_beside_an_index_that_is_not_its_own(path: Path):
