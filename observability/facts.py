@@ -38,6 +38,7 @@ __all__ = [
     "SearchMode",
     "SkipReason",
     "SpanFact",
+    "TitleOutcome",
 ]
 
 
@@ -60,6 +61,14 @@ class PreparationOutcome(StrEnum):
     WASTED = "wasted"
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+
+class TitleOutcome(StrEnum):
+    """What came of asking a model for a title."""
+
+    CHANGED = "changed"
+    REFUSED = "refused"
+    FAILED = "failed"
 
 
 class RewriteCause(StrEnum):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from prometheus_client import (
     CollectorRegistry,
@@ -23,8 +23,8 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
+from observability.exposition import OPENMETRICS, WithoutCreated, takes_openmetrics
 from observability.facts import (
     BREAKER_VALUES,
     BreakerState,
@@ -40,7 +40,9 @@ from observability.facts import (
     RewriteCause,
     SearchMode,
     SkipReason,
+    TitleOutcome,
 )
+from observability.ingesting import ingest_counters
 from observability.labels import (
     CALL_SERIES_MAX,
     GRPC_CODES,
@@ -53,11 +55,11 @@ from observability.preparing import preparation_counters
 from observability.prompts import PromptInstruments
 from observability.searching import RecallInstruments
 from observability.standing import StandingInstruments
+from observability.titling import title_counters
 
 __all__ = ["NOT_BEGUN", "SERIES_MAX", "Metrics"]
 
 SERIES_MAX = 600
-OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 NOT_BEGUN = "none"
 """The trigger label of a skip before any pass began."""
 _PASS_SECONDS = (0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 300)
@@ -83,6 +85,8 @@ class Metrics:
         self._recall = RecallInstruments(self._registry)
         self._breakers = _breakers(self._registry, labels.hosts[:HOSTS_NAMED_MAX])
         self._preparations = preparation_counters(self._registry)
+        self._titles = title_counters(self._registry)
+        self._ingested = ingest_counters(self._registry)
         build = Info("abridged_build", "Which build is running, and on which Python?", registry=self._registry)
         build.info({"version": version, "python": platform.python_version()})
         ProcessCollector(registry=self._registry)
@@ -101,6 +105,10 @@ class Metrics:
     def preparation_ended(self, outcome: PreparationOutcome) -> None:
         """Count a record that was prepared before its trigger."""
         self._preparations[outcome].inc()
+
+    def title_ended(self, outcome: TitleOutcome) -> None:
+        """Count a title that a model was asked for."""
+        self._titles[outcome].inc()
 
     def breaker_changed(self, host: str, state: BreakerState) -> None:
         """Set a model host's breaker state. Ignores hosts without a series."""
@@ -147,42 +155,18 @@ class Metrics:
         """Count a call that ended. `method` and `code` may be anything; an unserved method counts as `_OTHER`."""
         self._rpcs.ended(method, code, seconds=seconds, trace_id=trace_id)
 
+    def append_ingested(self, code: str) -> None:
+        """Count an append of IngestMessages that ended with this status."""
+        self._ingested[code].inc()
+
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """Body and content type of a scrape: OpenMetrics with exemplars if `accept` asks, otherwise the text format."""
-        encode, content_type = choose_encoder(OPENMETRICS if _takes_openmetrics(accept) else "")
-        return encode(_WithoutCreated(self._registry)), content_type
+        encode, content_type = choose_encoder(OPENMETRICS if takes_openmetrics(accept) else "")
+        return encode(WithoutCreated(self._registry)), content_type
 
     def collect(self) -> Iterable[Metric]:
         """Yield every family as it is exposed, for tests."""
-        return _WithoutCreated(self._registry).collect()
-
-
-def _takes_openmetrics(accept: str) -> bool:
-    """Whether `accept` asks for OpenMetrics, in the version that we serve or in any.
-
-    The library accepts versions that it cannot write, and raises on those that are not numbers.
-    """
-    for asked in accept.split(","):
-        kind, *parameters = (part.strip() for part in asked.split(";"))
-        versions = {part.partition("=")[2].strip() for part in parameters if part.startswith("version")}
-        if kind == OPENMETRICS.partition(";")[0] and versions <= {OPENMETRICS.partition("=")[2]}:
-            return True
-    return False
-
-
-class _WithoutCreated(Collector):
-    """A registry without its `_created` samples, which are a third more series and unused here.
-
-    The library's own switch is global to the process; this one is not.
-    """
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-
-    def collect(self) -> Iterator[Metric]:
-        for family in self._registry.collect():
-            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
-            yield family
+        return WithoutCreated(self._registry).collect()
 
 
 class _PassInstruments:

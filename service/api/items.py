@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, NamedTuple
 
+from google.rpc.code_pb2 import Code
 from google.rpc.status_pb2 import Status
 
 from service.api.call import StreamingCall
@@ -37,7 +38,8 @@ class _Item(NamedTuple):
 
 
 class Items:
-    """The requests of one call. `item_s` is how long serving one may take."""
+    """The requests of one call. `item_s` is how long serving one may take; `ended` hears how each ended, by the name of
+    its status."""
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class Items:
         quotas: Quotas,
         drain: Drain,
         item_s: float,
+        ended: Callable[[str], None],
     ) -> None:
         self._method = method
         self._call = call
@@ -57,6 +60,7 @@ class Items:
         self._quotas = quotas
         self._drain = drain
         self._item_s = item_s
+        self._ended = ended
 
     async def next(self) -> _Item | None:
         """The next request when the namespace has room for its bytes; None when no more come."""
@@ -75,6 +79,7 @@ class Items:
         task = asyncio.create_task(self._served(item, serve, after))
         # Not by the task itself: one that is cancelled before its first step runs none of its code.
         task.add_done_callback(lambda _: self.let_go(item))
+        task.add_done_callback(lambda done: self._ended(_code_of(done)))
         return task
 
     def let_go(self, item: _Item) -> None:
@@ -100,6 +105,13 @@ class Items:
             return status_for(self._method, meaning)
         finally:
             self._drain.leave()
+
+
+def _code_of(task: asyncio.Task[Any]) -> str:
+    if task.cancelled() or task.exception() is not None:
+        return "CANCELLED"
+    result = task.result()
+    return Code.Name(result.code) if isinstance(result, Status) else "OK"
 
 
 async def in_order(

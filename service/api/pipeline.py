@@ -150,6 +150,7 @@ class Pipeline:
             quotas=self._quotas,
             drain=self.drain,
             item_s=self._deadline_s(method.name),
+            ended=self._metrics.append_ingested,
         )
 
     def _known(self, method: Method, call: Call) -> Caller | None:

@@ -152,7 +152,7 @@ def open_core(
         lambda key, state, _: changes.notify(key, state),
         reactor.changed,
         lambda key, state, _: models.changed(key, state),
-        *_titles(settings, providers, tracing, conversations, counter, resources),
+        *_titles(settings, providers, tracing, telemetry, conversations, counter, resources),
         lambda _key, _state, events: telemetry.changed(events),
     )
     return Core(
@@ -323,6 +323,7 @@ def _titles(
     settings: Settings,
     providers: Providers,
     tracing: Tracing,
+    telemetry: Telemetry,
     conversations: Conversations,
     counter: TokenCounter,
     resources: AsyncExitStack,
@@ -338,7 +339,7 @@ def _titles(
         settings.summarizer.seed,
         settings.titles.deadline_s,
     )
-    titles = Titles(conversations, model, settings=asked, counter=counter)
+    titles = Titles(conversations, model, telemetry, settings=asked, counter=counter)
     resources.push_async_callback(titles.stop)
     return (titles.changed,)
 

@@ -13,6 +13,7 @@ import structlog
 
 from eventlog.errors import EventLogError
 from eventlog.event import StreamId
+from observability.facts import TitleOutcome
 from service.conversations.conversations import Conversations
 from service.domain.commands import ChangeTitle
 from service.domain.conversation import Conversation
@@ -22,6 +23,7 @@ from service.domain.prompt import PromptTemplate
 from service.domain.title import TITLE_TOKENS_MAX, title_in, title_prompt
 from service.domain.tokens import TokenCounter
 from service.models.model import CompletionRequest, ModelError, SummaryModel
+from service.telemetry.telemetry import Telemetry
 
 __all__ = ["TitleSettings", "Titles"]
 
@@ -45,10 +47,17 @@ class Titles:
     """Asks `model` for titles, one at a time."""
 
     def __init__(
-        self, conversations: Conversations, model: SummaryModel, *, settings: TitleSettings, counter: TokenCounter
+        self,
+        conversations: Conversations,
+        model: SummaryModel,
+        telemetry: Telemetry,
+        *,
+        settings: TitleSettings,
+        counter: TokenCounter,
     ) -> None:
         self._conversations = conversations
         self._model = model
+        self._telemetry = telemetry
         self._settings = settings
         self._counter = counter
         self._waiting: dict[StreamId, None] = {}
@@ -86,12 +95,14 @@ class Titles:
                 return
             record_id, title = state.live.id, await self._title(key, summaries)
             if title is None:
-                _log.info("title.refused", conversation_id=key.name)
+                self._telemetry.title_ended(key, TitleOutcome.REFUSED)
                 return
             await self._conversations.execute(key, lambda _: ChangeTitle(title, record_id))
+            self._telemetry.title_ended(key, TitleOutcome.CHANGED)
         except (ModelError, DomainError, EventLogError, TimeoutError) as error:
-            _log.info("title.failed", conversation_id=key.name, error_type=type(error).__name__)
+            self._telemetry.title_ended(key, TitleOutcome.FAILED, error_type=type(error).__name__)
         except Exception as error:  # noqa: BLE001 - supervision: one broken title must not stop the others
+            self._telemetry.title_ended(key, TitleOutcome.FAILED, error_type=type(error).__name__)
             _log.error("title.crashed", conversation_id=key.name, error_type=type(error).__name__, exc_info=True)
 
     async def _title(self, key: StreamId, summaries: Sequence[str]) -> str | None:

@@ -21,6 +21,7 @@ from observability.facts import (
     PreparationStarted,
     RewriteCause,
     SkipReason,
+    TitleOutcome,
 )
 from observability.metrics import Metrics
 from observability.tracing import Span, Tracing, sampled_trace_id
@@ -111,6 +112,14 @@ class Telemetry:
         """A prepared record was published, with more or without, or is of no use for this `reason`."""
         self._metrics.preparation_ended(outcome)
         _log.info(f"preparation.{outcome.value}", conversation_id=key.name, reason=reason)
+
+    def title_ended(self, key: StreamId, outcome: TitleOutcome, *, error_type: str = "") -> None:
+        """A model was asked for a title."""
+        self._metrics.title_ended(outcome)
+        if outcome is TitleOutcome.REFUSED:
+            _log.info("title.refused", conversation_id=key.name)
+        elif outcome is TitleOutcome.FAILED:
+            _log.info("title.failed", conversation_id=key.name, error_type=error_type)
 
     def progressed(self, key: StreamId, progress: Progress) -> None:
         """Report it to the conversation's watchers."""

@@ -12,6 +12,7 @@ from abridged.v1 import conversation_pb2
 from abridged.v1 import conversation_service_pb2 as api
 from service.client import SidecarClient, SidecarError
 from service.domain.message import Message, Role
+from tests.integration.test_pass_metrics import counted
 from tests.support.refusal import refused
 from tests.support.sidecar import PATIENCE_S, Sidecar, said, sidecar
 
@@ -104,6 +105,18 @@ async def test_a_stream_needs_the_credential_of_an_append(tmp_path):
         s.metadata = [("authorization", "Bearer full")]
 
         assert ids((await results(s, [item("c1", 1)]))[0]) == ["m1"]
+
+
+async def test_each_append_of_a_stream_is_counted_by_its_status(tmp_path):
+    """The call is counted once, as OK, however many of its appends are refused."""
+    async with sidecar(tmp_path) as s:
+        found = await results(
+            s, [item("c1", 1), item("c1", 2), item("not an id", 3), item("c1", 4, expected_version=9)]
+        )
+
+        assert [result.WhichOneof("result") for result in found] == ["appended", "appended", "refusal", "refusal"]
+        counts = await counted(s, "abridged_ingested_appends", "code")
+        assert counts == {("OK",): 2, ("INVALID_ARGUMENT",): 1, ("ABORTED",): 1}
 
 
 async def test_what_a_cancelled_stream_has_appended_is_known_when_it_is_sent_again(tmp_path):

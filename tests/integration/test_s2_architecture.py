@@ -14,6 +14,7 @@ from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import summary_pb2
 from service.config.settings import Settings
+from tests.integration.test_pass_metrics import counted
 from tests.support.answers import gated, record, saying
 from tests.support.ollama_server import FakeOllama
 from tests.support.presets import preset
@@ -111,6 +112,8 @@ async def test_s2_title_a_chat_gets_a_new_title_after_each_summary_by_its_own_mo
         second = await title_of(s, chat, after=version)
 
         assert (first, second) == ("Importer reads orders", "Hosts of the importer")
+        # The second may be counted just after its event is seen.
+        assert (await counted(s, "abridged_titles", "outcome"))["changed",] in (1, 2)
         assert (await chat.state()).title == second
         listed = await s.conversations.ListConversations(api.ListConversationsRequest(), timeout=PATIENCE_S)
         assert [c.title for c in listed.conversations] == [second]
@@ -141,6 +144,8 @@ async def test_s2_title_a_bad_one_is_left_out_and_fails_nothing(tmp_path, step):
         await other.talk(21, tokens=100, wait_s=PATIENCE_S)
 
         assert await title_of(s, other) == "Importer reads orders"
+        outcome = "failed" if "error" in step else "refused"
+        assert (await counted(s, "abridged_titles", "outcome"))[outcome,] == 1
         assert done.state == conversation.SUMMARIZATION_STATE_COMPLETED
         assert ((await chat.state()).title, await chat.events("TitleChanged")) == ("", [])
 

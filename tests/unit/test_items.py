@@ -70,7 +70,10 @@ def items_of(call: Requests, *, bytes_max: int = 1_000, calls_max: int = 100) ->
     """Its items, and the intake whose room they take."""
     intake = Intake(bytes_max=bytes_max)
     quotas = Quotas(Limits(calls_max, 10, 10, 64 << 20), shared=False)
-    return Items(METHOD, call, "n", intake=intake, quotas=quotas, drain=Drain(), item_s=60.0), intake
+    ended: list[str] = []
+    return Items(
+        METHOD, call, "n", intake=intake, quotas=quotas, drain=Drain(), item_s=60.0, ended=ended.append
+    ), intake
 
 
 async def turns() -> None:
