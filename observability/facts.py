@@ -1,8 +1,7 @@
 """What happened, as plain values: the shell reports each fact once, and metrics and spans both read it.
 
 No fact has a field for conversation text, so none can reach a metric or a span through one. Enum values are label
-values; alerts and dashboards match on them. Enums that also exist in the domain are copies, because this package
-imports nothing above it; a test compares each with its original.
+values. Enums that also exist in the domain are copies, which a test compares: this package imports nothing above it.
 """
 
 from __future__ import annotations

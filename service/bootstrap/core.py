@@ -301,7 +301,6 @@ def _summarizers(
     *,
     passes: int = 1,
 ) -> Summarizers:
-    """The summarizers of passes, or of what has the time of so many passes."""
     summarizer = settings.summarizer
     deadline_s = passes * summarizer.deadline_s
     extraction = ExtractiveSummarizer(counter=counter, forms=forms, deadline_s=deadline_s)

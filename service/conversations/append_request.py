@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 from eventlog.log import AppendResult, RequestKey
 from service.conversations.conversation_log import SentMessages
+from service.domain.commands import CountedMessage
 from service.domain.conversation import Conversation
 from service.domain.errors import MessageRemoved
 from service.domain.events import Event, MessageAppended, Settings
 from service.domain.message import Message
 from service.domain.ranges import covers
 
-__all__ = ["AppendRequest", "Appended", "newly_placed", "placed", "require_not_removed", "sent_messages"]
+__all__ = ["AppendRequest", "Appended", "newly_placed", "placed", "remaining", "sent_messages"]
 
 
 class AppendRequest(NamedTuple):
@@ -73,8 +74,11 @@ def placed(request: AppendRequest, known: dict[str, int], fresh: dict[str, Place
     return tuple(fresh.get(m.id) or Placed(m.id, known[m.id], already_appended=True) for m in request.messages)
 
 
-def require_not_removed(state: Conversation, known: Iterable[int]) -> None:
-    """Raise MessageRemoved for messages that are on disk but no longer in the conversation."""
-    for number in sorted(known):
+def remaining(
+    counted: Iterable[CountedMessage], known: Mapping[str, int], state: Conversation
+) -> tuple[CountedMessage, ...]:
+    """What is not on disk yet. Raises MessageRemoved if some of it was, and is no longer in the conversation."""
+    for number in sorted(known.values()):
         if covers(state.removed, number):
             raise MessageRemoved(number)
+    return tuple(c for c in counted if c.message.id not in known)

@@ -24,14 +24,7 @@ from eventlog.errors import (
 )
 from eventlog.event import StreamId
 from eventlog.log import AppendResult
-from service.conversations.append_request import (
-    Appended,
-    AppendRequest,
-    newly_placed,
-    placed,
-    require_not_removed,
-    sent_messages,
-)
+from service.conversations.append_request import Appended, AppendRequest, newly_placed, placed, remaining, sent_messages
 from service.conversations.cache import ConversationCache, Sent, window_size
 from service.conversations.conversation_log import ConversationLog, OnChanged, SentMessages
 from service.conversations.counting import Counting
@@ -119,8 +112,7 @@ class Conversations:
     async def append(self, key: StreamId, request: AppendRequest) -> Appended:
         """Append what is not known yet; on an error nothing was written.
 
-        Raises MessageIdReused, RequestIdReused, MessageRemoved, WrongMessageVersion, InvalidPolicy, or an
-        EventLogError.
+        Raises MessageIdReused, RequestIdReused, MessageRemoved, WrongMessageVersion, InvalidPolicy or EventLogError.
         """
         counted = await self.counting.counted(request.messages, self._probable_model(key, request))
         sent = sent_messages(request)
@@ -216,11 +208,10 @@ class Conversations:
                 known = await self._known(key, request, sent)
                 if known == refused:
                     raise LogCorrupt("events that a write finds known are not found when they are looked up")
-                require_not_removed(state, known.values())
-                remaining = tuple(c for c in counted if c.message.id not in known)
-                if not remaining:
+                new = remaining(counted, known, state)
+                if not new:
                     return await self._known_already(key, request, known, sent)
-                command = await self._append_command(key, state, request, remaining)
+                command = await self._append_command(key, state, request, new)
                 events = await self._decided(key, state, command)
                 try:
                     after, result = await self._commit(key, queue, state, events, sent)

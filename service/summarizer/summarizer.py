@@ -91,12 +91,7 @@ class PassFailed(Exception):
 
 
 class TooManyCalls(PassFailed):
-    """A source needs more calls of a model than a pass has.
-
-    Attributes:
-        needed: The calls that it needs.
-        most: The calls that a pass has.
-    """
+    """A source needs `needed` calls of a model; a pass has `most`."""
 
     def __init__(self, needed: int, most: int, *, asked: bool) -> None:
         cause = f"{needed} model calls are needed, a pass has {most}"
