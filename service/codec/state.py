@@ -23,7 +23,7 @@ from service.domain.sequence import Sequence
 
 __all__ = ["STATE_CODEC", "state_from_bytes", "state_to_bytes"]
 
-FOLD: Final = 2
+FOLD: Final = 3
 """Raised when the fold makes another state of the same events, so that states of before are not read."""
 
 _Encode = Callable[[Any, "_Policies"], Any]

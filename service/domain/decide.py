@@ -65,7 +65,7 @@ from service.domain.policy import wait_after_failures
 from service.domain.profiles.profile import DecisionContext, Profile
 from service.domain.ranges import without
 from service.domain.record import SummaryRecord
-from service.domain.sizes import LEDGER_MEMORY, LEDGER_SHARE_MIN, ledger_tokens, ledger_tokens_max
+from service.domain.sizes import ledger_limits
 from service.domain.tokens import Taught, TokenSource, calibrated_factor
 from service.domain.triggers import cancelled, followed_up, remade, ruled, superseded
 from service.domain.ways_back import cancelled_by_pins, pending_cancelled, require_pins_fit, taken_back
@@ -244,23 +244,14 @@ def _complete(state: Conversation, command: CompletePass, context: DecisionConte
 def _within_limits(
     before: Conversation, after: Conversation, record: SummaryRecord, command: CompletePass, context: DecisionContext
 ) -> LedgerFinds:
-    """What was found, with the most that the ledger may take after the pass.
-
-    That is its share of the window, as far as it stays below its trigger, or a part of the share if it stays within its
-    budget; and no more new tokens than half of what the pass frees, or than its gain can spare.
-    """
-    policy = context.policy
-    share = ledger_tokens_max(before, policy)
-    used = after.window_tokens + after.settings.overhead_tokens
-    below_trigger = int(policy.trigger_token_ratio * after.budget) - used - 1
-    below_budget = min(after.budget - used, int(share * LEDGER_SHARE_MIN))
-    freed = before.window_tokens - ledger_tokens(before) - after.window_tokens
-    spared = freed - int(policy.min_gain * (freed + summary_tokens(after, record.id)))
-    most = ledger_tokens(before) + max(0, min(freed // 2, spared))
-    limit = max(0, min(share, most, max(below_trigger, below_budget)))
-    factor = max(1.0, after.settings.calibration_factor)
-    memory = int(LEDGER_MEMORY * share / factor)
-    return command.finds._replace(limit_tokens=int(limit / factor), memory_tokens=memory)
+    """What was found, with the most that the ledger may take after the pass."""
+    limit, memory = ledger_limits(
+        before,
+        context.policy,
+        window_tokens=after.window_tokens,
+        record_tokens=summary_tokens(after, record.id),
+    )
+    return command.finds._replace(limit_tokens=limit, memory_tokens=memory)
 
 
 def _counts_as_failure(state: Conversation, command: CompletePass) -> bool:

@@ -102,8 +102,8 @@ class LedgerEntry(NamedTuple):
         text: The identifier as it was written last.
         context: The words before it in the newest message that names it; empty if there are none.
         numbers: The messages that name it, ascending: the first one and the newest, NUMBERS_MAX at most.
-        times: How many messages name it; at most that many once some of them are out of use, since only NUMBERS_MAX
-            are known by number.
+        times: How many messages name it, as far as their numbers say it: only NUMBERS_MAX are known, so that a rewind
+            past the newest of these leaves as many as are still known.
         use: Who named it.
         tokens: Its tokens in the window, uncorrected.
         context_tokens: What the words before it take more; 0 for kinds that are shown without.
@@ -290,9 +290,19 @@ def _kept_to(entry: LedgerEntry, holds: Callable[[int], bool], exists: Callable[
         context=entry.context if numbers[-1] == entry.numbers[-1] else "",
         context_tokens=entry.context_tokens if numbers[-1] == entry.numbers[-1] else 0,
         numbers=numbers,
-        times=entry.times - (len(entry.numbers) - len(numbers)),
+        times=_times_left(entry, numbers),
         replaced_by=entry.replaced_by if exists(entry.replaced_by) else 0,
     )
+
+
+def _times_left(entry: LedgerEntry, numbers: Sequence[int]) -> int:
+    """How many messages name it if of those that are known these are left.
+
+    The unknown ones lie between the first known and the second. Without the second nobody knows which of them are left.
+    """
+    if entry.numbers[1:2] == tuple(numbers[1:2]):
+        return entry.times - (len(entry.numbers) - len(numbers))
+    return len(numbers)
 
 
 def _fitted(

@@ -7,8 +7,7 @@ from service.domain.policy import RECORD_TOKENS_MIN, SUMMARY_TOKENS_MIN, Policy,
 from service.domain.tokens import TokenSource, calibrated_tokens
 
 __all__ = [
-    "LEDGER_MEMORY",
-    "LEDGER_SHARE_MIN",
+    "ledger_limits",
     "ledger_tokens",
     "ledger_tokens_max",
     "record_sizes",
@@ -39,6 +38,25 @@ def ledger_tokens_max(state: Conversation, policy: Policy) -> int:
     if policy.profile is ProfileName.ROLLING:
         whole = min(whole, int(policy.threshold_tokens / policy.trigger_token_ratio))
     return min(policy.max_ledger_tokens, int(policy.ledger_token_ratio * whole))
+
+
+def ledger_limits(state: Conversation, policy: Policy, *, window_tokens: int, record_tokens: int) -> tuple[int, int]:
+    """The most uncorrected tokens that the ledger may show, and remember, after a pass of this state.
+
+    `window_tokens` is what the window costs once the pass has its record, of `record_tokens`, and no ledger. It may
+    show its share, as far as the window stays below its trigger, or a part of the share if it stays within its budget;
+    and no more new tokens than half of what the pass frees, or than its gain can spare.
+    """
+    share = ledger_tokens_max(state, policy)
+    used = window_tokens + state.settings.overhead_tokens
+    below_trigger = int(policy.trigger_token_ratio * state.budget) - used - 1
+    below_budget = min(state.budget - used, int(share * LEDGER_SHARE_MIN))
+    freed = state.window_tokens - ledger_tokens(state) - window_tokens
+    spared = freed - int(policy.min_gain * (freed + record_tokens))
+    most = ledger_tokens(state) + max(0, min(freed // 2, spared))
+    limit = max(0, min(share, most, max(below_trigger, below_budget)))
+    factor = max(1.0, state.settings.calibration_factor)
+    return int(limit / factor), int(LEDGER_MEMORY * share / factor)
 
 
 def record_sizes(state: Conversation, policy: Policy, *, kept_tokens: int, replaced_tokens: int) -> tuple[int, int]:

@@ -15,8 +15,8 @@ from service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from service.domain.message import Message, Role
 from service.domain.ranges import partitioned, ranges_of, without
 from service.domain.record import FormName, MessageRange
-from service.domain.sizes import ledger_tokens_max
-from service.domain.tokens import TokenCounter
+from service.domain.sizes import ledger_limits, ledger_tokens, ledger_tokens_max
+from service.domain.tokens import TokenCounter, calibrated_tokens
 from service.summarizer.finds import finds_of
 from service.summarizer.summarizer import PassWork
 
@@ -36,8 +36,14 @@ async def work_of(conversations: Conversations, key: StreamId, plan: PassPlan, c
     merged = tuple(ShownRecord(r, state.sources[r.id], short=bool(r.short_summary)) for r in found if r)
     messages = tuple(map(_as_message, merged)) if merged else await _chat(conversations, key, state, plan.source)
     finds = await _finds(conversations, key, state, plan, counter)
-    share = ledger_tokens_max(state, plan.policy)
-    ledger = state.ledger.after(finds._replace(limit_tokens=share, memory_tokens=share))
+
+    def in_ledger(text: str, tokens: int) -> frozenset[str]:
+        without = state.window_tokens - ledger_tokens(state) - plan.replaced_tokens
+        tokens = calibrated_tokens(tokens, max(1.0, settings.calibration_factor))
+        limit, _ = ledger_limits(state, plan.policy, window_tokens=without + tokens, record_tokens=tokens)
+        ledger = state.ledger.after(finds._replace(limit_tokens=limit, memory_tokens=limit), text)
+        return frozenset(entry.key for entry in ledger.in_window)
+
     return PassWork(
         key.name,
         plan,
@@ -49,7 +55,7 @@ async def work_of(conversations: Conversations, key: StreamId, plan: PassPlan, c
         overlap=await _chat(conversations, key, state, plan.overlap) if plan.overlap else (),
         merged=merged,
         finds=finds,
-        in_ledger=frozenset(entry.key for entry in ledger.in_window),
+        in_ledger=in_ledger,
     )
 
 

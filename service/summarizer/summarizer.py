@@ -5,6 +5,7 @@ Both get the same work, and their drafts pass the same checks.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -135,7 +136,8 @@ class PassWork:
         overlap: Messages before the source that the prompt quotes for context.
         merged: The records whose texts are the `messages` of a digest.
         finds: The identifiers of the messages that leave the window, counted without what the caller's counts teach.
-        in_ledger: The identifiers, case folded, that the ledger shows beside the record.
+        in_ledger: Returns the identifiers, case folded, that the ledger would show beside a record of this text and so
+            many tokens, uncorrected, if it were committed now.
     """
 
     conversation_id: str
@@ -148,7 +150,7 @@ class PassWork:
     overlap: tuple[MessageAppended, ...] = ()
     merged: tuple[ShownRecord, ...] = ()
     finds: LedgerFinds = NOTHING_FOUND
-    in_ledger: frozenset[str] = frozenset()
+    in_ledger: Callable[[str, int], frozenset[str]] = lambda _text, _tokens: frozenset()
 
     @property
     def record_id(self) -> str:
@@ -314,10 +316,11 @@ def summary_of(
     """The summary made of a draft, counted and with the figures of its checks."""
     tokens = cost(checked.draft)
     reduction = 1 - tokens / max(1, work.plan.replaced_tokens)
+    beside = work.in_ledger(draft_text(work, checked.draft), tokens)
     return Summary(
         draft=checked.draft,
         tokens=tokens,
-        quality=checked.quality(source, reduction=reduction, beside=work.in_ledger),
+        quality=checked.quality(source, reduction=reduction, beside=beside),
         taught=cost.taught,
         model=model,
         provenance=provenance,

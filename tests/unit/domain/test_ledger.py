@@ -138,6 +138,16 @@ def test_what_messages_said_goes_when_they_go():
     assert left.entries == (entry("OPS-1", 3),)
 
 
+@pytest.mark.parametrize(("end", "times"), [(100, 100), (97, 97), (93, 1), (50, 1)])
+def test_an_entry_counts_no_message_that_a_rewind_removed(end, times):
+    """Whatever was known of it only as a number of messages counts as long as they must still be there."""
+    made = ledger(*(entry("OPS-1", number, use=Use.TOOL) for number in range(1, 101)))
+
+    (left,) = made.kept_to(lambda number: number <= end, lambda _: True).entries
+
+    assert left.times == times
+
+
 def test_a_value_holds_again_when_its_newer_one_never_was():
     """A rewind removed the message that replaced it; a revocation does not."""
     made = ledger(entry("gate 12", 3)).after(LedgerFinds((), (Replaced("gate 12", 5),), ROOM, ROOM))

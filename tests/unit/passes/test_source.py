@@ -1,0 +1,48 @@
+"""What a pass reads: the ledger that it expects is the one that its commit leaves."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.codec.values import canonical, message_to_proto
+from service.conversations.append_request import AppendRequest
+from service.conversations.table import Attention
+from service.domain.events import Settings
+from service.domain.message import Message
+from service.domain.policy import Policy
+from service.domain.render import shown_text
+from service.domain.sizes import ledger_tokens_max
+from service.passes.commits import CommitPauses
+from service.passes.source import work_of
+from service.tokenizers.estimated import EstimatingCounter
+from tests.support.reactors import ROLES, A, ReactorBench
+
+
+def listed(turn: int, count: int) -> str:
+    return " ".join(f"orders_{turn}_{place}" for place in range(count))
+
+
+@pytest.mark.parametrize("ratio", [0.5, 0.05])
+async def test_a_record_is_judged_beside_the_ledger_that_its_commit_leaves(ratio):
+    """Not beside one that fills its share: what the commit finds no room for is not in the window."""
+    policy = Policy(ledger_token_ratio=ratio, min_gain=0.3, min_shared_words=0)
+    bench = ReactorBench(pauses=CommitPauses(), policy=policy)
+    messages = tuple(
+        Message(f"m{n}", ROLES[n % 2], f"Turn {n}: the importer reads {listed(n, 40)}.") for n in range(14)
+    )
+    contents = {m.id: canonical(message_to_proto(m)) for m in messages}
+    await bench.conversations.append(A, AppendRequest(messages, contents, lambda: Settings(context_length=3_000)))
+    before = await bench.conversations.state(A)
+    assert before.pending is not None
+    work = await work_of(bench.conversations, A, before.pending, EstimatingCounter())
+
+    bench.reactor.start([Attention("default", A.name, pending=True, wait_until_us=0, fallback=False)])
+    await bench.until_completed(A)
+    await bench.reactor.stop(grace_s=1.0)
+
+    after = await bench.conversations.state(A)
+    (shown,) = after.shown
+    expected = work.in_ledger(shown_text(shown), shown.tokens)
+    assert expected == {entry.key for entry in after.ledger.in_window}
+    assert expected
+    assert (after.ledger.limit_tokens < ledger_tokens_max(before, policy)) is (ratio == 0.5)
