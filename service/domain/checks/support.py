@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import pairwise
 from math import log
 from typing import Final
 
+from service.domain.checks.attribution import PASSAGES_MAX as NAMED_PASSAGES_MAX
+from service.domain.checks.attribution import Attribution
 from service.domain.checks.claims import day_key, keys_of, texts_of
 from service.domain.checks.identifiers import IdentifierKind, numerals
 from service.domain.message import Message, Role
@@ -128,6 +130,7 @@ class Concordance:
         self.passages = passages
         self._postings = postings
         self._common = max(_COMMON_MIN, int(len(passages) * _COMMON_SHARE))
+        self._attribution = Attribution((passage.text for passage in passages), self._passages_of)
         self._starts: dict[int, int] = {}
         for place, passage in enumerate(passages):
             self._starts.setdefault(passage.source, place)
@@ -173,6 +176,8 @@ class Concordance:
             return Support(heard=heard)
         if self._names_another(statement, terms, covered):
             return Support(heard=heard)
+        if self._attribution.is_wrong(statement):
+            return Support(heard=heard)
         numbers = dict.fromkeys(number for found in chosen for number in self.passages[found.places[0]].numbers)
         return Support(tuple(sorted(list(numbers)[:EVIDENCE_MAX])), told=True, heard=heard)
 
@@ -190,6 +195,14 @@ class Concordance:
                 if any(pair in pairwise(run for run, _ in word_runs(self.passages[place].text)) for place in both):
                     return True
         return False
+
+    def _passages_of(self, keys: Collection[str]) -> Sequence[str] | None:
+        """The passages that have one of these keys, of messages if any of them do; None if there are too many."""
+        places = {place for key in keys for place in self._postings.get(key, ())}
+        if len(places) > NAMED_PASSAGES_MAX:
+            return None
+        said = [passage for place in sorted(places) if (passage := self.passages[place]).numbers]
+        return [passage.text for passage in said or map(self.passages.__getitem__, sorted(places))]
 
     def _spread(self, term: _Term) -> int:
         return max(len(self._postings.get(key, ())) for key in term.keys)

@@ -1,0 +1,151 @@
+"""Whether a statement gives a value of its source to another name: `Anna's booking is ZFA04Y`, which is Boris's.
+
+A value belongs to the names of the sentences that have it. A statement is refused its support only if these are all
+other names than its own, and its own name has another value of the same kind, told in the same words, or is in the
+source nowhere although a sentence with the value has all other words of the statement. So a pronoun and a value that is
+told beside no name refuse nothing; nor does a message that is no prose, such as JSON, where everything that stands in
+it may belong together.
+
+Names are words that a source writes with a capital in the middle of a sentence or as its subject, and never without.
+Scripts without capitals have no names here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from service.domain.checks.claims import keys_of
+from service.domain.checks.identifiers import Identifier, IdentifierKind, numerals
+from service.domain.words import FUNCTION_WORDS, word_keys
+
+__all__ = ["PASSAGES_MAX", "Attribution"]
+
+PASSAGES_MAX: Final = 64
+"""A name or a value that more passages have is a subject of the whole conversation, and belongs to nothing else."""
+
+_WORD: Final = re.compile(r"[^\W\d_]{2,}")
+_NAMED: Final = re.compile(
+    r"(?<=[\w,)] )[^\W\d_]{2,}"
+    r"|[^\W\d_]{2,}(?= ?[\u4e00-\u9fff])"
+    rf"|[^\W\d_]{{2,}}(?=(?:['\u2019]s)? (?:{'|'.join(sorted(FUNCTION_WORDS))})\b)"
+    r"|[^\W\d_]{2,}(?=['\u2019]s )"
+)
+"""A word that is a name if it has a capital: not one that a sentence begins with, unless it is the subject there."""
+
+_SENTENCE: Final = re.compile(r"(?<=[.!?\u2026;])\s+|(?<=[\u3002\uff01\uff1f])|\n+")
+_STRUCTURED: Final = re.compile(r"[{\[]\s*[\"'{\[]|^\s*\||\t", re.MULTILINE)
+"""JSON, tables: neighbours there are no sentences."""
+
+_Told = Callable[[Collection[str]], Sequence[str] | None]
+
+
+class _Sentence(NamedTuple):
+    """A sentence: its words, those that are names, its identifiers, the keys of its other words; and what the sentence
+    before it has of words and of kinds of identifiers."""
+
+    words: frozenset[str]
+    names: frozenset[str]
+    values: tuple[Identifier, ...]
+    keys: frozenset[str]
+    before: frozenset[str]
+    before_kinds: frozenset[IdentifierKind]
+
+
+class Attribution:
+    """Which names the values of a source belong to.
+
+    `told` returns the passages that have one of some keys, or None if they are too many to tell.
+    """
+
+    def __init__(self, passages: Iterable[str], told: _Told) -> None:
+        capital: set[str] = set()
+        small: set[str] = set()
+        for text in passages:
+            capital.update(_capitals(text))
+            small.update(word for word in _WORD.findall(text) if word.islower())
+        self._names = frozenset(capital) - small
+        self._told = told
+        self._sentences: dict[str, tuple[_Sentence, ...]] = {}
+
+    def is_wrong(self, statement: str) -> bool:
+        """Whether a value of `statement` belongs to other names of the source than it says."""
+        written = frozenset(_capitals(_without(numerals(statement), statement)))
+        strangers = frozenset(name for name in written - self._names if self._told(word_keys(name)) == [])
+        said = _sentence(statement, strangers or self._names)
+        if not said.names:
+            return False
+        return any(self._is_misplaced(value, said, is_strange=bool(strangers)) for value in said.values)
+
+    def _is_misplaced(self, value: Identifier, said: _Sentence, *, is_strange: bool) -> bool:
+        keys = keys_of(value)
+        told = [sentence for sentence in self._sentences_with(keys) if _has(sentence, keys)]
+        if not told or any(_may_be_theirs(sentence, value.kind, said) for sentence in told):
+            return False
+        if is_strange:
+            return bool(said.keys) and any(said.keys <= sentence.keys for sentence in told)
+        about = said.keys.union(*(sentence.keys for sentence in told))
+        return any(
+            sentence.names & said.names and about & sentence.keys and _has_other(sentence, value.kind, said)
+            for name in said.names
+            for sentence in self._sentences_with(word_keys(name))
+        )
+
+    def _sentences_with(self, keys: Collection[str]) -> Iterator[_Sentence]:
+        for passage in self._told(keys) or ():
+            if passage not in self._sentences:
+                self._sentences[passage] = tuple(_sentences(passage, self._names))
+            yield from self._sentences[passage]
+
+
+def _capitals(text: str) -> Iterator[str]:
+    """The words, folded, that are names if the source never writes them without a capital."""
+    for word in _NAMED.findall(text):
+        if word[0].isupper() and not word.isupper() and (folded := word.casefold()) not in FUNCTION_WORDS:
+            yield folded
+
+
+def _may_be_theirs(sentence: _Sentence, kind: IdentifierKind, said: _Sentence) -> bool:
+    """Whether a sentence that has a value of this kind may be about a name of the statement: it names no other, or this
+    one too, or the sentence before does and has no such value of its own."""
+    near = sentence.words if kind in sentence.before_kinds else sentence.words | sentence.before
+    return not sentence.names - said.words or bool(said.names & near)
+
+
+def _has(sentence: _Sentence, keys: Collection[str]) -> bool:
+    return any(not keys_of(value).isdisjoint(keys) for value in sentence.values)
+
+
+def _has_other(sentence: _Sentence, kind: IdentifierKind, said: _Sentence) -> bool:
+    """Whether a sentence has a value of the kind that the statement has not."""
+    known = frozenset(key for value in said.values for key in keys_of(value))
+    return any(value.kind is kind and keys_of(value).isdisjoint(known) for value in sentence.values)
+
+
+def _sentences(passage: str, names: frozenset[str]) -> Iterator[_Sentence]:
+    before: _Sentence | None = None
+    for text in (passage,) if _STRUCTURED.search(passage) else _SENTENCE.split(passage):
+        before = _sentence(text, names, before)
+        yield before
+
+
+def _without(values: Iterable[Identifier], text: str) -> str:
+    for value in values:
+        text = text.replace(value.text, " ")
+    return text
+
+
+def _sentence(text: str, names: frozenset[str], before: _Sentence | None = None) -> _Sentence:
+    values = numerals(text)
+    written = _WORD.findall(_without(values, text))
+    own = frozenset(word.casefold() for word in written if word[0].isupper()) & names
+    rest = " ".join(word for word in written if word.casefold() not in own)
+    return _Sentence(
+        frozenset(word.casefold() for word in written),
+        own,
+        values,
+        word_keys(rest),
+        before.words if before else frozenset(),
+        frozenset(value.kind for value in before.values) if before else frozenset(),
+    )
