@@ -149,16 +149,18 @@ def test_a_summary_leaves_its_frame_by_a_second_end_a_mark_or_a_role():
     assert leaves_frame(Message("s", Role.SYSTEM, frame.format("x")))
 
 
-async def test_the_agent_finds_the_message_that_states_a_fact():
-    """By the words of its question alone."""
+async def test_the_agent_reads_a_value_that_replaced_another():
+    """The best hit alone may state the old one; the snippets of others state the new one too."""
     async with probe_chats() as probing:
-        chat, questions = probing.chats[0], probing.questions[0]
-        fact = questions[0]
-        message = await probing.expanded(chat, fact.question)
+        chat = probing.chats[0]
+        replaced = {old.anchor for old in chat.facts if old.superseded_at}
+        facts = [fact for fact in probing.questions[0] if fact.anchor in replaced]
+        texts = [(fact, await probing.read(chat, fact.question)) for fact in facts]
 
     assert sum(map(len, probing.questions)) == 200
-    assert message is not None
-    assert fact.anchor in message.content
+    assert facts
+    assert all(any(map(fact.is_told_in, read)) for fact, read in texts)
+    assert not all(fact.is_told_in(read[-1]) for fact, read in texts)
 
 
 async def test_a_miss_is_said_beside_its_goal():

@@ -13,7 +13,7 @@ from service.bench.player import MODEL_WINDOW
 from service.bench.quality import runs
 from service.bench.quality.examined import Share
 from service.bench.quality.lossy import LossyModel
-from service.bench.quality.probes import PROBES, Answers, probe_chats, probed
+from service.bench.quality.probes import HITS, PROBES, Answers, probe_chats, probed
 from service.bench.quality.reporting import FaithfulModel, LieKind
 from service.bench.quality.runs import CHAIN, PROFILES, Corpus, Run, Summarizing
 from service.bench.quality.survival import END, PASSES
@@ -232,7 +232,7 @@ def _alive_row(run: Run) -> Row:
 
 _ANSWER_HEADINGS: Final = (
     "summarizer", "window", "beside its name", "last 6 messages", "with Expand and search",
-    "window's tokens", "with what was expanded",
+    "window's tokens", "with what was read",
 )  # fmt: skip
 
 
@@ -341,8 +341,9 @@ _QUESTIONS: Final = f"""
 {PROBES} questions about planted facts, at the end of conversations that each had a window for a quarter of their
 tokens. An answer counts if its value stands in the text, letter by letter; `beside its name` wants the name that it
 belongs to within 160 characters. Whoever keeps the last six messages has what they say. With `expand_history` and
-`search_history` an agent that has no cleverness searches each question's words, expands the best hit, and has the
-answer if it stands there, or in the window, beside its name.
+`search_history` an agent that has no cleverness searches each question's words, reads {HITS} snippets, expands the best
+hit, and has the answer if it stands there, or in the window, beside its name: compare it with `beside its name`. The
+best hit alone often states a value that was replaced since, in more of the question's words.
 """
 
 _CONVERSATIONS: Final = """

@@ -21,7 +21,6 @@ from service.bench.quality.generator import GeneratedChat, generated_chats
 from service.codec.events import encode
 from service.domain.conversation import Conversation, initial_state
 from service.domain.events import ConversationOpened, Event, MessageAppended, Settings
-from service.domain.message import Message
 from service.domain.policy import Policy
 from service.domain.tokens import TokenSource
 from service.models.model import SummaryModel
@@ -44,6 +43,9 @@ SHARE: Final = 0.25
 KEPT: Final = 6
 """Messages that are kept by whoever cuts a conversation to its last ones."""
 
+HITS: Final = 5
+"""Of a search, as the example of an agent asks for."""
+
 _AT_ONCE: Final = Pace(rest_share=0.0, rest_s=0.0)
 _COUNTER: Final = EstimatingCounter()
 
@@ -56,9 +58,9 @@ class Answers:
         window: The value is in the window.
         told: The value is there beside the name that it belongs to.
         last: The value is in the last KEPT messages.
-        tools: It is beside its name in the window or in the message that the agent expanded.
+        tools: It is there beside its name, or in what the agent reads.
         tokens: Tokens of the windows, as a share of those of the conversations.
-        with_tools: The same with what the agent expanded for each question, on average.
+        with_tools: The same with what the agent reads for each question, on average.
     """
 
     window: Share = field(default_factory=Share)
@@ -77,12 +79,13 @@ class Probing:
     questions: Sequence[Sequence[Fact]]
     recall: Recall
 
-    async def expanded(self, chat: GeneratedChat, question: str) -> Message | None:
-        """The message that searching a question's words finds first, as `expand_history` returns it."""
+    async def read(self, chat: GeneratedChat, question: str) -> Sequence[str]:
+        """What an agent reads that has the window and is asked: the HITS first snippets for the question's words, as
+        `search_history` returns them, and the first hit's message, as `expand_history` does."""
         query = parsed(question.rstrip("?"))
-        search = Search("default", chat.id, query, Mode.WORDS, 1, kinds=(Kind.MESSAGE,))
+        search = Search("default", chat.id, query, Mode.WORDS, HITS, kinds=(Kind.MESSAGE,))
         found = (await self.recall.search(search)).hits
-        return chat.messages[found[0].entry.first - 1] if found else None
+        return [*(hit.snippet for hit in found), *(chat.messages[hit.entry.first - 1].content for hit in found[:1])]
 
 
 @asynccontextmanager
@@ -161,11 +164,10 @@ async def _ask(
     kept = "\n".join(message.content for message in chat.messages[-KEPT:])
     for fact in questions:
         is_told = fact.is_told_in(window)
-        message = await probing.expanded(chat, fact.question)
-        text = message.content if message else ""
+        texts = await probing.read(chat, fact.question)
         answers.window.add(fact.is_written_in(window), 1)
         answers.told.add(is_told, 1)
         answers.last.add(fact.is_written_in(kept), 1)
-        answers.tools.add(is_told or fact.is_told_in(text), 1)
+        answers.tools.add(is_told or any(map(fact.is_told_in, texts)), 1)
         answers.tokens.add(state.window_tokens, state.original_tokens)
-        answers.with_tools.add(state.window_tokens + _COUNTER.count(text), state.original_tokens)
+        answers.with_tools.add(state.window_tokens + sum(map(_COUNTER.count, texts)), state.original_tokens)
