@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from queue import Empty, LifoQueue
+from queue import Empty, Full, LifoQueue
 from typing import Any, NamedTuple
 
 from service.domain.message import Role
@@ -177,12 +177,16 @@ class Searcher:
                 connection = self._free.get_nowait()
             except Empty:
                 connection = connected(self._path, writes=False)
-            with connection:
-                yield connection
-            if self._free.full():
+            try:
+                with connection:
+                    yield connection
+            except BaseException:
                 connection.close()
-            else:
-                self._free.put(connection)
+                raise
+            try:
+                self._free.put_nowait(connection)
+            except Full:
+                connection.close()
         except apsw.Error as error:
             raise RecallStopped(f"the index cannot be read ({type(error).__name__})") from error
 

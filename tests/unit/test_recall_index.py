@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import apsw
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,7 +23,7 @@ from service.domain.events import ConversationRewound, MessageAppended, Summariz
 from service.domain.message import Message, Role
 from service.domain.record import EpisodeFigures, MessageRange, Provenance, RecordContext, SummaryRecord
 from service.domain.tokens import TokenSource
-from service.recall.errors import EmbedderAway, RecallStopped
+from service.recall.errors import EmbedderAway, EmbedderChanged, RecallStopped
 from service.recall.file import connected
 from service.recall.index import KNOWN_EVENTS, Kind
 from service.recall.passages import PIECES_MAX
@@ -30,7 +31,7 @@ from service.recall.pieces import Wanted, nearest
 from service.recall.projection import Projection
 from service.recall.query import parsed, spelled
 from service.recall.recall import Hits, Recall
-from service.recall.search import Mode, Search
+from service.recall.search import Asked, Mode, Search, Searcher
 from service.recall.vectors import Vector, quantized
 from service.recall.wordllama import WordLlamaEmbedder
 from tests.support.patience import PATIENCE_S
@@ -373,6 +374,23 @@ async def test_vectors_of_another_length_stop_what_needs_them(log, tmp_path):
         assert recall.projection.progress.stopped
     finally:
         await recall.close()
+
+
+async def test_a_search_that_fails_leaves_no_connection_open(log, tmp_path):
+    """Not even while somebody holds the error."""
+    chat(log, "red")
+    async with indexed(log, tmp_path / "index"):
+        searcher = Searcher(tmp_path / "index")
+        before = len(apsw.connections())
+        search = Search("default", "c1", parsed("red"), Mode.MEANING, 1)
+        with pytest.raises(EmbedderChanged) as raised:
+            searcher(search, 1, Asked(None, changed))
+        assert len(apsw.connections()) == before
+        assert raised.value.args
+
+
+def changed(name: str, dimension: int) -> None:
+    raise EmbedderChanged(f"{name} {dimension}")
 
 
 class Wavering:

@@ -165,7 +165,10 @@ class Concordance:
         chosen: list[_Candidate] = []
         covered = 0
         while len(chosen) < EVIDENCE_MAX and candidates:
-            best = max(candidates, key=lambda found: (weigh(found.mask & ~covered), *self._closeness(found)))
+            best = max(
+                candidates,
+                key=lambda found: (weigh(found.mask & ~covered), self._names_messages(found), *self._closeness(found)),
+            )
             if weigh(best.mask & ~covered) < whole * (_ADDS if chosen else _ANCHORED):
                 break
             chosen.append(best)
@@ -174,12 +177,16 @@ class Concordance:
             candidates = [found for found in candidates if _may_add(found, first, found.mask & ~covered, named)]
         if not chosen or weigh(covered) < _SUPPORTED * whole or named & ~covered:
             return Support(heard=heard)
-        if self._names_another(statement, terms, covered):
+        if self._names_another(statement, terms, covered) and not self._is_in_another_script(statement, chosen[0]):
             return Support(heard=heard)
         if self._attribution.is_wrong(statement):
             return Support(heard=heard)
         numbers = dict.fromkeys(number for found in chosen for number in self.passages[found.places[0]].numbers)
         return Support(tuple(sorted(list(numbers)[:EVIDENCE_MAX])), told=True, heard=heard)
+
+    def _names_messages(self, found: _Candidate) -> bool:
+        """Not so the narrative of the previous record, and its statements without evidence."""
+        return bool(self.passages[found.places[0]].numbers)
 
     def _closeness(self, found: _Candidate) -> tuple[int, int]:
         """What distinguishes messages that have the same words of a statement: little else, and then their order."""
@@ -195,6 +202,11 @@ class Concordance:
                 if any(pair in pairwise(run for run, _ in word_runs(self.passages[place].text)) for place in both):
                     return True
         return False
+
+    def _is_in_another_script(self, statement: str, found: _Candidate) -> bool:
+        """Whether the passage has words in a script without spaces, which those of a statement with spaces may be."""
+        text = "".join(self.passages[place].text for place in found.places)
+        return any(size for _, size in word_runs(text)) and not any(size for _, size in word_runs(statement))
 
     def _passages_of(self, keys: Collection[str]) -> Sequence[str] | None:
         """The passages that have one of these keys, of messages if any of them do; None if there are too many."""

@@ -122,3 +122,21 @@ def test_evidence_takes_time_linear_in_the_source():
         return [f"Item IT-{n} costs {n} EUR, and {n % 97} of them are in the warehouse of Lyon." for n in range(size)]
 
     assert grows_linearly(work, talk, size=1_200)
+
+
+def test_a_narrative_takes_no_evidence_from_a_statement_that_has_it():
+    """Both have all of its words, and the narrative in fewer: only the statement names messages."""
+    point = "As agreed, the invoice INV-2231 over 450 EUR is still unpaid, so the ledger stays open."
+    summary = "The invoice INV-2231 over 450 EUR is unpaid."
+    known = concordance_of([], earlier(point, numbers=((7,),), summary=summary))
+
+    assert known.support("Invoice INV-2231 over 450 EUR is unpaid.").numbers == (7,)
+
+
+def test_words_of_another_script_name_no_other_thing():
+    """What is told in Chinese has none of the statement's words for it, which other messages have."""
+    known = said(
+        "The status page of Heron is down.", *["Thank you."] * 8, "Falcon 的状态页是 https://a.example.com/7。"
+    )
+
+    assert known.support("Falcon has https://a.example.com/7 as its status page.").numbers == (10,)
