@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
@@ -74,6 +74,7 @@ __all__ = [
     "GetServerInfoResponse",
     "PassProgress",
     "Patience",
+    "RewindConversationResponse",
     "SearchHistoryResponse",
     "SearchHit",
     "SidecarClient",
@@ -245,6 +246,22 @@ class SidecarClient:
         """State and settings."""
         request = _pb.GetConversationRequest(conversation_id=conversation_id)
         return (await self._unary(self._conversations.GetConversation, request)).conversation
+
+    async def conversations(
+        self, *, limit: int, labels: Mapping[str, str] | None = None, min_ratio: float = 0.0, closed: bool | None = None
+    ) -> list[Conversation]:
+        """The first `limit` conversations, last changed first: those that have all `labels`, at least `min_ratio`, and
+        are closed or not; None for both.
+        """
+        request = _pb.ListConversationsRequest(
+            page_size=min(limit, PAGE_SIZE), labels=labels, min_ratio=min_ratio, closed=closed
+        )
+        found: list[Conversation] = []
+        async for page in self._pages(self._conversations.ListConversations, request):
+            found += page.conversations
+            if len(found) >= limit:
+                break
+        return found[:limit]
 
     async def summaries(self, conversation_id: str) -> list[SummaryRecord]:
         """All records, newest first."""

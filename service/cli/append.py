@@ -16,7 +16,7 @@ from service.cli.failures import CommandFailed
 from service.cli.figures import pass_line, usage_line
 from service.cli.file_report import FileReport
 from service.cli.kept_settings import kept_settings
-from service.cli.options import Invocation, sidecar_options
+from service.cli.options import Invocation, label_of, sidecar_options
 from service.cli.plain_json import as_json
 from service.cli.playback import Playing, play
 from service.cli.sidecar import call, configuration
@@ -112,7 +112,7 @@ def append(
         context_length=context_length,
         reserved_output_tokens=reserved_output_tokens,
         overhead_tokens=overhead_tokens,
-        labels=dict(_label(label) for label in labels),
+        labels=dict(label_of(label) for label in labels),
     )
     if file is not None:
         if conversation is not None:
@@ -223,13 +223,6 @@ def _append_file(invocation: Invocation, path: Path, playing: Playing, *, as_jso
         raise CommandFailed(f"{path.name}: {show.unwell}", hint=f"the lines above say which{show.advice}")
     if show.is_empty:
         raise CommandFailed(f"{path.name} contains no chat", hint="`abridged append --help` shows the format of a line")
-
-
-def _label(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--label")
-    return key, value
 
 
 @contextmanager

@@ -14,10 +14,11 @@ from service.cli.sidecar import call
 from service.cli.terminal import excerpt, say, say_text, width
 from service.client import RENDERINGS, ContextMessage, GetContextResponse, TooLargeMessage
 
-__all__ = ["context", "context_line", "context_lines", "message_text"]
+__all__ = ["context", "context_line", "context_lines", "message_text", "whole_message"]
 
 MARK_CHARS_MAX = 40
 TEXT_CHARS_MIN = 20
+_TOO_LARGE = "(too large for a page)"
 CLIPPED_HINT = "allow more tokens: the window exceeds the limit even with everything clipped that may be"
 
 
@@ -85,13 +86,30 @@ def context_lines(answer: GetContextResponse, *, columns: int) -> list[str]:
 
 def context_line(entry: ContextMessage | TooLargeMessage, *, columns: int) -> str:
     """A message: number, tokens, role, start of the text; or that it is too large for a page."""
+    head = _head(entry)
     if isinstance(entry, TooLargeMessage):
-        return f"{entry.number:>5} {entry.tokens:>6}  (too large for a page)"
+        return head + _TOO_LARGE
     message = entry.message
-    marks = (word(message, "role").lower(), message.name, entry.tag, "clipped" if entry.clipped else "")
     calls = (tool_call.name for tool_call in message.tool_calls)
-    head = f"{entry.number or '':>5} {entry.tokens:>6}  "
-    return head + message_text(marks, message.content, calls, chars_max=columns - len(head))
+    return head + message_text(_marks(entry), message.content, calls, chars_max=columns - len(head))
+
+
+def whole_message(entry: ContextMessage | TooLargeMessage) -> str:
+    """A message as context_line shows it, with all of its text, in as many lines as it has."""
+    if isinstance(entry, TooLargeMessage):
+        return _head(entry) + _TOO_LARGE
+    who = " ".join(excerpt(mark, chars_max=MARK_CHARS_MAX) for mark in _marks(entry) if mark)
+    called = "".join(f"\n{tool_call.name}({tool_call.arguments})" for tool_call in entry.message.tool_calls)
+    return f"{_head(entry)}{who}: {entry.message.content}{called}"
+
+
+def _head(entry: ContextMessage | TooLargeMessage) -> str:
+    return f"{entry.number or '':>5} {entry.tokens:>6}  "
+
+
+def _marks(entry: ContextMessage) -> tuple[str, ...]:
+    message = entry.message
+    return word(message, "role").lower(), message.name, entry.tag, "clipped" if entry.clipped else ""
 
 
 def message_text(marks: Iterable[str], content: str, calls: Iterable[str], *, chars_max: int) -> str:

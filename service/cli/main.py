@@ -34,6 +34,18 @@ def _chat() -> click.Command:
     return chat
 
 
+def _compress() -> click.Command:
+    from service.cli.compress import compress
+
+    return compress
+
+
+def _conversations() -> click.Command:
+    from service.cli.conversations import conversations
+
+    return conversations
+
+
 def _config() -> click.Command:
     from service.cli.config import config
 
@@ -147,8 +159,10 @@ COMMANDS: Mapping[str, Callable[[], click.Command]] = {
     "demo": _demo,
     "chat": _chat,
     "append": _append,
+    "conversations": _conversations,
     "context": _context,
     "watch": _watch,
+    "compress": _compress,
     "summaries": _summaries,
     "episodes": _episodes,
     "expand": _expand,

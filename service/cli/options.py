@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["Invocation", "settings_options", "sidecar_options"]
+__all__ = ["Invocation", "label_of", "settings_options", "sidecar_options"]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -59,6 +59,14 @@ def sidecar_options(command: Decorated) -> Decorated:
         "--token", expose_value=False, callback=_take_named("client.token"), help="Bearer token to send."
     )
     return address(token(settings_options(command)))
+
+
+def label_of(text: str) -> tuple[str, str]:
+    """A label's key and value. Raises BadParameter."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--label")
+    return key, value
 
 
 def _current(context: click.Context) -> Invocation:

@@ -19,16 +19,17 @@ __all__ = ["summarize"]
 STANDARD_INPUT = "-"
 
 
-@click.command(short_help="Summarize a file, without a conversation.")
+@click.command(short_help="Summarize a text file, which joins no conversation.")
 @click.argument("file", metavar="FILE|-")
 @click.option("--max-tokens", type=click.IntRange(32, 100_000), help="Most tokens of the summary.")
 @click.option("--json", "as_json_", is_flag=True, help="All of the answer as JSON.")
 @sidecar_options
 @click.pass_obj
 def summarize(invocation: Invocation, file: str, *, max_tokens: int | None, as_json_: bool) -> None:
-    """Summarize FILE, or standard input for -, with the sidecar's model. Nothing of it is stored.
+    """Summarize the text in FILE, or standard input for -, with the sidecar's model. Nothing of it is stored.
 
-    The summary goes to standard output, progress to standard error.
+    The summary goes to standard output, progress to standard error. `abridged compress CONVERSATION` summarizes a
+    conversation.
     """
     data = _read(file)
     try:

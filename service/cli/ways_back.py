@@ -4,18 +4,22 @@ hand, end a conversation."""
 from __future__ import annotations
 
 import re
+import sys
 
 import click
 
-from service.cli.context import context_line
+from service.cli.context import context_line, whole_message
 from service.cli.figures import pass_line, short, usage_line
 from service.cli.options import Invocation, sidecar_options
 from service.cli.plain_json import as_json
 from service.cli.sidecar import call
-from service.cli.terminal import say, width
-from service.client import Conversation, SidecarClient, Summarization
+from service.cli.terminal import say, say_text, width
+from service.client import Conversation, RewindConversationResponse, SidecarClient, SidecarError, Summarization
 
 __all__ = ["close", "expand", "pin", "rate", "reopen", "revoke", "rewind"]
+
+WHOLE = 1 << 30
+"""Columns that no message fills: far more than a request may have bytes."""
 
 _RANGE = re.compile(r"(\d+)-(\d+)")
 _NUMBERS = re.compile(r"\d+(?:,\d+)*")
@@ -36,6 +40,8 @@ _NUMBERS = re.compile(r"\d+(?:,\d+)*")
 def expand(invocation: Invocation, conversation: str, what: str, *, max_tokens: int, as_json_: bool) -> None:
     """Show the original messages of CONVERSATION behind WHAT: a summary's id, or numbers such as 12, 3,7,12 or
     12-20.
+
+    On a terminal a message is one line of its beginning; a pipe or a file gets the whole text, --json every field.
     """
     within = _RANGE.fullmatch(what)
     numbers = tuple(map(int, what.split(","))) if _NUMBERS.fullmatch(what) else ()
@@ -47,9 +53,19 @@ def expand(invocation: Invocation, conversation: str, what: str, *, max_tokens: 
             conversation, summary_id=summary_id, numbers=numbers, first=first, last=last, max_tokens=max_tokens
         )
         async for message in pages:
-            say(as_json(message) if as_json_ else context_line(message, columns=width()))
+            if as_json_:
+                say(as_json(message))
+            elif sys.stdout.isatty():
+                line = context_line(message, columns=width())
+                say(line)
+                cut.append(line != context_line(message, columns=WHOLE))
+            else:
+                say_text(whole_message(message), indent="  ")
 
+    cut: list[bool] = []
     call(invocation, work)
+    if any(cut):
+        say(f"({sum(cut)} cut; --json, or a pipe, shows all)", is_error=True)
 
 
 @click.command(short_help="Take a bad summary out of use.")
@@ -103,13 +119,27 @@ def pin(invocation: Invocation, conversation: str, numbers: tuple[int, ...], *, 
 
 @click.command(short_help="Remove the newest messages.")
 @click.argument("conversation")
-@click.argument("version", type=click.IntRange(0))
+@click.argument("number", type=click.IntRange(0))
 @sidecar_options
 @click.pass_obj
-def rewind(invocation: Invocation, conversation: str, version: int) -> None:
-    """Remove the messages of CONVERSATION after number VERSION; the log keeps them."""
-    answer = call(invocation, lambda client: client.rewind(conversation, version))
-    say(f"rewound to message {version}")
+def rewind(invocation: Invocation, conversation: str, number: int) -> None:
+    """Remove the messages of CONVERSATION after message NUMBER, the last one that stays; 0 removes all.
+
+    NUMBER is what `abridged context` shows. The log keeps what is removed, and new messages get new numbers.
+    """
+
+    async def work(client: SidecarClient) -> tuple[str, RewindConversationResponse]:
+        try:
+            before = _removed(await client.conversation(conversation))
+        except SidecarError:
+            # A token that may not read may rewind; any other trouble is the rewind's to report.
+            return "", await client.rewind(conversation, number)
+        answer = await client.rewind(conversation, number)
+        count = _removed(answer.conversation) - before
+        return f": {count} {'message' if count == 1 else 'messages'} removed", answer
+
+    removed, answer = call(invocation, work)
+    say(f"rewound to message {number}{removed}")
     _say_state(answer.conversation, answer.summarization if answer.HasField("summarization") else None)
 
 
@@ -139,6 +169,10 @@ async def _summary_id(client: SidecarClient, conversation: str, named: str) -> s
     """The full id of a summary that is named in full or as `abridged summaries` prints it."""
     matching = [record.id for record in await client.summaries(conversation) if named in (record.id, short(record.id))]
     return matching[0] if len(matching) == 1 else named
+
+
+def _removed(state: Conversation) -> int:
+    return sum(removed.last - removed.first + 1 for removed in state.removed)
 
 
 def _say_state(state: Conversation, triggered: Summarization | None) -> None:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.support.command import abridged, served
+from tests.support.command import abridged, on_terminal, served
 from tests.support.sidecar import ANY_DRAFT
 
 SENTENCE = (
@@ -355,8 +355,24 @@ def test_a_window_is_repaired_from_the_command_line(cli, summarized):
     assert cli("revoke", summarized, record).out.startswith(f"revoked {record}")
     assert re.search(rf"record {record}: .*, revoked\n", cli("summaries", summarized).out)
     assert record not in cli("summaries", summarized, "--json").out
-    assert cli("rewind", summarized, "10").out.startswith("rewound to message 10\n")
+    assert cli("rewind", summarized, "10").out.startswith("rewound to message 10: 20 messages removed\n")
+    assert cli("rewind", summarized, "9").out.startswith("rewound to message 9: 1 message removed\n")
+    assert cli("rewind", summarized, "9").out.startswith("rewound to message 9: 0 messages removed\n")
     assert cli("rewind", summarized, "31").code == 1
     assert cli("close", summarized).out.startswith("closed\n")
     assert "closed" in cli("pin", summarized, "2").err
     assert cli("reopen", summarized).out.startswith("reopened\n")
+
+
+def test_an_expanded_message_is_whole_for_a_pipe_and_says_on_a_terminal_that_it_is_cut(sidecar, cli):
+    """A line of a terminal has no room for it; a file has."""
+    text = f"{'word ' * 60}\nthe last line"
+    cli("append", "long-text", text)
+
+    piped = cli("expand", "long-text", "1").out
+    with on_terminal("expand", "long-text", "1", "--address", sidecar.address) as terminal:
+        screen = terminal.read_until("--json, or a pipe, shows all")
+
+    assert "word \n  the last line\n" in piped
+    assert "(1 cut; " in screen
+    assert "last line" not in screen

@@ -9,7 +9,19 @@ from service.domain.message import Message, Role
 from service.domain.policy import Fallback, Policy
 
 NAMED = "Deployment 47{0} of billing/claim{0}.py at version v2.14.{0} was rolled back by Jonas for OPS-10{0}. "
-PLACES = "river stone lantern orchard velvet harbour meadow copper whisper saddle thunder willow feather".split()
+PLACES = (
+    "river",
+    "stone",
+    "lantern",
+    "orchard",
+    "velvet",
+    "harbour",
+    "meadow",
+    "copper",
+    "whisper",
+    "saddle",
+    "thunder",
+)
 
 
 def chat(name: str, texts: list[str]) -> PlayedChat:

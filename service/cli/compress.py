@@ -1,0 +1,58 @@
+"""`abridged compress`: a forced pass, and what came of it."""
+
+from __future__ import annotations
+
+import click
+
+from service.cli.failures import CommandFailed
+from service.cli.figures import pass_line, record_line, short, usage_line
+from service.cli.options import Invocation, sidecar_options
+from service.cli.plain_json import as_json, word
+from service.cli.sidecar import call
+from service.cli.terminal import say
+from service.client import Conversation, SidecarClient, Summarization, SummaryRecord
+
+__all__ = ["compress"]
+
+
+@click.command(short_help="Force a pass.")
+@click.argument("conversation")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0, 3600),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for its end; 0 returns at once.",
+)
+@click.option("--json", "as_json_", is_flag=True, help="The pass as JSON.")
+@sidecar_options
+@click.pass_obj
+def compress(invocation: Invocation, conversation: str, *, wait_s: float, as_json_: bool) -> None:
+    """Force a pass over CONVERSATION, whatever its ratio, and show its outcome. A pending pass is joined.
+
+    The exit code is 1 if the pass fails, or has not ended within --wait.
+    """
+
+    async def work(client: SidecarClient) -> tuple[Summarization, Conversation, list[SummaryRecord]]:
+        made = await client.summarize(conversation, wait_s=wait_s)
+        state = await client.conversation(conversation)
+        return made, state, await client.summaries(conversation) if made.summary_id else []
+
+    made, state, records = call(invocation, work)
+    if as_json_:
+        say(as_json(made))
+    else:
+        say(pass_line(made))
+        for record in records:
+            if record.id == made.summary_id:
+                say(record_line(record))
+        say(usage_line(state.usage))
+    how = word(made, "state")
+    if how == "FAILED":
+        raise CommandFailed(f"the pass failed: {word(made, 'error_class')}", hint="`abridged doctor` checks the models")
+    if how == "PENDING" and wait_s:
+        raise CommandFailed(
+            f"pass {short(made.id)} has not ended yet", hint=f"follow it with `abridged watch {conversation}`"
+        )

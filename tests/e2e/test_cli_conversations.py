@@ -1,0 +1,81 @@
+"""`abridged conversations` and `abridged compress`, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.support.command import abridged, served
+
+TEXT = "Deployment 4711 of billing/invoice_worker/claim.py at version v2.14.3 was rolled back to v2.14.2 by Jonas. "
+
+
+def chat_file(folder, conversation: str, messages: int) -> str:
+    said = [{"role": "user", "content": f"{n}. {TEXT * 2}"} for n in range(messages)]
+    path = folder / f"{conversation}.jsonl"
+    path.write_text(json.dumps({"conversation_id": conversation, "messages": said}) + "\n")
+    return str(path)
+
+
+@pytest.fixture
+def cli(tmp_path):
+    with served(tmp_path) as running:
+        yield lambda *arguments: abridged(*arguments, "--address", running.address)
+
+
+def test_conversations_are_listed_with_their_figures_and_filters(cli, tmp_path):
+    """The last changed first; a limit that cuts the list says so."""
+    assert cli("conversations").out == "no conversations\n"
+    cli("append", "--file", chat_file(tmp_path, "full", 9), "--context-length", "1024", "--no-settle")
+    cli("append", "small", "hello", "--label", "team=a")
+    cli("close", "small")
+
+    head, small, full = cli("conversations").out.splitlines()
+    assert head.split() == ["CONVERSATION", "VERSION", "MESSAGES", "TOKENS", "RATIO", "STATE"]
+    assert small.split()[:3] == ["small", "1", "1"]
+    assert small.endswith("closed")
+    assert full.split()[:3] == ["full", "9", "9"]
+    assert full.endswith("  open")
+
+    def listed(*options: str) -> list[str]:
+        return [json.loads(line)["id"] for line in cli("conversations", "--json", *options).out.splitlines()]
+
+    assert listed() == ["small", "full"]
+    assert listed("--label", "team=a") == listed("--closed") == ["small"]
+    assert listed("--min-ratio", "0.3") == listed("--open") == ["full"]
+    cut = cli("conversations", "--limit", "1")
+    assert (cut.out.count("\n"), "only the first 1" in cut.err) == (2, True)
+    assert "only the first" not in cli("conversations", "--limit", "2").err
+
+
+def test_a_forced_pass_is_awaited_and_shown(cli, tmp_path):
+    """The pass, its record and the ratio that it leaves; what cannot be compressed is refused."""
+    cli("append", "--file", chat_file(tmp_path, "full", 12), "--context-length", "8192")
+
+    made = cli("compress", "full").out.splitlines()
+    assert ", completed, trigger forced at 0." in made[0]
+    assert made[1].startswith("record ")
+    assert made[2].startswith("ratio 0.")
+
+    cli("append", "tiny", "hello")
+    refused = cli("compress", "tiny")
+    assert refused.code == 1
+    assert refused.err.startswith("abridged: ")
+
+
+def test_a_forced_pass_that_fails_or_lasts_ends_with_one(tmp_path):
+    """With its class; what waits for nothing only starts it."""
+    (tmp_path / "script.json").write_text('{"steps": [{"error": "refused"}, {"hang": true}]}')
+    with served(tmp_path, f"summarizer.models=scripted:{tmp_path / 'script.json'}") as s:
+        to = ("--address", s.address)
+        for name in ("first", "second"):
+            abridged("append", "--file", chat_file(tmp_path, name, 12), "--context-length", "8192", *to)
+        failed = abridged("compress", "first", *to)
+        begun = abridged("compress", "second", "--wait", "0", "--json", *to)
+        lasting = abridged("compress", "second", "--wait", "0.1", *to)
+
+    assert failed.code == lasting.code == 1
+    assert "the pass failed: MODEL_REFUSED" in failed.err
+    assert (begun.code, json.loads(begun.out)["state"]) == (0, "PENDING")
+    assert "has not ended yet" in lasting.err
