@@ -1,12 +1,19 @@
 """One turn of an agent whose model reads back what was condensed: expand_history and search_history, carried out here.
 
+Run it beside a sidecar, `abridged serve`, to see both tools at work without a model:
+
+    python examples/agent_loop.py [HOST:PORT]
+
 `ask` is your model's call: it takes the body of an OpenAI-style request and returns the assistant's message. Offer the
 tools from the first turn on and always the same ones, since they stand at the start of the prompt.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
+import uuid
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +22,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2
+from abridged.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from abridged.v1.summary_pb2 import MessageRange
 
 if TYPE_CHECKING:
@@ -106,3 +114,37 @@ async def searched(chats: ConversationServiceAsyncStub, conversation_id: str, qu
         )
     )
     return "\n".join(f"{hit.messages.first}: {hit.snippet}" for hit in response.hits) or "Nothing was found."
+
+
+async def scripted(body: dict[str, Any]) -> dict[str, Any]:
+    """In place of your model: searches, expands what it was asked about, and answers with what came back."""
+    said = [message for message in body["messages"] if message["role"] != "system"]
+    results = [message["content"] for message in said if message["role"] == "tool"]
+    asked = (("search_history", {"query": "badge north door"}), ("expand_history", {"first": 1, "last": 2}))
+    if len(results) == len(asked):
+        return {"role": "assistant", "content": f"I read back:\n{results[-1]}"}
+    name, arguments = asked[len(results)]
+    print(f"the model calls {name} {json.dumps(arguments)}")
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    return {"role": "assistant", "content": None, "tool_calls": [{"id": uuid.uuid4().hex, "function": function}]}
+
+
+async def main(address: str) -> None:
+    """Append a chat, take a turn in it and print the answer."""
+    conversation_id = f"agent-{uuid.uuid4().hex[:8]}"
+    chat = ("What opens the north door?", "The badge of the north door is KX-4471.", "Thank you, that is all.")
+    roles = (message_pb2.ROLE_USER, message_pb2.ROLE_ASSISTANT, message_pb2.ROLE_USER)
+    async with grpc.aio.insecure_channel(address) as channel:
+        chats: ConversationServiceAsyncStub = ConversationServiceStub(channel)
+        messages = [
+            message_pb2.Message(id=f"m{n}", role=role, content=text)
+            for n, (role, text) in enumerate(zip(roles, chat, strict=True), 1)
+        ]
+        await chats.AppendMessages(api.AppendMessagesRequest(conversation_id=conversation_id, messages=messages))
+        answer = await turn(chats, conversation_id, "t1", "Which badge was that?", scripted)
+        print(f"the model answers: {answer}")
+        print(f"all of it: abridged context {conversation_id}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:7420"))

@@ -21,6 +21,7 @@ from service.api.readiness import model_check
 from service.bootstrap.core import open_core
 from service.bootstrap.descriptors import take_all as take_all_descriptors
 from service.bootstrap.edge import Running, Sidecar, assembled
+from service.bootstrap.providers import unused_endpoint
 from service.bootstrap.upgrade import upgrade_if_due
 from service.config.settings import Settings, TelemetrySettings
 from service.event_loop import loop_factory
@@ -96,6 +97,8 @@ async def serve(
         if running is not None:
             ready(running)
             _log.info("sidecar.ready", addresses=list(running.grpc_addresses), http_address=running.http_address)
+            if unused := unused_endpoint(settings):
+                _log.warning("model.endpoint_unused", hint=unused)
             if core.model is not None:
                 looking = asyncio.create_task(_look_for(core.model, settings))
                 resources.callback(looking.cancel)

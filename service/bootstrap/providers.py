@@ -35,7 +35,15 @@ from service.tokenizers.choice import counter_named
 from service.tokenizers.exact import require_exact
 from service.tokenizers.of_models import ModelCounters
 
-__all__ = ["Providers", "asks_openai", "host_labels", "model_counters", "ollama_settings", "openai_settings"]
+__all__ = [
+    "Providers",
+    "asks_openai",
+    "host_labels",
+    "model_counters",
+    "ollama_settings",
+    "openai_settings",
+    "unused_endpoint",
+]
 
 Traced = Callable[[SummaryModel], SummaryModel]
 """Wraps a model so that its calls are spans."""
@@ -49,6 +57,19 @@ _log = structlog.get_logger()
 def asks_openai(settings: Settings) -> bool:
     """Whether a setting names a model of the OpenAI-compatible endpoint; nothing is sent there otherwise."""
     return any(model.startswith(_OPENAI) for model in (*settings.summarizer.models, *settings.titles.models))
+
+
+def unused_endpoint(settings: Settings) -> str:
+    """What to do where an endpoint is configured and no model of it is; empty where there is nothing to do."""
+    group, given = settings.openai, []
+    if group.url != OpenAIGroup.model_fields["url"].default:
+        given.append("openai.url (OPENAI_BASE_URL)")
+    if group.api_key:
+        given.append("openai.api_key (OPENAI_API_KEY)")
+    if not given or asks_openai(settings):
+        return ""
+    verb = "is" if len(given) == 1 else "are"
+    return f'{" and ".join(given)} {verb} set but not used: to use it, set summarizer.models=["openai:NAME"]'
 
 
 def host_labels(settings: Settings) -> tuple[str, ...]:

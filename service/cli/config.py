@@ -7,6 +7,7 @@ import json
 import click
 
 from observability.tracing import TracingSettings
+from service.bootstrap.providers import unused_endpoint
 from service.cli.options import Invocation, settings_options
 from service.cli.plain_json import json_text
 from service.cli.prerequisites import check_prerequisites
@@ -30,12 +31,15 @@ def check(invocation: Invocation) -> None:
     """Report everything that is wrong with the settings; exit code 2 if anything is.
 
     If every value is valid, also check what they name: the log's folder, scripts, the prompt file, and the syntax of
-    hosts. Does not connect to hosts: `abridged doctor` does that. Warns of standard OTEL_* variables that are ignored.
+    hosts. Does not connect to hosts: `abridged doctor` does that. Warns of standard OTEL_* variables that are ignored,
+    and of an OpenAI-compatible endpoint that no model uses.
     """
     found = configuration(invocation)
     check_prerequisites(found)
     for ignored in TracingSettings.from_environment(environment(), service_version=VERSION).ignored:
         say(f"warning: {ignored}", is_error=True)
+    if unused := unused_endpoint(found.settings):
+        say(f"warning: {unused}", is_error=True)
     given = sum(origin.kind != "default" for origin in found.origins.values())
     say(f"ok: {len(found.origins)} settings, {given} of them set")
 

@@ -1,11 +1,11 @@
-"""What `abridged doctor` finds about the OpenAI-compatible endpoint, if a model of it is named."""
+"""What `abridged doctor` finds about the OpenAI-compatible endpoint, if a model of it is named or one is missing."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
 
-from service.bootstrap.providers import openai_settings
+from service.bootstrap.providers import openai_settings, unused_endpoint
 from service.cli.findings import FAIL, OK, WARN, Finding
 from service.config.settings import Settings
 from service.models.http.address import AddressError
@@ -21,7 +21,8 @@ async def examined_endpoint(settings: Settings, models: Sequence[str]) -> list[F
     """Whether it responds, takes the key for its list of models, and lists those of `models` that are its own."""
     names = [model.removeprefix("openai:") for model in models if model.startswith("openai:")]
     if not names:
-        return []
+        unused = unused_endpoint(settings)
+        return [Finding(WARN, f"endpoint: {unused}")] if unused else []
     group = settings.openai
     try:
         address = parse_endpoint(group.url, allow_insecure=group.allow_insecure_url)

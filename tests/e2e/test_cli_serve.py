@@ -552,3 +552,23 @@ def test_what_all_commands_share_loads_nothing_that_serves_or_draws():
 
     assert ran.code == 0, ran.err
     assert abridged("--version").out.startswith("abridged ")
+
+
+def test_an_endpoint_that_no_model_uses_is_hinted_at_by_whatever_looks_at_the_settings(tmp_path):
+    """`config check`, `doctor` and the start, once; with an openai: model nobody says so. The key is never shown."""
+    environ = {"OPENAI_API_KEY": "sk-secret-4711", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    hint = "openai.url (OPENAI_BASE_URL) and openai.api_key (OPENAI_API_KEY) are set but not used: to use it, set "
+    unused = f'{hint}summarizer.models=["openai:NAME"]'
+
+    checked = abridged_process("config", "check", environ=environ)
+    used = abridged_process("config", "check", "--set", 'summarizer.models=["openai:m"]', environ=environ)
+    with served(tmp_path, environ=environ) as s:
+        assert s.process.stderr is not None
+        line = json.loads(s.process.stderr.readline())
+        doctor = abridged_process("doctor", "--no-speed", "--address", s.address, environ=environ)
+
+    assert (checked.code, checked.err) == (0, f"warning: {unused}\n")
+    assert (used.code, used.err) == (0, "")
+    assert (line["event"], line["hint"]) == ("model.endpoint_unused", unused)
+    assert f"warn  endpoint: {unused}\n" in doctor.out
+    assert "4711" not in checked.err + doctor.out + doctor.err + str(line)
