@@ -19,12 +19,13 @@ from eventlog.sqlite.verification import LogVerification
 from service.codec.values import canonical, message_to_proto
 from service.conversations.conversation_log import ConversationLog, SentMessages
 from service.conversations.snapshot_writer import SNAPSHOT_EVENTS, SnapshotWriter
-from service.conversations.snapshots import MESSAGES_MAX, PURPOSE, Snapshot, SqlSnapshots, prepare, put
+from service.conversations.snapshots import BYTES_MAX, MESSAGES_MAX, PURPOSE, Snapshot, SqlSnapshots, prepare, put
 from service.conversations.sql_table import SqlConversationTable
 from service.conversations.table import Projected
 from service.conversations.verification import Damage, damages
 from service.domain.conversation import Conversation, initial_state
 from service.domain.events import ConversationOpened, Event, MessageAppended, Settings
+from service.domain.fold import evolve
 from service.domain.message import Message, Role
 from service.domain.tokens import TokenSource
 from service.domain.ways_back import needed
@@ -106,8 +107,8 @@ async def room(path: Path) -> AsyncIterator[Room]:
         opened.log.close()
 
 
-def _said(number: int) -> MessageAppended:
-    return MessageAppended(number, Message(f"m{number}", Role.USER, "a word"), 2, TokenSource.ESTIMATE, "estimate")
+def _said(number: int, text: str = "a word") -> MessageAppended:
+    return MessageAppended(number, Message(f"m{number}", Role.USER, text), 2, TokenSource.ESTIMATE, "estimate")
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -245,6 +246,18 @@ async def test_a_window_of_thousands_of_messages_is_not_kept(tmp_path):
         it.changed("DELETE FROM snapshots")
         await it.take()
         assert it.taken_at() == 0
+
+
+async def test_a_state_of_megabytes_is_not_kept(tmp_path):
+    """A snapshot's row is written beside the appends, which must not wait for it."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(1)
+        large = evolve(it.state, _said(2, Random(0).randbytes(BYTES_MAX).hex()), 0)
+        small = evolve(it.state, _said(2), 0)
+
+        rows = [it.snapshots.row(KEY, Snapshot(state, 3, 3, b"chain")) is None for state in (small, large)]
+
+        assert rows == [False, True]
 
 
 def _damages(path: Path) -> list[Damage]:

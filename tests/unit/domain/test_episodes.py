@@ -364,6 +364,7 @@ def test_what_holds_a_window_is_said():
     assert held_by(chat.state, chat.policy, 0) is HeldBy.WAITING_AFTER_FAILURE
     assert held_by(chat.state, replace(chat.policy, enabled=False), 0) is HeldBy.DISABLED
     chat.now_us = chat.state.wait_until_us
+    assert held_by(chat.state, chat.policy, chat.now_us) is None, "a pass is due once the wait is over"
     assert only_plan(chat.take(EndWait(chat.now_us))).covered == ranges((1, 8))
 
 

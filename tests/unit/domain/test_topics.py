@@ -74,10 +74,10 @@ def test_two_sides_that_share_much_are_one_topic():
 def test_a_shift_is_before_a_message_of_the_user():
     """An assistant that answers at length does not change the topic."""
     texts = TOPICS["en"]
-    messages = [said(texts[2 * (place > 6)], place) for place in range(14)]
+    by_user, by_assistant = ([said(texts[2 * (place >= turn)], place) for place in range(14)] for turn in (6, 7))
 
-    assert all(messages[place].role is Role.USER for place in topic_shifts(messages))
-    assert 7 not in topic_shifts(messages)
+    assert topic_shifts(by_user) == {6}
+    assert topic_shifts(by_assistant) == frozenset()
 
 
 def test_hints_decide_alone_where_there_is_one():
