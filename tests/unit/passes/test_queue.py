@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from eventlog.event import StreamId
-from service.passes.queue import EMERGENCY_HEADSTART_TURNS, PassQueue
+from service.passes.queue import EMERGENCY_HEADSTART_TURNS, Backlog, PassQueue
 
 
 def key(name: str) -> StreamId:
@@ -88,6 +88,27 @@ async def test_a_conversation_is_queued_once_and_can_leave():
     assert await taken(queue, 2) == ["a1", "a2"]
     queue.close()
     assert await queue.take() is None
+
+
+async def test_an_urgent_conversation_stays_urgent_and_is_queued_once():
+    """A second trigger of the conversation that is no emergency neither delays nor doubles it."""
+    queue = line_of("a1", "b1")
+    queue.put(key("b1"), urgent=True)
+    queue.put(key("b1"))
+    queue.put(key("b2"))
+
+    assert await taken(queue, 3) == ["b1", "a1", "b2"]
+
+
+def test_a_pass_that_ends_twice_is_counted_once():
+    """A namespace's count of pending passes is exact, or WaitIdle would return early."""
+    backlog = Backlog()
+    backlog.add(key("a1"), 1)
+    backlog.add(key("a2"), 2)
+    backlog.remove(key("a1"))
+    backlog.remove(key("a1"))
+
+    assert (len(backlog), backlog.of_namespace("a"), backlog.oldest_us) == (1, 1, 2)
 
 
 async def test_a_closed_line_gives_nothing_out():
