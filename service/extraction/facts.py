@@ -124,9 +124,9 @@ def talk_of(corpus: Corpus) -> Talk:
 
 def decisions(best: Sequence[Scored], talk: Talk, *, carried: Sequence[str]) -> list[str]:
     """What was settled and still holds, most relevant first."""
-    told = [scored.passage for scored in best if _is_told(scored.passage, talk)]
+    quotable = [scored.passage for scored in best if _is_quotable(scored.passage, talk)]
     # A model's next step settles nothing; what it reports as done may.
-    settling = [passage for passage in told if not (passage.by_model and is_promise(passage.text))]
+    settling = [passage for passage in quotable if not (passage.by_model and is_promise(passage.text))]
     found = [p for p in settling if is_decision(p.text) or is_reversal(p.text)][:_CANDIDATES_MAX]
     standing = [(line, _subject(_said_by(line)[1])) for line in carried]
     for passage in sorted(found, key=lambda passage: passage.place):
@@ -148,7 +148,7 @@ def action_items(
 ) -> list[ActionItem]:
     """Tasks not done yet, dated ones first; carried ones stay unless a new one says the same."""
     recent = int(len(corpus.speakers) * _RECENT)
-    likely = [p for p in (scored.passage for scored in best) if _is_told(p, talk) and is_action(p.text)][
+    likely = [p for p in (scored.passage for scored in best) if _is_quotable(p, talk) and is_action(p.text)][
         :_CANDIDATES_MAX
     ]
     found: list[tuple[bool, Passage, str]] = []
@@ -173,14 +173,14 @@ def action_items(
 def unresolved(best: Sequence[Scored], corpus: Corpus, talk: Talk, *, carried: Sequence[str]) -> list[str]:
     """Questions without an answer from another speaker, and what was called open late and never settled."""
     recent = int(len(corpus.speakers) * _RECENT)
-    told = [
-        scored.passage for scored in best if _is_told(scored.passage, talk) and not is_courtesy(scored.passage.text)
+    quotable = [
+        scored.passage for scored in best if _is_quotable(scored.passage, talk) and not is_courtesy(scored.passage.text)
     ]
-    asked = [p for p in told if _is_open_question(p)][:_CANDIDATES_MAX]
-    stated = [passage for passage in told if passage.source >= recent and is_open(passage.text)][:_CANDIDATES_MAX]
+    asked = [p for p in quotable if _is_open_question(p)][:_CANDIDATES_MAX]
+    stated = [passage for passage in quotable if passage.source >= recent and is_open(passage.text)][:_CANDIDATES_MAX]
     still = {passage.place for passage in asked if not _is_answered(passage, talk)}
     still |= {passage.place for passage in stated if not asks(passage.text) and not _is_settled(passage, talk)}
-    found = [passage.line for passage in told if passage.place in still]
+    found = [passage.line for passage in quotable if passage.place in still]
     return _by_turns(found, [line for line in carried if _is_carried_open(line, talk)])[:UNRESOLVED_MAX]
 
 
@@ -198,7 +198,7 @@ def participants(corpus: Corpus, carried: Sequence[str]) -> list[str]:
     return list(known.values())[:PARTICIPANTS_MAX]
 
 
-def _is_told(passage: Passage, talk: Talk) -> bool:
+def _is_quotable(passage: Passage, talk: Talk) -> bool:
     """Whether a list may quote the passage.
 
     A fragment says too little, perhaps even the opposite; what an earlier record says is in its own lists.

@@ -149,10 +149,10 @@ class Scored:
 def gathered(messages: Sequence[Message], *, previous: SummaryRecord | None) -> Corpus:
     """The sentences of the earlier record and of `messages`, in this order."""
     earlier = [_clean(text) for text in _texts_of_record(previous)]
-    told = [_told(message) if _is_prose(message) else "" for message in messages]
-    if not any(earlier) and not any(told):
-        told = [_told(message) for message in messages]
-    spoken = (*earlier, *told)
+    texts = [_spoken_text(message) if _is_prose(message) else "" for message in messages]
+    if not any(earlier) and not any(texts):
+        texts = [_spoken_text(message) for message in messages]
+    spoken = (*earlier, *texts)
     speakers = (*("" for _ in earlier), *(speaker_of(message) for message in messages))
     weights = (*(_EARLIER_WEIGHT for _ in earlier), *(_ROLE_WEIGHTS[message.role] for message in messages))
     modelled = (*(False for _ in earlier), *(message.role is Role.ASSISTANT for message in messages))
@@ -203,7 +203,7 @@ def _uncapitalized(cited: Sequence[tuple[int, int, str]], speakers: Sequence[str
     return frozenset({"", *(speaker for speaker in said if small[speaker] > _UNCAPITALIZED_SHARE * said[speaker])})
 
 
-def _told(message: Message) -> str:
+def _spoken_text(message: Message) -> str:
     content = unwrap_envelope(message.content)
     return _clean(strip_chat_markup(content) if message.role is Role.ASSISTANT else content)
 

@@ -182,10 +182,10 @@ def check_draft(draft: Draft, source: Source) -> CheckedDraft:
     return CheckedDraft(
         draft=kept,
         unsupported_claims=len(dropped),
-        problems=_told(problems),
+        problems=_described(problems),
         evidence=found.evidence,
         unsupported_statements=found.unsupported,
-        removed=_told(found.removed),
+        removed=_described(found.removed),
         invented=(*(claim.text for claim in (*narrated, *dropped)), *found.texts),
     )
 
@@ -289,7 +289,7 @@ def _record_item(item: DraftItem) -> ActionItem:
     return ActionItem(item.task.strip(), item.owner.strip(), item.due.strip())
 
 
-def _told(problems: Iterable[Problem]) -> tuple[str, ...]:
+def _described(problems: Iterable[Problem]) -> tuple[str, ...]:
     return tuple(f"{problem.code.value}: {problem.detail}" for problem in problems)
 
 

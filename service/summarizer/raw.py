@@ -76,14 +76,14 @@ class RawSchema:
         draft: The type of a draft with `raw`.
         names: The names of its properties, at any depth.
         wire: The schema of `raw` in requests, inlined.
-        told: What the prompt says of it.
+        instruction: What the prompt says of it.
         chars: Most characters of a value.
     """
 
     draft: type[RawDraft]
     names: frozenset[str]
     wire: Mapping[str, Any]
-    told: str
+    instruction: str
     chars: int
 
 
@@ -106,8 +106,9 @@ def raw_schema(text: str) -> RawSchema:
     draft = create_model("RawDraft", __base__=RawDraft, raw=(kind, ...))
     draft.closed = frozenset(reading.closed)
     compact = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-    told = f"\n- The object has one more key, raw. Its value follows this JSON Schema, with every property: {compact}"
-    return RawSchema(draft, frozenset(reading.names), inlined(kind.model_json_schema()), told, chars)
+    wanted = "The object has one more key, raw. Its value follows this JSON Schema, with every property"
+    instruction = f"\n- {wanted}: {compact}"
+    return RawSchema(draft, frozenset(reading.names), inlined(kind.model_json_schema()), instruction, chars)
 
 
 def with_raw(form: DraftForm, schema: RawSchema) -> DraftForm:
@@ -131,8 +132,8 @@ def with_raw(form: DraftForm, schema: RawSchema) -> DraftForm:
 
 
 def _telling(template: PromptTemplate, schema: RawSchema) -> PromptTemplate:
-    digest = hashlib.sha256(schema.told.encode()).hexdigest()[:8]
-    return replace(template, system=template.system + schema.told, version=f"{template.version}+raw.{digest}")
+    digest = hashlib.sha256(schema.instruction.encode()).hexdigest()[:8]
+    return replace(template, system=template.system + schema.instruction, version=f"{template.version}+raw.{digest}")
 
 
 class _Reading:

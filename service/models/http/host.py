@@ -33,7 +33,7 @@ from service.models.http.settings import HostSettings
 from service.models.http.small_reads import SmallReads
 from service.models.model import ModelError, ModelUnavailable, OnProgress
 
-__all__ = ["STREAM_S_MAX", "ModelHost", "OnAsked", "OnBreaker", "Place", "told"]
+__all__ = ["STREAM_S_MAX", "ModelHost", "OnAsked", "OnBreaker", "Place", "reporting_to"]
 
 OnBreaker = Callable[[str, BreakerState], None]
 """Called with the host's label and its breaker's new state."""
@@ -299,7 +299,7 @@ class ModelHost:
 
 
 @contextmanager
-def told(breaker: CircuitBreaker) -> Iterator[None]:
+def reporting_to(breaker: CircuitBreaker) -> Iterator[None]:
     """Report the body's outcome to the breaker; an end without one, such as a cancellation, leaves it unchanged."""
     settle = breaker.abandoned
     breaker.began()

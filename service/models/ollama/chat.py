@@ -59,13 +59,13 @@ class OllamaChat:
     async def answer(self, messages: Sequence[Mapping[str, Any]], *, on_text: OnText) -> ChatAnswer:
         """Ask for the answer to `messages`, in the form of /api/chat. Raises ModelError."""
         answer = Answer(self._host.label)
-        told = 0
+        reported = 0
 
         def tell(chars: int) -> None:
-            nonlocal told
-            if chars > told:
-                on_text(answer.text[told:])
-                told = chars
+            nonlocal reported
+            if chars > reported:
+                on_text(answer.text[reported:])
+                reported = chars
 
         deadline = Deadline(ANSWER_S, clock=self._clock)
         async with self._host.place(deadline) as place:

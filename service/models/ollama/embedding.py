@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from service.models.deadline import Deadline
-from service.models.http.host import told
+from service.models.http.host import reporting_to
 from service.models.model import ModelUnavailable
 from service.models.ollama.host import OllamaHost
 
@@ -51,7 +51,7 @@ class OllamaEmbedding:
         host.check_circuit()
         deadline = Deadline(self._seconds, clock=self._clock)
         async with host.place(deadline):
-            with told(host.breaker):
+            with reporting_to(host.breaker):
                 answer = await host.post("/api/embed", body, model=self.model, seconds=self._seconds, deadline=deadline)
         vectors = answer.get("embeddings")
         if not isinstance(vectors, list) or len(vectors) != count or not all(map(_is_vector, vectors)):

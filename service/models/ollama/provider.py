@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from service.models.deadline import Deadline, DeadlineOver
 from service.models.figures import RecentHigh, TokenFactor
 from service.models.http.errors import HostRefused
-from service.models.http.host import Place, told
+from service.models.http.host import Place, reporting_to
 from service.models.model import (
     Completion,
     CompletionRequest,
@@ -198,7 +198,7 @@ class OllamaModel:
         async with host.place(deadline) as place:
             host.check_circuit()
             started = self._clock()
-            with told(host.breaker):
+            with reporting_to(host.breaker):
                 with _nobody_asked():
                     if place.waited:
                         residence = await self._residence(host, deadline)

@@ -15,7 +15,7 @@ from service.models.figures import TokenFactor
 from service.models.http.address import ServerAddress
 from service.models.http.errors import AnswerInvalid, HostRefused
 from service.models.http.fields import count_of
-from service.models.http.host import ModelHost, OnAsked, OnBreaker, Place, told
+from service.models.http.host import ModelHost, OnAsked, OnBreaker, Place, reporting_to
 from service.models.model import (
     Completion,
     CompletionRequest,
@@ -86,7 +86,7 @@ class OpenAIModel:
             async with self._host.place(deadline) as place:
                 self._host.check_circuit()
                 started = self._clock()
-                with told(self._host.breaker):
+                with reporting_to(self._host.breaker):
                     answer = await self._answered(request, place, deadline, on_progress)
         except ModelError as error:
             error.queued_s = deadline.paused_s
