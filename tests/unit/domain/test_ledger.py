@@ -175,10 +175,8 @@ def test_values_are_shown_with_the_words_before_them():
 
 def test_an_entry_with_a_space_in_it_stands_between_semicolons():
     """All others between spaces. What an entry is counted as holds the most that it can add to its line."""
-    kinds = {"kind": IdentifierKind.DATE}
-    made = ledger(
-        *(entry(text, 9 - n, **kinds) for n, text in enumerate(("1/2/26", "2/2/26", "2 May", "3 May", "4/2/26")))
-    )
+    dates = ("1/2/26", "2/2/26", "2 May", "3 May", "4/2/26")
+    made = ledger(*(entry(text, 9 - n, kind=IdentifierKind.DATE) for n, text in enumerate(dates)))
 
     _, line = ledger_lines(made)
 
