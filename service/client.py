@@ -77,6 +77,7 @@ __all__ = [
     "RewindConversationResponse",
     "SearchHistoryResponse",
     "SearchHit",
+    "SearchMode",
     "SidecarClient",
     "SidecarError",
     "Summarization",

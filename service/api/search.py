@@ -125,6 +125,8 @@ def _hit(hit: Hit) -> _pb.SearchHit:
         time=timestamp(entry.time_us),
         snippet=hit.snippet,
         score=entry.score,
+        found_by=_MODE_VALUES[entry.found_by],
+        similarity=entry.similarity,
         short_summary=hit.record.short_summary if hit.record is not None and is_episode else "",
         long_summary=hit.record.summary if hit.record is not None and is_episode else "",
     )

@@ -40,10 +40,13 @@ def pass_line(summarization: Summarization) -> str:
 
 
 def record_line(record: SummaryRecord) -> str:
-    """The messages a record covers, and what it saved."""
+    """The messages a record covers, what it saved, and what its model calls cost."""
     saved = f"{record.tokens_before:,} -> {record.tokens_after:,} tokens"
-    made = f"{word(record, 'provenance').lower()}, {record.model}"
     label = f", label {record.label}" if record.label else ""
+    calls = f"{record.attempts} model call{'' if record.attempts == 1 else 's'}"
+    if record.tokens_read or record.tokens_written:
+        calls += f" read {record.tokens_read:,} and wrote {record.tokens_written:,} tokens"
+    made = f"{word(record, 'provenance').lower()}, {record.model}, {calls}"
     return f"record {short(record.id)}: depth {record.depth}, messages {ranges(record)}{label}, {saved}, {made}"
 
 

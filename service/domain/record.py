@@ -168,6 +168,8 @@ class SummaryRecord:
         provenance: How it was made.
         attempts: Model calls of its pass.
         latency_ms: How long making it took.
+        tokens_read: Tokens that the model calls read, as their servers counted.
+        tokens_written: Tokens that they wrote.
         quality: The figures of the checks.
         covered_tokens: Tokens to read the covered messages again.
         rewrites: How many records the oldest part of the text has passed through since its originals were read; 0 if it
@@ -205,6 +207,8 @@ class SummaryRecord:
     short_tokens: int = 0
     episode: EpisodeFigures | None = None
     evidence: RecordEvidence = RecordEvidence()
+    tokens_read: int = 0
+    tokens_written: int = 0
 
     @property
     def covered_count(self) -> int:

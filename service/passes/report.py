@@ -57,6 +57,11 @@ class PassReport:
         """Model calls of the pass so far."""
         return self._attempts
 
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Tokens that its calls have read and written so far, those of a prepared record too."""
+        return self._tokens_in, self._tokens_out
+
     @contextmanager
     def opened(self, trigger_traceparent: str) -> Iterator[None]:
         """The pass has begun, and ends with the context. `trigger_traceparent` is that of its trigger's event."""

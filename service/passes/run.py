@@ -186,7 +186,7 @@ class PassRunner:
                 raise
             report.fell_back(failure, self._summarizers.extraction.name)
             return await self._extracted(work, report, failure, after=failure)
-        return self._made(written.work, written.summary, began_s - written.spent_s)
+        return self._made(written.work, written.summary, began_s - written.spent_s, report)
 
     async def _wanted_summary(self, key: StreamId, run: PassRun, work: PassWork, report: PassReport) -> _Written:
         """The wanted summarizer's summary. Raises PassFailed also if extraction is to stand in before it is ready."""
@@ -218,7 +218,7 @@ class PassRunner:
         # Read anew: fewer messages leave the window, and so fewer identifiers go into the ledger.
         part = await work_of(self._conversations, key, prepared.of_pass(work).plan, self._counter)
         rest = prepared.rest_of(work)
-        if prepared.covers(work.plan) or await self._suffices(key, part, prepared.summary):
+        if prepared.covers(work.plan) or await self._suffices(key, part, prepared.summary, report):
             report.prepared(prepared.tokens_in, prepared.tokens_out)
             return _Written(part, prepared.summary, prepared.latency_s)
         if rest is None:
@@ -232,10 +232,10 @@ class PassRunner:
         tried = tuple(dict.fromkeys((*prepared.summary.tried, *summary.tried)))
         return _Written(rest, replace(summary, attempts=attempts, tried=tried), prepared.latency_s)
 
-    async def _suffices(self, key: StreamId, part: PassWork, summary: Summary) -> bool:
+    async def _suffices(self, key: StreamId, part: PassWork, summary: Summary, report: PassReport) -> bool:
         """Whether the record of a part of the range is enough for the window as it is now."""
         state, now_us = await self._conversations.state(key), self._conversations.now_us()
-        result = self._made(part, summary, self._clock_s())
+        result = self._made(part, summary, self._clock_s(), report)
         completed = SummarizationCompleted(
             part.plan.pass_id, result.record, result.source, fallback=False, finds=result.finds
         )
@@ -255,16 +255,21 @@ class PassRunner:
             raise
         summary = replace(summary, attempts=attempts)
         return replace(
-            self._made(work, summary, began_s),
+            self._made(work, summary, began_s, report),
             fallback=not self._summarizers.wants_extraction,
             failure=failure,
             interrupted=failure is not None and failure.error_class is ErrorClass.CANCELLED,
             tried=(*tried, *summary.tried),
         )
 
-    def _made(self, work: PassWork, summary: Summary, began_s: float) -> PassResult:
+    def _made(self, work: PassWork, summary: Summary, began_s: float, report: PassReport) -> PassResult:
         latency_ms = round((self._clock_s() - began_s) * 1_000)
-        record = record_of(work, summary, create_time_us=self._conversations.now_us(), latency_ms=latency_ms)
+        tokens_read, tokens_written = report.tokens
+        record = replace(
+            record_of(work, summary, create_time_us=self._conversations.now_us(), latency_ms=latency_ms),
+            tokens_read=tokens_read,
+            tokens_written=tokens_written,
+        )
         finds = work.finds.corrected(summary.taught)
         return PassResult(record, summary.source, tried=summary.tried, finds=finds)
 

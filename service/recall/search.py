@@ -86,7 +86,8 @@ class Entry(NamedTuple):
     """A message or record that was found, and where: `version` is its event's in the conversation's stream.
 
     `piece` is the one that is nearest in meaning, None when words found it. `score` compares within a response only:
-    by words it is FTS5's bm25, by meaning a cosine, by both the sum of their ranks.
+    by words it is FTS5's bm25, by meaning a cosine, by both the sum of their ranks. `similarity` is the cosine of the
+    nearest piece, None unless meaning found the entry.
     """
 
     id: int
@@ -101,6 +102,8 @@ class Entry(NamedTuple):
     text: str
     score: float
     piece: int | None
+    similarity: float | None
+    found_by: Mode
 
 
 class Found(NamedTuple):
@@ -121,6 +124,8 @@ class _Ranked(NamedTuple):
     entry: int
     score: float
     piece: int | None = None
+    similarity: float | None = None
+    found_by: Mode = Mode.WORDS
 
 
 class _Where(NamedTuple):
@@ -195,13 +200,18 @@ def fused(orders: Iterable[Sequence[_Ranked]]) -> list[_Ranked]:
     """One order from several, by reciprocal ranks; of equals the newer entry is first."""
     scores: dict[int, float] = {}
     pieces: dict[int, int | None] = {}
+    similarities: dict[int, float] = {}
+    found_by: dict[int, Mode] = {}
     for order in orders:
         for rank, ranked in enumerate(order, start=1):
             scores[ranked.entry] = scores.get(ranked.entry, 0.0) + 1 / (FUSION_K + rank)
             # Words that were found say better what to show than a piece that is near.
             pieces.setdefault(ranked.entry, ranked.piece)
+            found_by[ranked.entry] = Mode.BOTH if ranked.entry in found_by else ranked.found_by
+            if ranked.similarity is not None:
+                similarities[ranked.entry] = ranked.similarity
     best = sorted(scores, key=lambda entry: (-scores[entry], -entry))
-    return [_Ranked(entry, scores[entry], pieces[entry]) for entry in best]
+    return [_Ranked(entry, scores[entry], pieces[entry], similarities.get(entry), found_by[entry]) for entry in best]
 
 
 def _scope(connection: Connection, search: Search) -> tuple[int, int] | None:
@@ -304,7 +314,7 @@ def _by_meaning(connection: Connection, search: Search, scope: tuple[int, int], 
     scores = cosines(vector, list(steps.values()))
     for piece, score in sorted(zip(steps, scores, strict=True), key=lambda scored: (-scored[1], -scored[0])):
         entry, place = entry_of(piece)
-        best.setdefault(entry, _Ranked(entry, score, place))
+        best.setdefault(entry, _Ranked(entry, score, place, score, Mode.MEANING))
     return list(best.values())[:HITS_MAX]
 
 
@@ -337,7 +347,7 @@ def _wanted(connection: Connection, search: Search, scope: tuple[int, int]) -> W
 
 
 def _entries(connection: Connection, ranked: Sequence[_Ranked]) -> Iterator[Entry]:
-    for entry, score, piece in ranked:
+    for entry, score, piece, similarity, found_by in ranked:
         conversation, version, kind, role, first, last, source, time_us, text = connection.execute(
             "SELECT c.name, e.version, e.kind, e.role, e.first, e.last, e.source, e.time_us, e.text"
             " FROM entries e JOIN conversations c ON c.id = e.conversation WHERE e.id = ?",
@@ -356,4 +366,6 @@ def _entries(connection: Connection, ranked: Sequence[_Ranked]) -> Iterator[Entr
             text=text,
             score=score,
             piece=piece,
+            similarity=similarity,
+            found_by=found_by,
         )

@@ -79,3 +79,27 @@ def test_a_forced_pass_that_fails_or_lasts_ends_with_one(tmp_path):
     assert "the pass failed: MODEL_REFUSED" in failed.err
     assert (begun.code, json.loads(begun.out)["state"]) == (0, "PENDING")
     assert "has not ended yet" in lasting.err
+
+
+def test_a_record_shows_its_model_calls_and_their_tokens(tmp_path):
+    """For a reader and for programs; a refused answer counts, too. An extract has cost nothing."""
+    (tmp_path / "script.json").write_text('{"steps": [{"text": "not JSON"}, {"default": true}]}')
+    floors = ("policy.min_shared_words=0", "policy.min_grounded_share=0", "policy.min_identifier_survival=0")
+    for model in (f"scripted:{tmp_path / 'script.json'}", "extractive:default"):
+        folder = tmp_path / model[:4]
+        folder.mkdir()
+        with served(folder, f"summarizer.models={model}", *floors, "policy.min_coverage=0") as s:
+            to = ("--address", s.address)
+            abridged("append", "--file", chat_file(tmp_path, "c", 12), "--context-length", "8192", *to)
+            made = abridged("compress", "c", *to)
+            assert made.code == 0, made.err
+            record = json.loads(abridged("summaries", "c", "--json", *to).out)
+            figures = record["attempts"], record["tokens_read"], record["tokens_written"]
+            shown = abridged("summaries", "c", *to).out.splitlines()[0]
+        if model.startswith("extractive"):
+            assert figures == (0, 0, 0)
+            assert shown.endswith(", 0 model calls")
+        else:
+            assert figures[0] == 2
+            assert figures[1] > 1_000 > figures[2] > 0
+            assert shown.endswith(f", 2 model calls read {figures[1]:,} and wrote {figures[2]:,} tokens")

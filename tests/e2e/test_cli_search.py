@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -37,6 +38,29 @@ def test_a_search_shows_where_and_what_was_said(tmp_path):
         assert found("c1", "nothing such").out == "nothing found\n"
         lines = [json.loads(line) for line in found("--all", "booking", "--json").out.splitlines()]
         assert {line["conversation_id"] for line in lines} == {"c1", "c2"}
+
+
+def test_a_search_says_what_found_a_hit_and_marks_what_merely_is_nearest(tmp_path):
+    """By meaning something is always nearest: a reader must see that it has no word of the query and is far."""
+    with served(tmp_path, "recall.index=both") as s:
+        to = ("--address", s.address)
+        abridged("append", "c1", "The booking code is ZK4Q1P.", *to)
+        abridged("append", "c1", "We have two cats and a dog named Rex.", *to)
+
+        def found(*words: str) -> str:
+            return abridged("search", "c1", *words, *to).out
+
+        while "Rex" not in (near := found("kitten", "puppy")):
+            continue
+        both, far, words = found("booking", "code"), found("lentil", "soup"), found("booking", "--mode", "words")
+        as_json = json.loads(found("lentil", "soup", "--json").splitlines()[0])
+
+    assert re.search(r"\(score 0\.\d+, words and meaning, similarity 0\.[3-9]\d\)\n", both)
+    assert re.search(r"\(score 0\.\d+, meaning, similarity 0\.[3-9]\d, no word in common\)\n", near), near
+    assert re.search(r"\(score 0\.\d+, meaning, similarity -?0\.[01]\d, no word in common, weak\)\n", far), far
+    assert re.search(r"\(score -?\d\.\d+, words\)\n", words), words
+    assert as_json["found_by"] == "MEANING"
+    assert as_json["similarity"] < 0.25
 
 
 @pytest.mark.parametrize(

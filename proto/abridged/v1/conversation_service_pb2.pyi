@@ -2350,6 +2350,8 @@ class SearchHit(_message.Message):
     SCORE_FIELD_NUMBER: _builtins.int
     SHORT_SUMMARY_FIELD_NUMBER: _builtins.int
     LONG_SUMMARY_FIELD_NUMBER: _builtins.int
+    FOUND_BY_FIELD_NUMBER: _builtins.int
+    SIMILARITY_FIELD_NUMBER: _builtins.int
     kind: Global___SearchKind.ValueType
     """What it is."""
     conversation_id: _builtins.str
@@ -2368,6 +2370,12 @@ class SearchHit(_message.Message):
     """The episode in one or two sentences; empty for other hits."""
     long_summary: _builtins.str
     """The episode's longer text; empty for other hits."""
+    found_by: Global___SearchMode.ValueType
+    """What found it: WORDS, MEANING, or BOTH. In mode BOTH a hit by MEANING has none of the query's words that rank."""
+    similarity: _builtins.float
+    """The cosine between the query and the hit's nearest piece, from -1 to 1; unset unless meaning found it. A search by
+    meaning returns what is nearest, however far it is.
+    """
     @_builtins.property
     def messages(self) -> _summary_pb2.MessageRange:
         """The message's number, twice; or the first and the last message that the record covers."""
@@ -2390,12 +2398,16 @@ class SearchHit(_message.Message):
         score: _builtins.float = ...,
         short_summary: _builtins.str = ...,
         long_summary: _builtins.str = ...,
+        found_by: Global___SearchMode.ValueType = ...,
+        similarity: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_similarity", b"_similarity", "messages", b"messages", "similarity", b"similarity", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "kind", b"kind", "long_summary", b"long_summary", "message_id", b"message_id", "messages", b"messages", "role", b"role", "score", b"score", "short_summary", b"short_summary", "snippet", b"snippet", "summary_id", b"summary_id", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_similarity", b"_similarity", "conversation_id", b"conversation_id", "found_by", b"found_by", "kind", b"kind", "long_summary", b"long_summary", "message_id", b"message_id", "messages", b"messages", "role", b"role", "score", b"score", "short_summary", b"short_summary", "similarity", b"similarity", "snippet", b"snippet", "summary_id", b"summary_id", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__similarity: _TypeAlias = _typing.Literal["similarity"]  # noqa: Y015
+    _WhichOneofArgType__similarity: _TypeAlias = _typing.Literal["_similarity", b"_similarity"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__similarity) -> _WhichOneofReturnType__similarity | None: ...
 
 Global___SearchHit: _TypeAlias = SearchHit  # noqa: Y015
 

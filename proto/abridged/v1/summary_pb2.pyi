@@ -510,6 +510,8 @@ class SummaryRecord(_message.Message):
     PROMPT_VERSION_FIELD_NUMBER: _builtins.int
     PROVENANCE_FIELD_NUMBER: _builtins.int
     ATTEMPTS_FIELD_NUMBER: _builtins.int
+    TOKENS_READ_FIELD_NUMBER: _builtins.int
+    TOKENS_WRITTEN_FIELD_NUMBER: _builtins.int
     LATENCY_FIELD_NUMBER: _builtins.int
     QUALITY_FIELD_NUMBER: _builtins.int
     COVERED_TOKENS_FIELD_NUMBER: _builtins.int
@@ -545,6 +547,10 @@ class SummaryRecord(_message.Message):
     """How it was made."""
     attempts: _builtins.int
     """Model calls made."""
+    tokens_read: _builtins.int
+    """Tokens that these calls read, as their servers counted; 0 for an extract that no call preceded."""
+    tokens_written: _builtins.int
+    """Tokens that they wrote."""
     covered_tokens: _builtins.int
     """Tokens needed to read the covered messages again."""
     rewrites: _builtins.int
@@ -612,6 +618,8 @@ class SummaryRecord(_message.Message):
         prompt_version: _builtins.str = ...,
         provenance: Global___Provenance.ValueType = ...,
         attempts: _builtins.int = ...,
+        tokens_read: _builtins.int = ...,
+        tokens_written: _builtins.int = ...,
         latency: _duration_pb2.Duration | None = ...,
         quality: Global___RecordQuality | None = ...,
         covered_tokens: _builtins.int = ...,
@@ -624,7 +632,7 @@ class SummaryRecord(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "create_time", b"create_time", "episode", b"episode", "latency", b"latency", "quality", b"quality"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "context", b"context", "covered", b"covered", "covered_message_count", b"covered_message_count", "covered_tokens", b"covered_tokens", "create_time", b"create_time", "depth", b"depth", "episode", b"episode", "id", b"id", "key_points", b"key_points", "label", b"label", "latency", b"latency", "model", b"model", "parent_id", b"parent_id", "prompt_name", b"prompt_name", "prompt_version", b"prompt_version", "provenance", b"provenance", "quality", b"quality", "rewrites", b"rewrites", "short_summary", b"short_summary", "short_tokens", b"short_tokens", "stands_alone", b"stands_alone", "summary", b"summary", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "context", b"context", "covered", b"covered", "covered_message_count", b"covered_message_count", "covered_tokens", b"covered_tokens", "create_time", b"create_time", "depth", b"depth", "episode", b"episode", "id", b"id", "key_points", b"key_points", "label", b"label", "latency", b"latency", "model", b"model", "parent_id", b"parent_id", "prompt_name", b"prompt_name", "prompt_version", b"prompt_version", "provenance", b"provenance", "quality", b"quality", "rewrites", b"rewrites", "short_summary", b"short_summary", "short_tokens", b"short_tokens", "stands_alone", b"stands_alone", "summary", b"summary", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before", "tokens_read", b"tokens_read", "tokens_written", b"tokens_written"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
