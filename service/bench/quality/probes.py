@@ -31,7 +31,7 @@ from service.recall.recall import Recall
 from service.recall.search import Mode, Search
 from service.tokenizers.estimated import EstimatingCounter
 
-__all__ = ["PROBES", "Answers", "probe_chats", "probed"]
+__all__ = ["HITS", "PROBES", "Answers", "probe_chats", "probed"]
 
 PROBES: Final = 200
 CHATS, TURNS, FACTS = 8, 80, 40
