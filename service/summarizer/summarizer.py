@@ -136,8 +136,7 @@ class PassWork:
         overlap: Messages before the source that the prompt quotes for context.
         merged: The records whose texts are the `messages` of a digest.
         finds: The identifiers of the messages that leave the window, counted without what the caller's counts teach.
-        in_ledger: Returns the identifiers, case folded, that the ledger would show beside a record of this text and so
-            many tokens, uncorrected, if it were committed now.
+        in_ledger: The identifiers, case folded, that a ledger would show beside a record of this text and tokens.
     """
 
     conversation_id: str
