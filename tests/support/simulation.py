@@ -354,7 +354,7 @@ def _episodic(rng: Random, policy: Policy) -> Policy:
             episode_trigger_messages=least + rng.choice([1, 4, 10]),
             min_episode_size=least,
             max_episode_size=least + rng.choice([1, 4, 16]),
-            episode_overlap=rng.choice([0, 1, least]),
+            episode_overlap=rng.choice([0, least - 1]),
             episode_token_ratio=rng.uniform(0.02, 0.4),
             tail_token_ratio=rng.uniform(0.05, 0.35),
         )
