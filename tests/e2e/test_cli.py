@@ -342,7 +342,7 @@ def test_wrong_usage_ends_with_two(arguments):
 
 def test_a_window_is_repaired_from_the_command_line(cli, summarized):
     """Summaries are named as `summaries` prints them, messages by their numbers."""
-    (record, *_) = re.findall(r"record (\w+):", cli("summaries", summarized).out)
+    (*_, record) = re.findall(r"record (\w+):", cli("summaries", summarized).out)
 
     assert re.match(r" +1 +\d+  user: The invoice worker", cli("expand", summarized, record).out)
     assert cli("expand", summarized, "3-4").out.count("\n") == 2

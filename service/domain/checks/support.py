@@ -16,7 +16,7 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import log
 from typing import Final
 
@@ -152,7 +152,7 @@ class Concordance:
         weights = [self._weight(term) for term in terms]
         whole = sum(weights)
         if not whole:
-            return Support()
+            return self._word_for_word(statement)
         named = sum(1 << bit for bit, term in enumerate(terms) if term.named and self._spread(term))
         weigh = _weigher(weights)
         candidates = self._candidates(terms, weigh)
@@ -183,6 +183,13 @@ class Concordance:
             return Support(heard=heard)
         numbers = dict.fromkeys(number for found in chosen for number in self.passages[found.places[0]].numbers)
         return Support(tuple(sorted(list(numbers)[:EVIDENCE_MAX])), told=True, heard=heard)
+
+    def _word_for_word(self, statement: str) -> Support:
+        """What a statement of common words alone rests on: messages that have its text, a speaker before it aside."""
+        text = statement.partition(": ")[2] or statement
+        saying = (passage for passage in self.passages if passage.numbers and " " in text and text in passage.text)
+        numbers = {number for passage in islice(saying, EVIDENCE_MAX) for number in passage.numbers}
+        return Support(tuple(sorted(numbers)[:EVIDENCE_MAX]), told=bool(numbers))
 
     def _names_messages(self, found: _Candidate) -> bool:
         """Not so the narrative of the previous record, and its statements without evidence."""

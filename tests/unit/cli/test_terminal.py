@@ -185,10 +185,11 @@ def test_a_record_says_what_it_saved_and_who_made_it():
         tokens_after=400,
         provenance=summary_pb2.PROVENANCE_MODEL,
         model="ollama:qwen2.5:3b",
+        attempts=1,
     )
 
     assert record_line(record) == (
-        "record 01234567: depth 2, messages 3-40, 2,500 -> 400 tokens, model, ollama:qwen2.5:3b"
+        "record 01234567: depth 2, messages 3-40, 2,500 -> 400 tokens, model, ollama:qwen2.5:3b, 1 model call"
     )
 
 

@@ -140,3 +140,17 @@ def test_words_of_another_script_name_no_other_thing():
     )
 
     assert known.support("Falcon has https://a.example.com/7 as its status page.").numbers == (10,)
+
+
+@pytest.mark.parametrize(
+    ("statement", "numbers"),
+    [
+        ("Step 6 is done.", (2,)),
+        ("user: Step 6 is done.", (2,)),
+        ("Step 7 is done.", ()),
+        ("done", ()),
+    ],
+)
+def test_a_statement_of_common_words_alone_rests_on_the_message_that_has_its_text(statement, numbers):
+    """Extracts quote such sentences; without words that tell messages apart, only the text itself does."""
+    assert said("Step 5 is done.", "Look here. Step 6 is done.", "Then go on.").support(statement).numbers == numbers
