@@ -60,7 +60,9 @@ def needed(state: Conversation, command: object, read: Sequence[MessageAppended]
             return returning(state, _revocation(state, command.record_id))
         case RewindConversation() if command.to < state.message_version:
             return returning(state, _rewind(state, command.to))
-        case PinMessages() | UnpinMessages():
+        case PinMessages():
+            return merged((*_around(state, command.numbers), *_marked_in_pinned_units(state)))
+        case UnpinMessages():
             return _around(state, command.numbers)
         case _:
             return ()
@@ -177,6 +179,14 @@ def _around(state: Conversation, numbers: Iterable[int]) -> tuple[MessageRange, 
     halves = {m.number for m in belonging if m.message.role is Role.TOOL or m.message.tool_calls}
     reaching = sorted(halves | {n for n in asked if covers(hidden, n)})
     return _common(merged(MessageRange(max(1, n - UNIT_REACH), n + UNIT_REACH) for n in reaching), hidden)
+
+
+def _marked_in_pinned_units(state: Conversation) -> tuple[MessageRange, ...]:
+    """Marks in the units of what is pinned already: such a unit may have grown since, and is pinned whole with the next
+    pin."""
+    chat = _chat(state, ())
+    units = pinned_units(tool_units(chat, tool_pairs(chat)), state.pins) if state.pins else ()
+    return ranges_of(sorted(m.number for unit in units for m in unit if m.number in state.marks))
 
 
 def _rest_of_units(

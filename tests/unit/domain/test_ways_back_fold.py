@@ -709,6 +709,21 @@ def test_a_pin_on_what_is_said_between_a_call_and_its_cleared_result_brings_the_
     assert next(m.message.content for m in chat.state.window if m.number == 4) == "flights of 1"
 
 
+def test_the_next_pin_brings_back_what_was_cleared_in_a_unit_that_has_grown_since_its_pin():
+    """A unit is pinned whole; what was pinned before its result came takes it along with the next pin."""
+    user, call, found, answer = tool_exchange(1, 110)
+    between = appended(3, 3, message=said(3, Role.ASSISTANT, "This takes a moment."))
+    rest = [m for n in range(1, 7) for m in tool_exchange(2 + 4 * n, 110)]
+    chat = Chat(append(user, call, found, between, answer, *rest), policy=CLEARING)
+    chat.after(PinMessages((1,)))
+    grown = chat.state._replace(pins=frozenset({1, 2}))
+    assert 3 in grown.marks
+
+    read = needed(grown, PinMessages((6,)))
+
+    assert [(one.first, one.last) for one in read] == [(3, 3)]
+
+
 def test_a_result_that_comes_after_its_call_was_pinned_is_not_cleared():
     """It belongs to the pin, although no event names it."""
     first, rest = tool_exchange(1, 110), [m for n in range(1, 7) for m in tool_exchange(1 + 4 * n, 110)]
