@@ -23,7 +23,7 @@ from tests.support.strangers import STRANGERS
 
 pytestmark = pytest.mark.hostile
 
-FLOOD_S = 6.0
+FLOOD_S = 5.0
 
 ALONE = 100
 """Appends before the attack, which the ones beside it are compared with."""
