@@ -7,7 +7,7 @@ told beside no name refuse nothing; nor does a message that is no prose, such as
 it may belong together.
 
 Names are words that a source writes with a capital in the middle of a sentence or as its subject, and never without.
-Scripts without capitals have no names here.
+Scripts without capitals have no names here, nor have languages that write all nouns with one, such as German.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ __all__ = ["PASSAGES_MAX", "Attribution"]
 
 PASSAGES_MAX: Final = 64
 """A name or a value that more passages have is a subject of the whole conversation, and belongs to nothing else."""
+
+_AFTER_ARTICLE: Final = re.compile(r"\b(?:[Dd](?:er|ie|as|en|em|es)|[Ee]in(?:e[nmr]?)?|im|zu[mr]) ([^\W\d_])")
+"""The first letter of what follows a German article: a capital, unless an adjective comes between."""
 
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _NAMED: Final = re.compile(
@@ -62,15 +65,20 @@ class Attribution:
     def __init__(self, passages: Iterable[str], told: _Told) -> None:
         capital: set[str] = set()
         small: set[str] = set()
+        nouns: list[bool] = []
         for text in passages:
+            nouns += (letter.isupper() for letter in _AFTER_ARTICLE.findall(text))
             capital.update(_capitals(text))
             small.update(word for word in _WORD.findall(text) if word.islower())
+        self._nouns_have_capitals = 2 * sum(nouns) > len(nouns)
         self._names = frozenset(capital) - small
         self._told = told
         self._sentences: dict[str, tuple[_Sentence, ...]] = {}
 
     def is_wrong(self, statement: str) -> bool:
         """Whether a value of `statement` belongs to other names of the source than it says."""
+        if self._nouns_have_capitals:
+            return False
         written = frozenset(_capitals(_without(numerals(statement), statement)))
         strangers = frozenset(name for name in written - self._names if self._told(word_keys(name)) == [])
         said = _sentence(statement, strangers or self._names)

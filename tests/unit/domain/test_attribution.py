@@ -79,3 +79,20 @@ def test_the_time_of_attribution_is_linear_in_the_source():
     assert grows_linearly(
         lambda known: known.support("The budget of Heron is 12,500 EUR."), lambda size: said(*[text] * size), size=2_000
     )
+
+
+GERMAN = (
+    "Das Hotel kostet 120 EUR. Ich möchte die Reservierung für den Dienstag ändern, weil die Verhandlung verschoben ist.",
+    "Die Rechnung 4711 geht an die Buchhaltung. Der Zug nach Köln fährt um 14:20.",
+)
+
+
+@pytest.mark.parametrize(
+    ("statement", "number"),
+    [("Die Übernachtung kostet 120 EUR.", 1), ("Die Bahn fährt um 14:20.", 2), ("Der Zug fährt um 14:20.", 2)],
+)
+def test_a_language_that_writes_nouns_with_a_capital_has_no_names_to_confuse(statement, number):
+    """Another noun for the same thing is no other name."""
+    messages = ((number, Message(f"m{number}", Role.USER, text)) for number, text in enumerate(GERMAN, 1))
+
+    assert concordance_of(messages).support(statement).numbers == (number,)
