@@ -82,7 +82,7 @@ def test_the_time_of_attribution_is_linear_in_the_source():
 
 
 GERMAN = (
-    "Das Hotel kostet 120 EUR. Ich möchte die Reservierung für den Dienstag ändern, weil die Verhandlung verschoben ist.",
+    "Das Hotel kostet 120 EUR. Ich möchte die Reservierung für den Dienstag ändern, weil der Termin verschoben ist.",
     "Die Rechnung 4711 geht an die Buchhaltung. Der Zug nach Köln fährt um 14:20.",
 )
 
