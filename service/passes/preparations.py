@@ -8,7 +8,7 @@ those of other conversations, and waits for its own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Final
 
@@ -140,10 +140,13 @@ class Preparations:
         else:
             self._no_pass_pending.set()
 
-    def make_room(self, key: StreamId) -> None:
-        """A pass of this conversation is going to ask a model: cancel the preparations of others."""
-        for other in [other for other, running in self._running.items() if other != key and not running.claimed]:
-            self._cancel(other)
+    def make_room(self, pending: Container[StreamId]) -> None:
+        """A pass is going to ask a model: cancel preparations, but for those of conversations with a pending pass.
+
+        Such a pass claims its preparation or cancels it itself.
+        """
+        for key in [key for key, running in self._running.items() if key not in pending and not running.claimed]:
+            self._cancel(key)
 
     def changed(self, key: StreamId, state: Conversation) -> None:
         """Act on the state after a commit: queue what may be due, and drop what another window was prepared for."""

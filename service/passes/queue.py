@@ -120,7 +120,7 @@ class Backlog:
         if not self.of_namespace(key.namespace) and (idle := self._idle.pop(key.namespace, None)):
             idle.set()
 
-    def __contains__(self, key: StreamId) -> bool:
+    def __contains__(self, key: object) -> bool:
         return key in self._since_us
 
     def __len__(self) -> int:

@@ -253,7 +253,7 @@ class Reactor:
         if plan is not None and plan.extractive:
             self._extractions.put(key)
         else:
-            self._preparations.make_room(key)
+            self._preparations.make_room(self.backlog)
             self._queue.put(key)
 
     def _told_pending(self, key: StreamId, since_us: int) -> None:
