@@ -55,17 +55,21 @@ _CREDENTIALS: Final = re.compile(
 )
 """A command with one of these may carry a secret in a form that only its program knows."""
 
+_IN_LINE: Final = r"[^`\n\r\v\f\x1c-\x1e\x85\u2028\u2029]"
+"""A character of a span of code that does not end its line, by what str.splitlines takes for an end."""
+
 _COMMAND: Final = re.compile(
     r"(?:(?<=`)|(?<=^\$ )|(?<=^> \$ )|(?<=^))"
     r"(?P<command>(?:sudo )?(?:git|npm|npx|yarn|pnpm|pip3?|uv|poetry|docker|docker-compose|kubectl|helm|terraform"
     r"|ansible|make|cmake|cargo|go|python3?|pytest|node|deno|bun|java|mvn|gradle|curl|wget|ssh|scp|rsync|systemctl"
     r"|journalctl|apt|apt-get|brew|psql|mysql|redis-cli|sqlite3|aws|gcloud|az|ollama|rg|grep|sed|awk|tar|chmod|chown"
     r"|crontab|alembic)"
-    r" [^\s`][^\n`]{1,160})",
+    rf" [^\s`]{_IN_LINE}{{1,160}})",
     re.MULTILINE,
 )
 _SPANNED: Final = re.compile(
-    r"(?:(?<!`)`|(?<=^\$ )|(?<=^> \$ ))(?P<command>(?:\./)?[a-z][a-z0-9_.+-]{1,39} [^\s`][^\n`]{1,160})", re.MULTILINE
+    r"(?:(?<!`)`|(?<=^\$ )|(?<=^> \$ ))(?P<command>(?:\./)?[a-z][a-z0-9_.+-]{1,39} [^\s`]" + _IN_LINE + "{1,160})",
+    re.MULTILINE,
 )
 _OPTION: Final = re.compile(r"\s--?[A-Za-z][A-Za-z-]*(?:[\s=]|$)")
 """A span of code, or a line after a prompt, is a command of whatever program if it has an option."""

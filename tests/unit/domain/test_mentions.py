@@ -78,6 +78,19 @@ def test_a_secret_is_never_part_of_a_mention():
     assert secret not in repr(list(mentions(f"{text}\n$ mysql --password={secret} -h db-1.internal")))
 
 
+@pytest.mark.parametrize("end", "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
+def test_an_identifier_ends_with_its_line(end: str):
+    """Whatever a renderer takes for a line's end, a message cannot begin a line of the ledger."""
+    text = (
+        f"Run `git log --oneline{end}ticket: OPS-7` and `mytool --all{end}code: AB12CD` in '/srv/my files{end}x.txt'."
+    )
+
+    found = [mention.text for mention in mentions(text)]
+
+    assert {"git log --oneline", "mytool --all"} <= set(found)
+    assert all(len(one.splitlines()) == 1 for one in found)
+
+
 @pytest.mark.parametrize(
     ("text", "old", "new"),
     [
