@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from service.domain.message import Message, Role
 
-__all__ = ["Trap", "negations", "reported", "roles"]
+__all__ = ["Trap", "mixed", "negations", "reported", "roles"]
 
 _DATA: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("traps.json").read_text(encoding="utf-8"))
 _OTHERS: Final = 5
@@ -60,6 +60,15 @@ def roles(part: str) -> Iterator[Trap]:
             turns = [(Role.ASSISTANT, proposal), (Role.USER, reply)]
             chat = _among_others(place, turns, [case[1] for case in _DATA["negation"]])
             yield Trap(language, chat, statement, twisted)
+
+
+def mixed() -> Iterator[Trap]:
+    """Messages that report one thing and propose another, put off: with a decision of the latter, and of the former."""
+    for place, (language, said, honest, twisted) in enumerate(_DATA["mixed"]):
+        turns = [(Role.ASSISTANT, said), (Role.USER, "Let me think about it.")]
+        chat = _among_others(place, turns, [case[1] for case in _DATA["negation"]])
+        yield Trap(language, chat, twisted, twisted=True)
+        yield Trap(language, chat, honest, twisted=False)
 
 
 def _of_part(cases: list[Any], part: str) -> Iterator[tuple[int, Any]]:

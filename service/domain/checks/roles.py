@@ -1,7 +1,8 @@
 """Whether a statement makes a decision of what an assistant only proposed.
 
 A proposal is decided once a user takes it up: says so in the next messages, says the same, or agrees in few words. One
-that nobody took up is none, nor one that was turned down or put off.
+that nobody took up is none, nor one that was turned down or put off. A message may report one thing and propose
+another, so its sentences are judged one by one.
 
 The lists are of English, German, Spanish, French, Chinese and Japanese. A sentence that no list knows proposes nothing.
 """
@@ -12,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from service.domain.checks.support import Concordance, Heard, Passage, Support
+from service.domain.checks.support import SENTENCE_END, Concordance, Heard, Passage, Support, keys_in
 from service.domain.message import Role
 from service.domain.words import folded
 
@@ -68,6 +69,28 @@ _PROPOSES: Final = re.compile(
     r"|建议|推荐|可以考虑|要不要|是否要|不如|或许|也许|我们可以|您可以|你可以"
     r"|提案|おすすめ|お勧め|いかが|どうでしょう|しましょう|ませんか|かもしれません|できます|方がいい|ほうがいい"
 )
+_REPORTS: Final = re.compile(
+    r"\b(?:have|has|had|i've|we've|you've|was|were|been|already|done|now)\b|\b(?:is|are|i|we|you) \w+ed\b|^\W*\w+ed\b"
+    r"|\b(?:habe|hat|haben|wurden?|bereits|erledigt)\b|\bist \w+t\b"
+    r"|\b(?:he|ha|hemos|han|fue|fueron|ya)\b|\best[áa]n? \w+d[oa]s?\b"
+    r"|\b(?:j'ai|avons|a été|ont été|déjà)\b|\best \w+ée?\b"
+    r"|已|了|ました|済み"
+)
+"""Says that something is done."""
+
+_ONLY_LOOKED: Final = re.compile(
+    r"\b(?:check|compar|search|look|review|consider|evaluat|research|draft)\w*\b|\b(?:found|seen|vergl\w+|geprüft|gefunden"
+    r"|comparado|buscado|revisado|comparé|cherché|trouvé)\b|比较|查了|比較|調べ"
+)
+"""Says that something was looked into: a report of that alone."""
+
+_POINTS_BACK: Final = re.compile(
+    r"\b(?:it|that|this|them|those|these|one|so)\b|\b(?:es|das|dies\w*|ihn)\b|\b(?:lo|eso|esto|esa)\b"
+    r"|\b(?:ça|cela|ceci|le|la)\b|[这那它]|それ|これ"
+)
+"""A proposal may be about what the sentence before it names."""
+
+_ITEM: Final = re.compile(r"\s*(?:[-*+\u2022]|\d{1,2}[.)]|\(?[a-z]\))\s")
 _TAKES_UP: Final = re.compile(
     r"\b(?:yes|yep|yeah|yup|ok|okay|sure|sounds? (?:good|great|fine|right|perfect)|great|perfect|agree[ds]?|go ahead"
     r"|please do|do (?:it|that|so)|let's (?:do|go|use|take|ship|book|keep)|fine|works for (?:me|us)|i like"
@@ -108,19 +131,46 @@ def only_proposed(statement: str, support: Support, concordance: Concordance) ->
     if _BY_ASSISTANT.search(folded(statement)):
         return None
     near = [heard for heard in support.heard if heard.share >= _PROPOSED]
-    if not near or any(_is_own(heard) for heard in near):
+    if not near or any(_is_own(statement, heard) for heard in near):
         return None
     if any(_is_taken_up(heard, concordance) for heard in near):
         return None
     return near[0].passages[0].numbers
 
 
-def _is_own(heard: Heard) -> bool:
+def _is_own(statement: str, heard: Heard) -> bool:
     """Whether this settles it: a person says it, or an assistant or a tool states it, or the previous record."""
-    passage = heard.passages[0]
-    if passage.role is Role.ASSISTANT:
-        return _PROPOSES.search(folded("\n".join(p.text for p in heard.passages))) is None
+    if heard.passages[0].role is Role.ASSISTANT:
+        return _is_stated(statement, "\n".join(passage.text for passage in heard.passages))
     return heard.share >= _SAYS_SAME
+
+
+def _is_stated(statement: str, text: str) -> bool:
+    """Whether sentences of `text` that propose nothing say `statement`. If a proposal may be about the same, they must
+    report something done or decided, and have all words of the statement that the text has."""
+    wanted, is_look = keys_in(statement), _ONLY_LOOKED.search(folded(statement)) is not None
+    plain = [folded(sentence).replace("\u2019", "'") for sentence in SENTENCE_END.split(text)]
+    proposals, others = _parted(plain)
+    if not any(_POINTS_BACK.search(proposal) or wanted & keys_in(proposal) for proposal in proposals):
+        return True
+    reported = [other for other in others if _is_report(other) and (is_look or not _ONLY_LOOKED.search(other))]
+    known = wanted & keys_in("\n".join(reported))
+    return bool(known) and known >= wanted & keys_in("\n".join(plain))
+
+
+def _is_report(sentence: str) -> bool:
+    return (_REPORTS.search(sentence) or _DECIDES.search(sentence)) is not None
+
+
+def _parted(plain: list[str]) -> tuple[list[str], list[str]]:
+    """The sentences that propose, with the items of a list after them, and the others."""
+    proposals: list[str] = []
+    others: list[str] = []
+    is_proposal = False
+    for sentence in plain:
+        is_proposal = _PROPOSES.search(sentence) is not None or (is_proposal and _ITEM.match(sentence) is not None)
+        (proposals if is_proposal else others).append(sentence)
+    return proposals, others
 
 
 def _is_taken_up(heard: Heard, concordance: Concordance) -> bool:

@@ -28,7 +28,7 @@ from service.domain.message import Message, Role
 from service.domain.record import EVIDENCE_MAX, SummaryRecord, statements_of
 from service.domain.words import word_runs
 
-__all__ = ["Concordance", "Heard", "Passage", "Support", "concordance_of"]
+__all__ = ["SENTENCE_END", "Concordance", "Heard", "Passage", "Support", "concordance_of", "keys_in"]
 
 PASSAGES_MAX: Final = 40_000
 """A longer source is cut into longer passages, so that an index stays bounded."""
@@ -62,7 +62,7 @@ _COMMON_MIN: Final = 60
 
 _HEARD_MAX: Final = 8
 
-_CUT: Final = re.compile(r"(?<=[.!?\u2026;])\s+|(?<=[\u3002\uff01\uff1f])|\n+")
+SENTENCE_END: Final = re.compile(r"(?<=[.!?\u2026;])\s+|(?<=[\u3002\uff01\uff1f])|\n+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,9 +266,9 @@ def concordance_of(messages: Iterable[tuple[int, Message]], previous: SummaryRec
     passages: list[Passage] = []
     postings: dict[str, array[int]] = {}
     for source, (text, numbers, message) in enumerate([*said, *((text, numbers, None) for text, numbers in earlier)]):
-        speaker = _keys_in(message.name) if message and message.name else set()
+        speaker = keys_in(message.name) if message and message.name else set()
         for part in _parts(text, max(_PASSAGE_CHARS, chars)):
-            for key in _keys_in(part) | speaker:
+            for key in keys_in(part) | speaker:
                 postings.setdefault(key, array("I")).append(len(passages))
             passages.append(Passage(part, source, numbers, message.role if message else None))
     return Concordance(passages, postings)
@@ -283,7 +283,7 @@ def _said(message: Message) -> str:
 def _parts(text: str, chars_max: int) -> Iterator[str]:
     """The text in stretches of whole sentences, of about `chars_max` at most."""
     held = ""
-    for sentence in _CUT.split(text):
+    for sentence in SENTENCE_END.split(text):
         if held and len(held) + len(sentence) > chars_max:
             yield held
             held = ""
@@ -296,7 +296,7 @@ def _parts(text: str, chars_max: int) -> Iterator[str]:
         yield held
 
 
-def _keys_in(text: str) -> set[str]:
+def keys_in(text: str) -> set[str]:
     """The keys of a text's words and identifiers; of a date also without its year, as it is often told."""
     keys: set[str] = set()
     for found in numerals(text):

@@ -45,3 +45,46 @@ def test_a_sentence_that_tells_of_a_proposal_makes_no_decision_of_it():
     assert proposed(told, "Which database?", PROPOSAL, "Let me think about it.") is None
     assert not decides(told)
     assert decides("The user decided to use Postgres 16.")
+
+
+def proposed_in(said: str, statement: str) -> tuple[int, ...] | None:
+    """What one message of the assistant says, which the user puts off."""
+    return proposed(statement, "Any news?", said, "Let me think about it.")
+
+
+def test_a_report_stands_beside_a_proposal_in_one_message():
+    """Sentence by sentence: one reports, another proposes."""
+    said = "I have booked the flight to Osaka. Shall I also book a hotel?"
+
+    assert proposed_in(said, "The flight to Osaka is booked.") is None
+    assert proposed_in(said, "The user decided on the hotel.") == (2,)
+
+
+def test_a_value_stands_beside_a_proposal_about_something_else():
+    """The value need not be reported as done: the proposal has none of its words."""
+    said = "The port of the ledger service is 5433. Let us leave the nightly cluster alone."
+
+    assert proposed_in(said, "The port of the ledger service is 5433.") is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The Grand Hotel fits the conference best. Shall I book it?",
+        "I'd suggest the Grand Hotel for the conference. The Grand Hotel has been renovated.",
+        "I have compared the Grand Hotel with others for the conference. Shall I book it?",
+        "Done with the badges. I'd suggest for the conference:\n- the Grand Hotel\n- the Larch Inn",
+    ],
+    ids=["pointed back to", "praised after it", "only looked into", "an item of a list"],
+)
+def test_a_sentence_that_serves_a_proposal_settles_nothing(said: str):
+    """What a proposal means, why it is made, what was looked into for it, and what it lists."""
+    assert proposed_in(said, "The user decided on the Grand Hotel for the conference.") == (2,)
+
+
+def test_a_report_of_having_looked_stands_as_that():
+    """It is refused as a decision of what was looked at."""
+    said = "I compared the hosting plans of Oakfield. Shall I order one?"
+
+    assert proposed_in(said, "Compared the hosting plans of Oakfield.") is None
+    assert proposed_in(said, "The user decided on the hosting plans of Oakfield.") == (2,)
