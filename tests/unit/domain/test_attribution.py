@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from service.domain.checks.attribution import PASSAGES_MAX
 from service.domain.checks.support import Concordance, concordance_of
 from service.domain.message import Message, Role
 from tests.support.growth import grows_linearly
@@ -70,6 +71,22 @@ def test_a_value_moves_with_the_message_that_moves_it():
     moved = said(*SAID, "Correction: Anna and Boris swapped, QRT77K is the booking code of Anna now.")
 
     assert moved.support("The booking code of Anna is QRT77K.").numbers == (11,)
+
+
+def test_a_value_may_belong_to_a_name_of_the_sentence_before():
+    """`It is OPS-2211, says Karl`: Emil's ticket, of which the sentence before speaks."""
+    told = "Then Emil called about the ticket. It is OPS-2211, says Karl at the desk."
+
+    assert said(f"{told} The ticket of Emil was OPS-9944 before.").support("The ticket of Emil is OPS-2211.").numbers
+
+
+def test_what_many_passages_tell_belongs_to_no_name():
+    """One passage more than PASSAGES_MAX, and the value is told of the whole conversation."""
+    text = "The budget of Falcon is 12,500 EUR. The budget of Heron is 8,300 EUR."
+    statement = "The budget of Heron is 12,500 EUR."
+
+    assert not said(*[text] * PASSAGES_MAX).support(statement).numbers
+    assert said(*[text] * (PASSAGES_MAX + 1)).support(statement).numbers
 
 
 def test_the_time_of_attribution_is_linear_in_the_source():
