@@ -38,8 +38,8 @@ class _Item(NamedTuple):
 
 
 class Items:
-    """The requests of one call. `item_s` is how long serving one may take; `ended` hears how each ended, by the name of
-    its status."""
+    """The requests of one call. `item_s` is how long serving one may take; `ended` is called once for each, with the
+    name of its status."""
 
     def __init__(
         self,

@@ -1,10 +1,9 @@
 """Whether a statement gives a value of its source to another name: `Anna's booking is ZFA04Y`, which is Boris's.
 
 A value belongs to the names of the sentences that have it. A statement is refused its support only if these are all
-other names than its own, and its own name has another value of the same kind, told in the same words, or is in the
-source nowhere although a sentence with the value has all other words of the statement. So a pronoun and a value that is
-told beside no name refuse nothing; nor does a message that is no prose, such as JSON, where everything that stands in
-it may belong together.
+other names than its own, and its own name has another value of the same kind, in the same words, or is nowhere in the
+source although a sentence with the value has all other words of the statement. So a pronoun, and a
+value beside no name, refuse nothing; nor does a message that is no prose, such as JSON: all of it may belong together.
 
 Names are words that a source writes with a capital in the middle of a sentence or as its subject, and never without.
 Scripts without capitals have no names here, nor have languages that write all nouns with one, such as German.
@@ -23,7 +22,7 @@ from service.domain.words import FUNCTION_WORDS, word_keys
 __all__ = ["PASSAGES_MAX", "Attribution"]
 
 PASSAGES_MAX: Final = 64
-"""A name or a value that more passages have is a subject of the whole conversation, and belongs to nothing else."""
+"""A name or value in more passages than this is a subject of the whole conversation, and belongs to nothing else."""
 
 _AFTER_ARTICLE: Final = re.compile(r"\b(?:[Dd](?:er|ie|as|en|em|es)|[Ee]in(?:e[nmr]?)?|im|zu[mr]) ([^\W\d_])")
 """The first letter of what follows a German article: a capital, unless an adjective comes between."""
@@ -41,7 +40,7 @@ _SENTENCE: Final = re.compile(r"(?<=[.!?\u2026;])\s+|(?<=[\u3002\uff01\uff1f])|\
 _STRUCTURED: Final = re.compile(r"[{\[]\s*[\"'{\[]|^\s*\||\t", re.MULTILINE)
 """JSON, tables: neighbours there are no sentences."""
 
-_Told = Callable[[Collection[str]], Sequence[str] | None]
+_PassagesOf = Callable[[Collection[str]], Sequence[str] | None]
 
 
 class _Sentence(NamedTuple):
@@ -59,10 +58,10 @@ class _Sentence(NamedTuple):
 class Attribution:
     """Which names the values of a source belong to.
 
-    `told` returns the passages that have one of some keys, or None if they are too many to tell.
+    `passages_of` returns the passages that have one of some keys, or None if there are more than `PASSAGES_MAX`.
     """
 
-    def __init__(self, passages: Iterable[str], told: _Told) -> None:
+    def __init__(self, passages: Iterable[str], passages_of: _PassagesOf) -> None:
         capital: set[str] = set()
         small: set[str] = set()
         nouns: list[bool] = []
@@ -72,7 +71,7 @@ class Attribution:
             small.update(word for word in _WORD.findall(text) if word.islower())
         self._nouns_have_capitals = 2 * sum(nouns) > len(nouns)
         self._names = frozenset(capital) - small
-        self._told = told
+        self._passages_of = passages_of
         self._sentences: dict[str, tuple[_Sentence, ...]] = {}
 
     def is_wrong(self, statement: str) -> bool:
@@ -80,7 +79,7 @@ class Attribution:
         if self._nouns_have_capitals:
             return False
         written = frozenset(_capitals(_without(numerals(statement), statement)))
-        strangers = frozenset(name for name in written - self._names if self._told(word_keys(name)) == [])
+        strangers = frozenset(name for name in written - self._names if self._passages_of(word_keys(name)) == [])
         said = _sentence(statement, strangers or self._names)
         if not said.names:
             return False
@@ -88,12 +87,12 @@ class Attribution:
 
     def _is_misplaced(self, value: Identifier, said: _Sentence, *, is_strange: bool) -> bool:
         keys = keys_of(value)
-        told = [sentence for sentence in self._sentences_with(keys) if _has(sentence, keys)]
-        if not told or any(_may_be_theirs(sentence, value.kind, said) for sentence in told):
+        having = [sentence for sentence in self._sentences_with(keys) if _has(sentence, keys)]
+        if not having or any(_may_be_theirs(sentence, value.kind, said) for sentence in having):
             return False
         if is_strange:
-            return bool(said.keys) and any(said.keys <= sentence.keys for sentence in told)
-        about = said.keys.union(*(sentence.keys for sentence in told))
+            return bool(said.keys) and any(said.keys <= sentence.keys for sentence in having)
+        about = said.keys.union(*(sentence.keys for sentence in having))
         return any(
             sentence.names & said.names and about & sentence.keys and _has_other(sentence, value.kind, said)
             for name in said.names
@@ -101,7 +100,7 @@ class Attribution:
         )
 
     def _sentences_with(self, keys: Collection[str]) -> Iterator[_Sentence]:
-        for passage in self._told(keys) or ():
+        for passage in self._passages_of(keys) or ():
             if passage not in self._sentences:
                 self._sentences[passage] = tuple(_sentences(passage, self._names))
             yield from self._sentences[passage]
