@@ -329,8 +329,8 @@ class SidecarClient:
         last: int = 0,
         max_tokens: int = 0,
     ) -> AsyncIterator[ContextMessage | TooLargeMessage]:
-        """The messages behind a record, with these numbers, or from `first` to `last`, in order; `max_tokens` bounds
-        each page of them. One that does not fit even excerpted is only named.
+        """The messages that a record covers, with these numbers, or from `first` to `last`, in order;
+        `max_tokens` bounds each page of them. One that does not fit even excerpted is only named.
         """
         request = _pb.ExpandSummaryRequest(conversation_id=conversation_id, page_size=PAGE_SIZE, max_tokens=max_tokens)
         if summary_id:

@@ -38,8 +38,8 @@ class FileReport:
             (self._over, "conversation", " over the trigger"),
             (self._empty, "conversation", " without a message"),
         )
-        told = [f"{_counted(count, noun)}{how}" for count, noun, how in counts if count]
-        return ", ".join((*told, *([_failures(self._failed, self._errors)] if self._failed else [])))
+        counted = [f"{_counted(count, noun)}{how}" for count, noun, how in counts if count]
+        return ", ".join((*counted, *([_failures(self._failed, self._errors)] if self._failed else [])))
 
     @property
     def advice(self) -> str:
@@ -70,7 +70,7 @@ class FileReport:
         if self._as_json:
             say(json_text(asdict(outcome) | {"is_well": outcome.is_well}))
         else:
-            say(f"{outcome.conversation_id}: {_told(outcome)}")
+            say(f"{outcome.conversation_id}: {_line_of(outcome)}")
 
     def total(self) -> None:
         if not self._as_json:
@@ -81,7 +81,7 @@ class FileReport:
             )
 
 
-def _told(outcome: Outcome) -> str:
+def _line_of(outcome: Outcome) -> str:
     if not outcome.messages:
         return "nothing appended"
     depth = f"depth {outcome.depth}, " if outcome.records else ""

@@ -1,5 +1,5 @@
-"""`abridged expand`, `revoke`, `rate`, `pin`, `rewind`, `close` and `reopen`: look behind a summary, repair a window by
-hand, end a conversation."""
+"""`abridged expand`, `revoke`, `rate`, `pin`, `rewind`, `close` and `reopen`: read what a summary covers, repair a
+window by hand, end a conversation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RANGE = re.compile(r"(\d+)-(\d+)")
 _NUMBERS = re.compile(r"\d+(?:,\d+)*")
 
 
-@click.command(short_help="Show the original messages behind a summary.")
+@click.command(short_help="Show the original messages that a summary covers.")
 @click.argument("conversation")
 @click.argument("what")
 @click.option(
@@ -38,8 +38,8 @@ _NUMBERS = re.compile(r"\d+(?:,\d+)*")
 @sidecar_options
 @click.pass_obj
 def expand(invocation: Invocation, conversation: str, what: str, *, max_tokens: int, as_json_: bool) -> None:
-    """Show the original messages of CONVERSATION behind WHAT: a summary's id, or numbers such as 12, 3,7,12 or
-    12-20.
+    """Show the original messages of CONVERSATION that WHAT names: the id of a summary that covers them, or numbers
+    such as 12, 3,7,12 or 12-20.
 
     On a terminal a message is one line of its beginning; a pipe or a file gets the whole text, --json every field.
     """
