@@ -123,8 +123,7 @@ def _require_no_later_transaction(wal: _Wal, recovered: int) -> None:
 
 
 def _require_no_single_bit(wal: _Wal, recovered: int) -> None:
-    """The first frame that does not fit is torn or missing; one that is a bit away from fitting was once whole, if the
-    rest of its transaction fits. What a torn write left of an older frame may be a bit away too, seldom alone."""
+    """The first frame that does not fit is torn or missing; one that is a bit away from fitting was once whole."""
     seed = _stored(wal.frame(recovered - 1)[0][16:24]) if recovered else _first_sum(wal)
     for number in range(recovered, wal.frames):
         header, page = wal.frame(number)
@@ -134,22 +133,9 @@ def _require_no_single_bit(wal: _Wal, recovered: int) -> None:
             continue
         difference = ((stored[0] - summed[0]) & _MASK, (stored[1] - summed[1]) & _MASK)
         in_sum = _bits_between(header[16:24], struct.pack(">II", *summed)) <= 1
-        is_near = wal.is_ours(header) and (in_sum or _is_one_bit(difference, size=8 + len(page)))
-        if is_near and _fits_on(wal, number, summed if in_sum else stored):
+        if wal.is_ours(header) and (in_sum or _is_one_bit(difference, size=8 + len(page))):
             raise LogCorrupt(_DAMAGED)
         return
-
-
-def _fits_on(wal: _Wal, number: int, seed: _Sum) -> bool:
-    """Whether the frames after this one that are ours fit, if it had the checksum `seed`."""
-    for following in range(number + 1, wal.frames):
-        header, page = wal.frame(following)
-        if not wal.is_ours(header):
-            break
-        seed = wal.summed(seed, header, page)
-        if seed != _stored(header[16:24]) or header[8:16] != wal.salts:
-            return False
-    return True
 
 
 def _first_sum(wal: _Wal) -> _Sum:

@@ -153,14 +153,3 @@ def test_a_header_that_is_torn_between_its_size_and_its_salts_ends_no_transactio
     found = opened.head()
     opened.close()
     assert found == flushed
-
-
-def test_a_torn_last_transaction_is_dropped_though_one_of_its_frames_is_a_bit_away_from_fitting(opened):
-    """An older frame may have had nearly the same bytes there; the rest of the transaction says that it is torn."""
-
-    def torn(wal: bytearray) -> None:
-        last = HEADER_BYTES + (len(wal) - HEADER_BYTES) // FRAME_BYTES * FRAME_BYTES
-        wal[last - 2 * FRAME_BYTES + 100] ^= 1
-        wal[last - SECTOR_BYTES : last] = bytes(SECTOR_BYTES)
-
-    assert opened(torn) == APPENDS - 1
