@@ -61,7 +61,7 @@ def needed(state: Conversation, command: object, read: Sequence[MessageAppended]
         case RewindConversation() if command.to < state.message_version:
             return returning(state, _rewind(state, command.to))
         case PinMessages():
-            return merged((*_around(state, command.numbers), *_marked_in_pinned_units(state)))
+            return _around(state, command.numbers, pins=state.pins)
         case UnpinMessages():
             return _around(state, command.numbers)
         case _:
@@ -167,26 +167,24 @@ def _require_messages(state: Conversation, numbers: Iterable[int]) -> None:
             raise MessageRemoved(number)
 
 
-def _around(state: Conversation, numbers: Iterable[int]) -> tuple[MessageRange, ...]:
-    """The messages close enough to one of these to belong to its tool call that the window has not, or only as a mark.
+def _around(
+    state: Conversation, numbers: Iterable[int], *, pins: frozenset[int] = frozenset()
+) -> tuple[MessageRange, ...]:
+    """The messages close enough to one of these to belong to its tool call that the window has not, or only as a mark,
+    and the marks in the units of `pins`, which may have grown since they were pinned.
 
     None if the window has them all. What a rewind removed belongs to nothing.
     """
     hidden, asked = _hidden(state), frozenset(numbers)
     chat = _chat(state, ())
+    units = tool_units(chat, tool_pairs(chat))
     # What is said between a call and its result belongs to both.
-    belonging = (m for unit in pinned_units(tool_units(chat, tool_pairs(chat)), asked) for m in unit)
+    belonging = (m for unit in pinned_units(units, asked) for m in unit)
     halves = {m.number for m in belonging if m.message.role is Role.TOOL or m.message.tool_calls}
     reaching = sorted(halves | {n for n in asked if covers(hidden, n)})
-    return _common(merged(MessageRange(max(1, n - UNIT_REACH), n + UNIT_REACH) for n in reaching), hidden)
-
-
-def _marked_in_pinned_units(state: Conversation) -> tuple[MessageRange, ...]:
-    """Marks in the units of what is pinned already: such a unit may have grown since, and is pinned whole with the next
-    pin."""
-    chat = _chat(state, ())
-    units = pinned_units(tool_units(chat, tool_pairs(chat)), state.pins) if state.pins else ()
-    return ranges_of(sorted(m.number for unit in units for m in unit if m.number in state.marks))
+    close = _common(merged(MessageRange(max(1, n - UNIT_REACH), n + UNIT_REACH) for n in reaching), hidden)
+    marked = ranges_of(m.number for unit in pinned_units(units, pins) for m in unit if m.number in state.marks)
+    return merged((*close, *marked))
 
 
 def _rest_of_units(

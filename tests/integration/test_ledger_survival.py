@@ -8,39 +8,17 @@ from collections.abc import Iterable
 import pytest
 
 from service.bench.player import played
-from service.domain.conversation import Conversation, live_coverage
-from service.domain.events import MessageAppended
-from service.domain.ledger import NO_LEDGER, LedgerEntry, ledger_lines, required_entries
+from service.bench.quality.examined import required_of, window_text
+from service.domain.conversation import Conversation
+from service.domain.ledger import ledger_lines
 from service.domain.message import Message, Role
-from service.domain.policy import SummaryRole
 from service.domain.profiles import chain, episodes, rolling
 from service.domain.profiles.profile import Profile
-from service.domain.ranges import covers
-from service.domain.render import rendered_window
-from service.domain.tokens import TokenSource
-from service.summarizer.finds import finds_of
-from service.tokenizers.estimated import EstimatingCounter
 from tests.integration.test_costs import AIRLINE, CODING, MEETINGS, chats_of
 from tests.support.planted_identifiers import PlantedChat, planted_chat
 
-COUNTER = EstimatingCounter()
 CONTEXT = 4_096
 SHARE = 0.15
-
-
-def window_text(state: Conversation) -> str:
-    """Everything that the window says."""
-    messages = [m.message for m in rendered_window(state, SummaryRole.SYSTEM)]
-    return "\n".join(text for m in messages for text in (m.content, *(c.arguments for c in m.tool_calls)))
-
-
-def required_of(messages: Iterable[Message], state: Conversation) -> tuple[LedgerEntry, ...]:
-    """What a ledger shows that is made of all covered messages at once, whatever passes did."""
-    numbered = [MessageAppended(n, m, 1, TokenSource.ESTIMATE) for n, m in enumerate(messages, 1)]
-    covered = live_coverage(state)
-    leaving = [m for m in numbered if covers(covered, m.number) and m.message.role is not Role.SYSTEM]
-    finds = finds_of(leaving, state.window, NO_LEDGER, counter=COUNTER, source=TokenSource.ESTIMATE)
-    return required_entries(finds.entries, state.ledger.limit_tokens)
 
 
 class Survivals:
