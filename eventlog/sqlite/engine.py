@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Collection
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,21 +15,22 @@ from sqlalchemy.pool import QueuePool, StaticPool
 from eventlog.chain import KEY_BYTES, LogIdentity
 from eventlog.errors import LogCorrupt, LogForeign, LogNewer, LogOlder, LogUnavailable, LogUnsafe
 from eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE, REVISIONS, log
-from eventlog.sqlite.file import wal_of
+from eventlog.sqlite.file import create_like, refuse_orphan, side_files, wal_of
+from eventlog.sqlite.wal import is_begun
 from eventlog.sqlite.writer import BUSY_WAIT_MS, CHECKPOINT_PAGES
 
 __all__ = [
     "READERS_MAX",
     "dropped",
     "empty_wal",
+    "has_tables",
     "identity_of",
     "is_as_made",
+    "make_tables",
     "reader_engine",
-    "recovered_frames",
     "refuse_foreign",
     "refuse_newer",
     "require_current",
-    "require_tables",
     "stored_identity",
     "unwritten",
     "writer_engine",
@@ -83,8 +84,7 @@ def reader_engine(path: Path, *, makes_files: bool = True) -> Engine:
     """An engine with a few connections that can only read, and so never checkpoint.
 
     All connections are opened here, including the write-ahead log's file: later another file may be in its place.
-    Without `makes_files` they create nothing beside a file that has no write-ahead log, and nothing may write to it
-    meanwhile.
+    Without `makes_files` they read as `unwritten` says, and nothing may write to the file meanwhile.
     """
     address = unwritten(path) if not makes_files else f"file:{quote(str(path))}?mode=ro"
 
@@ -108,22 +108,11 @@ def reader_engine(path: Path, *, makes_files: bool = True) -> Engine:
     return engine
 
 
-def recovered_frames(connection: Connection) -> int:
-    """How many frames of the write-ahead log are whole, as SQLite found when it opened the file."""
-    (_, frames, _) = _checkpointed(connection, "PASSIVE")
-    return max(0, int(frames))
-
-
 def empty_wal(connection: Connection) -> None:
     """Copy the write-ahead log into the file and cut it to nothing; raise LogUnavailable when a reader prevents it."""
-    (busy, *_) = _checkpointed(connection, "TRUNCATE")
+    (busy, *_) = _driver(connection).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise LogUnavailable("another program reads the log")
-
-
-def _checkpointed(connection: Connection, mode: str) -> Sequence[int]:
-    found: Sequence[int] = _driver(connection).execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
-    return found
 
 
 def refuse_foreign(path: Path) -> None:
@@ -151,19 +140,21 @@ def refuse_foreign(path: Path) -> None:
         _require_own(names, path)
 
 
-def require_tables(connection: Connection, path: Path) -> None:
-    """Make the newest schema's tables in an empty file, and look whether another file has them.
+def make_tables(connection: Connection) -> None:
+    """Make the newest schema's tables in a file that has none.
 
-    They are made at once: loading the migrations takes a third of the processor time of a start. Raises LogForeign for
-    another program's database, and what `require_current` raises.
+    They are made at once: loading the migrations takes a third of the processor time of a start.
     """
-    _require_own([name for (name,) in connection.exec_driver_sql(_NAMES)], path)
-    if not inspect(connection).get_table_names():
-        METADATA.create_all(connection)
-        REVISIONS.create(connection)
-        connection.execute(insert(REVISIONS).values(version_num=HEAD_REVISION))
-        return
-    require_current(connection)
+    METADATA.create_all(connection)
+    REVISIONS.create(connection)
+    connection.execute(insert(REVISIONS).values(version_num=HEAD_REVISION))
+
+
+def has_tables(connection: Connection, path: Path) -> bool:
+    """Whether the file in `path` has any. Raises LogForeign if they are not a log's."""
+    names = [name for (name,) in connection.exec_driver_sql(_NAMES)]
+    _require_own(names, path)
+    return bool(names)
 
 
 def require_current(connection: Connection) -> None:
@@ -237,8 +228,18 @@ def _require_own(names: Collection[str], path: Path) -> None:
 
 
 def unwritten(path: Path) -> str:
-    """The address under which SQLite reads a file and makes none beside it, unless its write-ahead log must be read."""
-    return f"file:{quote(str(path))}?mode=ro" + ("" if wal_of(path).exists() else "&immutable=1")
+    """The address under which SQLite reads a file and changes no byte of it, its write-ahead log or that log's index.
+
+    A write-ahead log without an index gets an empty one, which SQLite only needs to find. Raises LogGone as
+    `refuse_orphan` does.
+    """
+    refuse_orphan(path)
+    wal, index = side_files(path)
+    if not is_begun(wal):
+        return f"file:{quote(str(path))}?mode=ro&immutable=1"
+    with suppress(FileExistsError):
+        create_like(index, like=path)
+    return f"file:{quote(str(path))}?mode=ro&readonly_shm=1"
 
 
 def _connected(address: str, settings: dict[str, int | str], *, uri: bool) -> sqlite3.Connection:

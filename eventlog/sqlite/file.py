@@ -151,9 +151,14 @@ def refuse_empty(path: Path) -> None:
 
 
 def refuse_orphan(path: Path) -> None:
-    """Raise LogGone if only the write-ahead log exists: SQLite would remove it beside a new file."""
-    if not path.exists() and wal_of(path).exists():
-        raise LogGone(f"{path} is missing, and its write-ahead log is there: put the file back, or remove that")
+    """Raise LogGone if there is a write-ahead log beside no file or an empty one: SQLite would remove it."""
+    wal = wal_of(path)
+    if not wal.exists():
+        return
+    if not path.exists():
+        raise LogGone(f"{path} is missing, and its write-ahead log is there: put the file back, or move {wal} aside")
+    if not path.stat().st_size and wal.stat().st_size:
+        raise LogGone(f"{path} is empty, and its write-ahead log is not: put the file back, or move {wal} aside")
 
 
 def flush_recovered(path: Path) -> None:

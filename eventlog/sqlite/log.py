@@ -44,11 +44,13 @@ from eventlog.log import (
     Page,
 )
 from eventlog.sqlite.engine import (
+    has_tables,
     identity_of,
+    make_tables,
     reader_engine,
-    recovered_frames,
     refuse_foreign,
-    require_tables,
+    require_current,
+    stored_identity,
     writer_engine,
 )
 from eventlog.sqlite.errors import opening
@@ -120,6 +122,7 @@ class SqliteEventLog:
         *,
         clock_us: Callable[[], int],
         hook: AppendHook | None = None,
+        check: Callable[[Connection], object] | None = None,
         prepare: Callable[[Connection], None] | None = None,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
         on_fatal: Callable[[Exception], None] | None = None,
@@ -127,11 +130,13 @@ class SqliteEventLog:
     ) -> Self:
         """Open or create the log.
 
-        `prepare` runs once in the opening transaction, so that the hook's owner can create its own tables. `on_fatal`
-        is called on the writer's thread with an error after which every append is refused: the process should stop and
-        restart, except after LogGone, which a restart would not fix.
+        `check` reads a log that exists before anything is written to it, and raises what forbids to open it. `prepare`
+        runs once in the opening transaction, so that the hook's owner can create its own tables. `on_fatal` is called
+        on the writer's thread with an error after which every append is refused: the process should stop and restart,
+        except after LogGone, which a restart would not fix.
 
-        Raises LogLocked, LogUnsafe, LogOlder, LogNewer, LogCorrupt, LogForeign, LogGone, LogFull or LogUnavailable.
+        Raises LogLocked, LogUnsafe, LogOlder, LogNewer, LogCorrupt, LogForeign, LogGone, LogFull or LogUnavailable, and
+        has changed no byte of the log then.
         """
         path = path.resolve()
         with ExitStack() as resources, opening(path):
@@ -139,20 +144,27 @@ class SqliteEventLog:
                 refuse_network_file_system(path, MOUNTINFO.read_text(errors="surrogateescape"))
             refuse_foreign(path)
             resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
+            require_whole(wal_of(path))
+            _require_fit(path, check)
             create_private(path)
             flush_recovered(path)
             writer = writer_engine(path)
             resources.callback(writer.dispose)
             connection = resources.enter_context(writer.connect())
-            require_whole(wal_of(path), recovered=recovered_frames(connection))
-            with connection.begin():
-                require_tables(connection, path)
-                identity = identity_of(connection, clock_us=clock_us, random_bytes=random_bytes)
-                if prepare is not None:
-                    prepare(connection)
             reader = SqliteReader(reader_engine(path))
             resources.callback(reader.close)
-            reader.check_identity(identity)
+            try:
+                with connection.begin():
+                    if not has_tables(connection, path):
+                        make_tables(connection)
+                    identity = identity_of(connection, clock_us=clock_us, random_bytes=random_bytes)
+                    if prepare is not None:
+                        prepare(connection)
+            except BaseException:
+                # The connection that closes last copies the write-ahead log into the file, unless it can only read.
+                connection.close()
+                writer.dispose()
+                raise
             warning = wal_reset_warning(sqlite3.sqlite_version_info)
             return cls(
                 connection,
@@ -304,3 +316,24 @@ class SqliteEventLog:
         self._group_commit.refuse(lambda: LogGone(str(error)) if gone else LogFailed("the event log has stopped"))
         if self._on_fatal is not None:
             self._on_fatal(error)
+
+
+def _require_fit(path: Path, check: Callable[[Connection], object] | None) -> None:
+    """Raise what forbids to open the log in `path`, if there is one, and write nothing.
+
+    A journal means that the first transaction of a new file was cut off, which only a writer may take back.
+    """
+    journal = path.with_name(f"{path.name}-journal")
+    if not path.exists() or not path.stat().st_size or journal.exists():
+        return
+    reader = SqliteReader(reader_engine(path, makes_files=False))
+    try:
+        if reader.read(lambda connection: has_tables(connection, path)):
+            reader.read(require_current)
+            identity = reader.read(stored_identity)
+            if identity is not None:
+                reader.check_identity(identity)
+            if check is not None:
+                reader.read(check)
+    finally:
+        reader.close()

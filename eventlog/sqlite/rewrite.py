@@ -20,7 +20,7 @@ from sqlalchemy.pool import StaticPool
 
 from eventlog.errors import LogCorrupt, LogFull
 from eventlog.schema import HEAD_REVISION, REVISION_TABLE
-from eventlog.sqlite.engine import empty_wal, recovered_frames, refuse_foreign, refuse_newer, unwritten, writer_engine
+from eventlog.sqlite.engine import empty_wal, refuse_foreign, refuse_newer, unwritten, writer_engine
 from eventlog.sqlite.errors import opening, original
 from eventlog.sqlite.file import (
     MOUNTINFO,
@@ -151,14 +151,15 @@ def rewritten(path: Path, rewrite: Rewrite) -> Rewritten | None:
         refuse_foreign(path)
         refuse_empty(path)
         resources.callback(FileLock(path.with_name(f"{path.name}.lock")).release)
-        _settle(path)
-        bytes_before = path.stat().st_size
+        require_whole(wal_of(path))
         new = path.with_name(f"{path.name}.new")
         new.unlink(missing_ok=True)
         resources.callback(new.unlink, missing_ok=True)
         events = _copied(path, new, rewrite)
         if events is None:
             return None
+        _settle(path)
+        bytes_before = path.stat().st_size
         new.replace(path)
         flush_folder(path)
         return Rewritten(events, bytes_before, path.stat().st_size)
@@ -170,7 +171,6 @@ def _settle(path: Path) -> None:
     engine = writer_engine(path)
     try:
         with engine.connect() as connection:
-            require_whole(wal_of(path), recovered=recovered_frames(connection))
             empty_wal(connection)
     finally:
         engine.dispose()

@@ -1,8 +1,8 @@
 """Checks a whole log, for an operator: reports every damaged stream by its first damage, instead of stopping at the
 first.
 
-The file is read, never written, and only its lock is created beside it, so that no process owns the log meanwhile. Only
-a write-ahead log without its index gets that back.
+No byte of a file is changed. Only its lock is created beside it, so that no process owns the log meanwhile, and an
+empty index for a write-ahead log that has none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eventlog.sqlite.errors import DATABASE_ERRORS, original
 from eventlog.sqlite.file import FileLock, refuse_empty, wal_of
 from eventlog.sqlite.integrity import findings, own_findings
 from eventlog.sqlite.reader import SqliteReader
-from eventlog.sqlite.wal import fitting_frames, require_whole
+from eventlog.sqlite.wal import require_whole
 
 __all__ = ["LogVerification", "log_id_of"]
 
@@ -69,8 +69,12 @@ class LogVerification:
         refuse_empty(path)
         with ExitStack() as resources:
             resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
-            reader, identity = resources.enter_context(_read(path))
-            reader.read(require_current)
+            try:
+                reader, identity = resources.enter_context(_read(path))
+                reader.read(require_current)
+            except LogCorrupt:
+                require_whole(wal_of(path))  # the reason, if the tables are missing because SQLite drops their frames
+                raise
             yield cls(path, reader, identity)
 
     @property
@@ -89,7 +93,7 @@ class LogVerification:
     def structure(self) -> Iterator[Finding]:
         """What is wrong with the file, its write-ahead log, its indexes, and its positions."""
         try:
-            require_whole(self._wal, recovered=fitting_frames(self._wal))
+            require_whole(self._wal)
         except LogCorrupt as error:
             yield Finding(str(error))
         if found := self._found(findings):

@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 
 from eventlog.errors import LogCorrupt
 
-__all__ = ["fitting_frames", "require_whole"]
+__all__ = ["is_begun", "require_whole"]
 
 _HEADER_BYTES = 32
 _FRAME_BYTES = 24
@@ -22,7 +22,6 @@ _SECTOR_BYTES = 512
 """What a disk writes whole or not at all."""
 _MAGIC = 0x377F0682
 _MASK = 0xFFFFFFFF
-_DAMAGED = "the write-ahead log is damaged: what was acknowledged would be lost"
 
 _Sum = tuple[int, int]
 
@@ -58,41 +57,53 @@ class _Wal(NamedTuple):
         return _summed(seed, header[:8] + page, self.byte_order)
 
 
-def require_whole(path: Path, *, recovered: int) -> None:
-    """Raise LogCorrupt if frames after the first `recovered` were flushed once and are damaged now."""
+def require_whole(path: Path) -> None:
+    """Raise LogCorrupt if the write-ahead log in `path` has frames that were flushed once and are damaged now.
+
+    The file is only read, and must be before SQLite writes to it: the last connection that closes copies the frames
+    that fit into the database and removes the file. A file of 48 MiB, the largest, takes about a second.
+    """
     try:
         file = path.open("rb")
     except FileNotFoundError:
         return
     with file:
-        wal = _begun(file, path.stat().st_size)
-        if wal is not None:
-            _require_no_later_transaction(wal, recovered)
-            _require_no_single_bit(wal, recovered)
+        try:
+            wal = _begun(file, path.stat().st_size)
+            if wal is not None:
+                recovered = _fitting_frames(wal)
+                _require_no_later_transaction(wal, recovered)
+                _require_no_single_bit(wal, recovered)
+        except _Damaged:
+            raise LogCorrupt(
+                f"the write-ahead log is damaged: {path} has acknowledged events that SQLite would drop. No file was "
+                "changed. Restore a backup, or move that file aside to go on without the events that only it has."
+            ) from None
 
 
-def fitting_frames(path: Path) -> int:
-    """How many frames of the write-ahead log in `path` SQLite would recover, for callers that must not open it.
-
-    It takes some seconds for the largest file, where SQLite takes a moment.
-    """
+def is_begun(path: Path) -> bool:
+    """Whether there is a write-ahead log in `path` with more than a header, which fits: SQLite reads no other."""
     try:
-        file = path.open("rb")
+        with path.open("rb") as file:
+            return _is_header(file.read(_HEADER_BYTES)) and bool(file.read(1))
     except FileNotFoundError:
-        return 0
-    fitting = 0
-    with file:
-        wal = _begun(file, path.stat().st_size)
-        if wal is None:
-            return 0
-        seed = _first_sum(wal)
-        for number in range(wal.frames):
-            header, page = wal.frame(number)
-            seed = wal.summed(seed, header, page)
-            if seed != _stored(header[16:24]) or header[8:16] != wal.salts:
-                break
-            if header[4:8] != bytes(4):
-                fitting = number + 1
+        return False
+
+
+class _Damaged(Exception):
+    """A frame was flushed once and does not fit now."""
+
+
+def _fitting_frames(wal: _Wal) -> int:
+    """How many frames SQLite would recover: those up to the last whole transaction."""
+    fitting, seed = 0, _first_sum(wal)
+    for number in range(wal.frames):
+        header, page = wal.frame(number)
+        seed = wal.summed(seed, header, page)
+        if seed != _stored(header[16:24]) or header[8:16] != wal.salts:
+            break
+        if header[4:8] != bytes(4):
+            fitting = number + 1
     return fitting
 
 
@@ -104,7 +115,7 @@ def _begun(file: BinaryIO, size: int) -> _Wal | None:
     if not _is_header(header):
         flips = (_flipped(header, bit) for bit in range(8 * _HEADER_BYTES))
         if any(_is_header(flip) for flip in flips):
-            raise LogCorrupt(_DAMAGED)
+            raise _Damaged
         return None
     magic, _, page_bytes = struct.unpack(">III", header[:12])
     frames = (size - _HEADER_BYTES) // (_FRAME_BYTES + page_bytes)
@@ -118,7 +129,7 @@ def _require_no_later_transaction(wal: _Wal, recovered: int) -> None:
         header, _ = wal.frame(number)
         if wal.is_ours(header):
             if ended:
-                raise LogCorrupt(_DAMAGED)
+                raise _Damaged
             ended = wal.ends_transaction(number, header)
 
 
@@ -134,7 +145,7 @@ def _require_no_single_bit(wal: _Wal, recovered: int) -> None:
         difference = ((stored[0] - summed[0]) & _MASK, (stored[1] - summed[1]) & _MASK)
         in_sum = _bits_between(header[16:24], struct.pack(">II", *summed)) <= 1
         if wal.is_ours(header) and (in_sum or _is_one_bit(difference, size=8 + len(page))):
-            raise LogCorrupt(_DAMAGED)
+            raise _Damaged
         return
 
 
@@ -146,7 +157,7 @@ def _first_sum(wal: _Wal) -> _Sum:
 
 def _is_header(header: bytes) -> bool:
     magic = int.from_bytes(header[:4], "big")
-    if magic & ~1 != _MAGIC:
+    if len(header) < _HEADER_BYTES or magic & ~1 != _MAGIC:
         return False
     return _summed((0, 0), header[:24], ">" if magic & 1 else "<") == _stored(header[24:32])
 

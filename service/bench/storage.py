@@ -107,7 +107,7 @@ class FoldLog:
     def seeded(cls, path: Path, content: str) -> Iterator[FoldLog]:
         """Write the log."""
         table = SqlConversationTable()
-        log = SqliteEventLog.open(path, clock_us=_now_us, hook=table.project, prepare=table.prepare)
+        log = SqliteEventLog.open(path, clock_us=_now_us, hook=table.project, check=table.check, prepare=table.prepare)
         try:
             table.read_through(log.read)
             for stream in _streams():

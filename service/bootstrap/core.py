@@ -13,17 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from sqlalchemy import Connection
 
-from eventlog.errors import LogGone
 from eventlog.event import StreamId
 from eventlog.log import EventLog
-from eventlog.memory import MemoryEventLog
-from eventlog.sqlite.log import SqliteEventLog
 from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from observability.tracing import Tracing, TracingSettings, current_traceparent, open_tracing
 from service.api.methods import METHOD_SCOPES
+from service.bootstrap.open_log import open_log
 from service.bootstrap.own_forms import own_forms
 from service.bootstrap.providers import Providers, host_labels, model_counters
 from service.codec.events import EVENT_TYPES
@@ -38,17 +35,12 @@ from service.conversations.counting import Counting
 from service.conversations.policies import Policies
 from service.conversations.rebuild import Rebuild
 from service.conversations.snapshot_writer import SnapshotWriter
-from service.conversations.snapshots import PURPOSE, SqlSnapshots
-from service.conversations.snapshots import prepare as prepare_snapshots
-from service.conversations.sql_table import SqlConversationTable
-from service.conversations.table import ConversationTable, MemoryConversationTable
+from service.conversations.table import ConversationTable
 from service.domain.commands import ChangeSettings
 from service.domain.conversation import Conversation
 from service.domain.events import Event
-from service.domain.profiles.profile import HeldBy
 from service.domain.record import FormName
 from service.domain.tokens import TokenCounter
-from service.domain.triggers import held_by
 from service.models.model import SummaryModel
 from service.models.retry import RetryPolicy
 from service.passes.reactor import Reactor, ReactorLimits
@@ -130,7 +122,7 @@ def open_core(
     board = ProgressBoard()
     telemetry = Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content)
     report = CommitReport(telemetry, clock_ns=time.time_ns)
-    log, table, rebuild, snapshots = _open_log(settings, report, policies, resources, on_fatal, now_us)
+    log, table, rebuild, snapshots = open_log(settings, report, policies, resources, on_fatal, now_us)
 
     # Closed before the log, in which running model calls may still end.
     resources.push_async_callback(providers.close)
@@ -215,57 +207,6 @@ class _Listeners:
     def loaded(self, key: StreamId, state: Conversation) -> None:
         """The conversation was read from the log."""
         self.on_loaded(key, state)
-
-
-def _open_log(
-    settings: Settings,
-    report: CommitReport,
-    policies: Policies,
-    resources: AsyncExitStack,
-    on_fatal: Callable[[Exception], None],
-    now_us: Callable[[], int],
-) -> tuple[EventLog, ConversationTable, Rebuild | None, SnapshotWriter | None]:
-    loop = asyncio.get_running_loop()
-
-    def held(state: Conversation) -> HeldBy | None:
-        return held_by(state, policies.of(state.settings), state.updated_us)
-
-    if settings.log.backend == "memory":
-        memory_table = MemoryConversationTable(held=held)
-        memory = MemoryEventLog(clock_us=now_us, hook=report.hook(memory_table.project))
-        resources.callback(memory.close)
-        memory.on_commit(report.committed)
-        return memory, memory_table, None, None
-
-    def fatal(error: Exception) -> None:
-        if isinstance(error, LogGone):
-            # A restart would begin a new log. This process still reads, and reports the fault on `/readyz`.
-            _log.critical("log.gone", hint=str(error))
-            return
-        _log.critical("log.failed", error_type=type(error).__name__)
-        loop.call_soon_threadsafe(on_fatal, error)
-
-    table = SqlConversationTable(held=held)
-
-    def prepare(connection: Connection) -> None:
-        table.prepare(connection)
-        prepare_snapshots(connection, anew=not table.is_complete)
-
-    log = SqliteEventLog.open(
-        settings.log.path,
-        clock_us=now_us,
-        hook=report.hook(table.project),
-        prepare=prepare,
-        on_fatal=fatal,
-    )
-    resources.callback(log.close)
-    log.on_commit(report.committed)
-    table.read_through(log.read)
-    for warning in log.warnings:
-        _log.info("log.notice", code=warning.code, hint=warning.message)
-    snapshots = SnapshotWriter(log, SqlSnapshots(log.secret(PURPOSE), log.read), log.write)
-    resources.push_async_callback(snapshots.close)
-    return log, table, Rebuild(log, table, log.write), snapshots
 
 
 def _conversations(

@@ -67,11 +67,11 @@ class SqlConversationTable:
         self._left_out: frozenset[StreamId] = frozenset()
         self.is_complete = True
 
-    def prepare(self, connection: Connection) -> None:
-        """Open the table in the transaction that opens the log, and empty it if it has a fault.
+    def check(self, connection: Connection) -> Fault | None:
+        """Why the table has to be made again, if it has to; nothing is written.
 
-        `is_complete` is then false until its rows are rebuilt. Raises LogNewer if a newer version made the table,
-        LogCorrupt if it is not as this version made it or knows of events that are missing.
+        Raises LogNewer if a newer version made the table, LogCorrupt if it is not as this version made it or knows of
+        events that are missing.
         """
         fault = table_fault(connection)
         if fault is Fault.NEWER:
@@ -79,6 +79,14 @@ class SqlConversationTable:
         if fault is Fault.DAMAGED:
             raise LogCorrupt(f"the read table {fault}; `abridged log rebuild` makes it again")
         require_same_head(connection)
+        return fault
+
+    def prepare(self, connection: Connection) -> None:
+        """Open the table in the transaction that opens the log, and empty it if it has a fault.
+
+        `is_complete` is then false until its rows are rebuilt. Raises what `check` raises.
+        """
+        fault = self.check(connection)
         if fault is not None:
             for index in CONVERSATIONS.indexes:
                 connection.execute(DropIndex(index, if_exists=True))

@@ -170,7 +170,9 @@ async def test_a_pass_that_takes_every_process_down_with_it_is_failed(tmp_path):
 
 def _claim_and_die(folder: Path, pass_id: str, *, times: int) -> None:
     table = SqlConversationTable()
-    log = SqliteEventLog.open(folder / "abridged.db", clock_us=Clock(), hook=table.project, prepare=table.prepare)
+    log = SqliteEventLog.open(
+        folder / "abridged.db", clock_us=Clock(), hook=table.project, check=table.check, prepare=table.prepare
+    )
     stream = StreamId("default", "c1")
     state = fold((decode(e.type, e.schema_version, e.payload), e.time_us) for e in log.read_stream(stream))
     claims = [SummarizationStarted(pass_id, claim) for claim in range(1, times + 1)]

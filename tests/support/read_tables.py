@@ -51,7 +51,7 @@ def grown(path: Path, conversations: int, *, messages: int = 1) -> Path:
 def opened(path: Path) -> Iterator[tuple[SqliteEventLog, SqlConversationTable]]:
     """The log and its read table, as a start finds them."""
     table = SqlConversationTable()
-    log = SqliteEventLog.open(path, clock_us=lambda: 1, hook=table.project, prepare=table.prepare)
+    log = SqliteEventLog.open(path, clock_us=lambda: 1, hook=table.project, check=table.check, prepare=table.prepare)
     try:
         table.read_through(log.read)
         yield log, table

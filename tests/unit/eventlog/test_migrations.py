@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from eventlog.event import NewEvent
 from eventlog.log import RequestKey
 from eventlog.migrations import config, upgrade
 from eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE
-from eventlog.sqlite.engine import require_tables, writer_engine
+from eventlog.sqlite.engine import make_tables, writer_engine
 from eventlog.sqlite.file import volume_free_bytes
 from eventlog.sqlite.log import SqliteEventLog
 from eventlog.sqlite.rewrite import Rewrite, is_older, rewritten
@@ -55,7 +54,7 @@ def _normal(sql: str | None) -> list[str]:
 def test_the_schema_is_the_sum_of_the_migrations(tmp_path):
     """A file made by the migrations is the file that is made at once, constraint by constraint, revision included."""
     migrated = _tables(writer_engine(tmp_path / "migrated.db"), upgrade)
-    made = _tables(writer_engine(tmp_path / "made.db"), partial(require_tables, path=tmp_path / "made.db"))
+    made = _tables(writer_engine(tmp_path / "made.db"), make_tables)
 
     assert migrated == made
     tables = [name for kind, name, _ in migrated if kind == "table"]
@@ -69,7 +68,7 @@ def test_the_head_revision_is_the_newest_migration():
 
 def test_the_tables_are_strict(tmp_path):
     """A column holds what it says and nothing else."""
-    rows = _tables(writer_engine(tmp_path / "log.db"), partial(require_tables, path=tmp_path / "log.db"))
+    rows = _tables(writer_engine(tmp_path / "log.db"), make_tables)
 
     ours = [sql for kind, name, sql in rows if kind == "table" and name != REVISION_TABLE]
     assert all("STRICT" in " ".join(sql) for sql in ours)
@@ -183,7 +182,7 @@ def test_a_file_of_the_first_schema_still_knows_what_was_sent(of_0001):
 def test_an_upgraded_file_has_the_schema_of_a_new_one(of_0001, tmp_path):
     """Constraint by constraint."""
     upgraded = _tables(writer_engine(_upgraded(of_0001)), lambda _: None)
-    made = _tables(writer_engine(tmp_path / "made.db"), partial(require_tables, path=tmp_path / "made.db"))
+    made = _tables(writer_engine(tmp_path / "made.db"), make_tables)
 
     assert upgraded == made
 

@@ -127,11 +127,12 @@ def test_a_log_whose_own_tables_are_damaged_is_not_written_anew(of_0001: Path, d
     damaged = bytearray(of_0001.read_bytes())
     damaged[(root - 1) * 4_096 + 8] ^= 1
     of_0001.write_bytes(damaged)
+    before = _files(of_0001)
 
     with pytest.raises(LogCorrupt, match=r"damaged|malformed"):
         _written(of_0001)
 
-    assert _files(of_0001) == {FILE: bytes(damaged), LOCK: b""}
+    assert _files(of_0001) == before | {LOCK: b""}
 
 
 def test_a_log_of_a_revision_that_never_was_is_refused(of_0001: Path):

@@ -29,7 +29,7 @@ from eventlog.errors import (
 )
 from eventlog.event import StreamId
 from eventlog.log import EventFilter
-from eventlog.sqlite.engine import READERS_MAX, reader_engine, require_tables, writer_engine
+from eventlog.sqlite.engine import READERS_MAX, has_tables, reader_engine, writer_engine
 from eventlog.sqlite.log import SqliteEventLog
 from eventlog.sqlite.sql import select_stream, select_window
 from eventlog.sqlite.writer import STREAMS_KEPT_MAX, WAL_BYTES_MAX
@@ -215,7 +215,7 @@ def test_a_database_that_gets_its_tables_behind_the_look_is_not_taken_over(path)
     engine = writer_engine(path)
 
     with pytest.raises(LogForeign), engine.begin() as connection:
-        require_tables(connection, path)
+        has_tables(connection, path)
 
     engine.dispose()
     assert _tables(path) == ["users"]

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import random
 import shutil
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from eventlog.errors import LogCorrupt
 from eventlog.sqlite.log import SqliteEventLog
-from eventlog.sqlite.wal import fitting_frames
 from tests.support.event_logs import Clock, append, event
 
 HEADER_BYTES = 32
@@ -101,23 +98,6 @@ def test_a_last_transaction_that_was_cut_off_is_dropped(opened, missing):
         del wal[len(wal) - missing :]
 
     assert opened(cut) == APPENDS - 1
-
-
-def test_the_frames_that_fit_are_counted_as_sqlite_counts_them(killed, tmp_path):
-    """With a last transaction that is whole, and with one that is torn."""
-    wal = (killed / "killed-log.db-wal").read_bytes()
-    (tmp_path / "whole").write_bytes(wal)
-    (tmp_path / "torn").write_bytes(wal[:-1])
-
-    counted = fitting_frames(tmp_path / "whole"), fitting_frames(tmp_path / "torn"), fitting_frames(tmp_path / "none")
-
-    shutil.copyfile(killed / "killed-log.db", tmp_path / "log.db")
-    (tmp_path / "log.db-wal").write_bytes(wal)
-    with closing(sqlite3.connect(tmp_path / "log.db")) as database:
-        (_, frames, _) = database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-    assert counted[0] == frames == (len(wal) - HEADER_BYTES) // FRAME_BYTES
-    assert 0 < counted[1] < counted[0]
-    assert counted[2] == 0
 
 
 @pytest.mark.parametrize("header", [bytes(HEADER_BYTES), b"\x00" * 16 + b"\xff" * 16])
