@@ -19,7 +19,7 @@ from service.domain.envelope import unwrap_envelope
 from service.domain.errors import InvalidPolicy
 from service.domain.message import Message, Role
 from service.domain.policy import ToolOutput
-from service.domain.quoting import attribute, quoted
+from service.domain.quoting import attribute, noted, quoted
 from service.domain.record import SummaryRecord
 from service.domain.render import summary_text
 
@@ -232,8 +232,8 @@ def transcript_entry(
     if message.role is Role.TOOL:
         content = _tool_output(content, tool_output, cap_tokens, count)
     parts = [content.strip()] if content.strip() else []
-    parts.extend(f"[calls {call.name} with {call.arguments}]" for call in message.tool_calls)
-    parts.extend(f"[{described(attachment)}]" for attachment in message.attachments)
+    parts.extend(f"[calls {noted(call.name)} with {noted(call.arguments)}]" for call in message.tool_calls)
+    parts.extend(f"[{noted(described(attachment))}]" for attachment in message.attachments)
     return f"<message {attributes}>\n{quoted(chr(10).join(parts)).strip()}"
 
 

@@ -10,9 +10,9 @@ import re
 from typing import Final
 
 from service.domain.checks.chat_markup import strip_marks, without_marks
-from service.domain.lookalikes import LINE_ENDS, replaced
+from service.domain.lookalikes import LINE_ENDS, reading, replaced
 
-__all__ = ["attribute", "quoted"]
+__all__ = ["attribute", "noted", "quoted"]
 
 FRAMES: Final = (
     "transcript",
@@ -39,6 +39,7 @@ _LINE_QUOTE: Final = "> "
 
 _SPECIAL: Final = re.compile(r'[<>"&]')
 _ENTITIES: Final = {"<": "&lt;", ">": "&gt;", '"': "&quot;", "&": "&amp;"}
+_BRACKET: Final = re.compile(r"[\[\]]")
 _ANY_SPACE: Final = re.compile(rf"[\s{LINE_ENDS}]+")
 
 
@@ -52,5 +53,27 @@ def quoted(text: str) -> str:
 
 def attribute(text: str) -> str:
     """Text for a tag's attribute: one line that ends neither the attribute nor the tag."""
-    line = _ANY_SPACE.sub(" ", strip_marks(text)).strip()
-    return replaced(line, _SPECIAL, lambda found: _ENTITIES[found[0]])
+    return replaced(_one_line(text), _SPECIAL, lambda found: _ENTITIES[found[0]])
+
+
+def noted(text: str) -> str:
+    """Text for a note of ours in square brackets: one quoted line in which each bracket has its pair.
+
+    So the note's own bracket is the one that ends it. Brackets without a pair become `&#91;` and `&#93;`, and with
+    them all others.
+    """
+    line = quoted(_one_line(text))
+    return line if _is_paired(reading(line).text) else replaced(line, _BRACKET, lambda found: f"&#{ord(found[0])};")
+
+
+def _one_line(text: str) -> str:
+    return _ANY_SPACE.sub(" ", strip_marks(text)).strip()
+
+
+def _is_paired(text: str) -> bool:
+    depth = 0
+    for bracket in _BRACKET.findall(text):
+        depth += 1 if bracket == "[" else -1
+        if depth < 0:
+            return False
+    return not depth

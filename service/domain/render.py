@@ -18,7 +18,7 @@ from service.domain.events import MessageAppended
 from service.domain.ledger import NO_LEDGER, Ledger, ledger_lines
 from service.domain.message import Message, Role
 from service.domain.policy import SummaryRole
-from service.domain.quoting import quoted
+from service.domain.quoting import noted, quoted
 from service.domain.record import SummaryRecord
 from service.domain.tokens import TokenSource, calibrated_tokens
 from service.domain.window import ToolPairs, tool_pairs
@@ -228,14 +228,15 @@ def clipped(
 
 def quoted_result(message: Message) -> Message:
     """A result without its call, as a user's message that says so."""
-    text = f"[Result of tool call {message.tool_call_id}, whose call is not in this context]\n{message.content}"
+    note = f"[Result of tool call {noted(message.tool_call_id)}, whose call is not in this context]"
+    text = f"{note}\n{quoted(message.content)}"
     return message._replace(role=Role.USER, tool_call_id="", content=text)
 
 
 def quoted_calls(message: Message, places: Collection[int]) -> Message:
     """A message with the calls at `places` quoted in its text, because they have no result."""
     notes = [
-        f"[Called tool {call.name} with {call.arguments}; no result came]"
+        f"[Called tool {noted(call.name)} with {noted(call.arguments)}; no result came]"
         for place, call in enumerate(message.tool_calls)
         if place in places
     ]

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, NoReturn, Self
 from service.domain import nested_json
 from service.domain.attachments import OmittedAttachment, Part, anthropic_part, ollama_part, openai_part, parts_of
 from service.domain.message import Message, Role
+from service.domain.quoting import noted, quoted
 from service.domain.render import quoted_calls, quoted_result
 
 __all__ = ["OPENING", "RenderedJson", "Rendering", "render_json"]
@@ -255,7 +256,7 @@ def _anthropic_blocks(m: Message, attached: list[Any]) -> list[dict[str, Any]]:
     # Its models read material better if it precedes the question.
     blocks: list[dict[str, Any]] = list(attached)
     if m.content.strip():
-        text = f"{m.name}: {m.content}" if m.name and m.role is Role.USER else m.content
+        text = f"{quoted(f'{noted(m.name)}:')} {m.content}" if m.name and m.role is Role.USER else m.content
         blocks.append({"type": "text", "text": text})
     blocks.extend(
         {"type": "tool_use", "id": c.id, "name": c.name, "input": _arguments(c.arguments)} for c in m.tool_calls
