@@ -23,9 +23,13 @@ class Caller:
     namespace: str
     scopes: frozenset[str]
 
+    def may(self, scope: str) -> bool:
+        """Whether the caller has the scope; `admin` has all of them."""
+        return scope in self.scopes or "admin" in self.scopes
+
     def require(self, scope: str) -> None:
-        """Raise PermissionDenied unless the caller has the scope; `admin` has all of them."""
-        if scope not in self.scopes and "admin" not in self.scopes:
+        """Raise PermissionDenied unless the caller has the scope."""
+        if not self.may(scope):
             raise PermissionDenied(scope)
 
 

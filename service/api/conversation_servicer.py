@@ -125,9 +125,16 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         plan, since_us = state.due_pass, state.pending_since_us
         if plan is not None and request.HasField("wait"):
             state = await self._contexts.waited(key, wire.seconds(request.wait), context)
+        # Positions count the events of all namespaces.
+        sees_positions = current_caller().may("read-all")
         response = _pb.AppendMessagesResponse(
             messages=[
-                _pb.AppendedMessage(id=m.id, number=m.number, position=m.position, already_appended=m.already_appended)
+                _pb.AppendedMessage(
+                    id=m.id,
+                    number=m.number,
+                    position=m.position if sees_positions else 0,
+                    already_appended=m.already_appended,
+                )
                 for m in appended.messages
             ],
             message_version=appended.state.message_version,

@@ -27,13 +27,16 @@ def key_of(conversation_id: str) -> StreamId:
 async def conversation_shown(
     conversations: Conversations, policies: Policies, key: StreamId, state: Conversation
 ) -> conversation_pb2.Conversation:
-    """The conversation with everything that its state says."""
+    """The conversation with everything that its state says and the caller may read: a title is made from messages."""
     policy, now_us = policies.of(state.settings), conversations.now_us()
     held = await aside(conversations.window_weight(key), partial(held_by, state, policy, now_us))
     shown = wire.conversation_view(Overview.of(state), held_by=held)
     shown.epoch = state.epoch
     shown.pinned_numbers.extend(sorted(state.pins))
     shown.removed.extend(ranges_to_proto(state.removed))
+    if not current_caller().may("read"):
+        shown.ClearField("title")
+        shown.settings.ClearField("title")
     return shown
 
 

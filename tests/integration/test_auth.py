@@ -165,6 +165,46 @@ async def test_every_method_asks_for_its_scope(tmp_path, token, missing):
             assert refusal.metadata == {"scope": missing}
 
 
+async def test_a_token_that_only_appends_reads_no_title(tmp_path):
+    """By whichever answer shows the conversation: a title is made from messages."""
+    async with sidecar(tmp_path, TOKENS, metadata=bearer("alpha-full")) as s:
+        chat = s.chat()
+        await chat.talk(8)
+        summary_id = (await chat.summarize()).summary_id
+        await chat.update(["title"], title="Merger talks")
+        answers = {
+            "UpdateConversation": api.UpdateConversationRequest(update_mask=FieldMask(paths=["labels"])),
+            "PinMessages": api.PinMessagesRequest(numbers=[8]),
+            "UnpinMessages": api.UnpinMessagesRequest(numbers=[8]),
+            "RevokeSummary": api.RevokeSummaryRequest(summary_id=summary_id),
+            "RewindConversation": api.RewindConversationRequest(to_version=8),
+            "CloseConversation": api.CloseConversationRequest(),
+            "ReopenConversation": api.ReopenConversationRequest(),
+        }
+
+        for token, title in (("alpha-append", []), ("alpha-full", ["Merger talks"])):
+            for method, request in answers.items():
+                request.conversation_id = chat.id
+                if (method, token) == ("RevokeSummary", "alpha-full"):
+                    continue
+                answer = await getattr(s.conversations, method)(request, metadata=bearer(token))
+                shown = answer.conversation
+                assert shown.id == chat.id, method
+                assert [text for text in {shown.title, shown.settings.title} if text] == title, method
+
+
+async def test_a_position_tells_nobody_how_much_others_write(tmp_path):
+    """Positions count the events of all namespaces, which `read-all` lets a caller read."""
+    async with sidecar(tmp_path, TOKENS) as s:
+        shown = {}
+        for token in ("alpha-append", "alpha-full", "beta-full", "beta-admin"):
+            s.metadata = bearer(token)
+            (appended,) = (await s.chat(token).append(said(1))).messages
+            shown[token] = appended.position
+
+    assert shown == {"alpha-append": 0, "alpha-full": 0, "beta-full": 6, "beta-admin": 8}
+
+
 async def test_admin_has_every_scope(tmp_path):
     """Of its own namespace."""
     async with sidecar(tmp_path, TOKENS, metadata=bearer("beta-admin")) as s:

@@ -864,7 +864,7 @@ class ConversationSettings(_message.Message):
     overhead_tokens: _builtins.int
     """Tokens that the caller sends and the log does not contain: system prompt, tool definitions."""
     title: _builtins.str
-    """A title."""
+    """A title; empty in answers to callers without the scope `read`."""
     @_builtins.property
     def policy(self) -> Global___PolicyOverrides:
         """Overrides of the policy."""
@@ -1032,7 +1032,9 @@ class Conversation(_message.Message):
     ListConversations leaves it unset.
     """
     title: _builtins.str
-    """The client's title; without one, the one that a model gave after a pass, if the server makes titles."""
+    """The client's title; without one, the one that a model gave after a pass, if the server makes titles. Empty without
+    the scope `read`.
+    """
     closed: _builtins.bool
     """Whether it is closed."""
     @_builtins.property

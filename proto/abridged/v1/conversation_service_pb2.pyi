@@ -524,7 +524,9 @@ class AppendedMessage(_message.Message):
     number: _builtins.int
     """Its number."""
     position: _builtins.int
-    """Its position in the log; 0 if already_appended."""
+    """Its position in the log; 0 if already_appended, and without the scope `read-all`: positions count the events of
+    all namespaces.
+    """
     already_appended: _builtins.bool
     """Whether an earlier call had appended it; it is in the conversation still."""
     def __init__(
@@ -2421,7 +2423,7 @@ class SearchHistoryResponse(_message.Message):
     INDEXED_POSITION_FIELD_NUMBER: _builtins.int
     MODE_FIELD_NUMBER: _builtins.int
     indexed_position: _builtins.int
-    """Everything of the caller's up to this log position was searched; compare AppendedMessage.position."""
+    """Everything of the caller's up to this log position was searched; compare an event's position."""
     mode: Global___SearchMode.ValueType
     """The mode that was used."""
     @_builtins.property
