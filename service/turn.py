@@ -1,4 +1,5 @@
-"""What may be done in one turn of the event loop; what weighs more is done by the pool of readers.
+"""What may be done in one turn of the event loop; what weighs more is done by the pool of readers, and what may take
+seconds by a pool of its own, so that no read waits for it.
 
 States and requests do not change, so any thread may read them.
 """
@@ -7,15 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, ParamSpec, TypeVar
 
-__all__ = ["TURN_WEIGHT_MAX", "aside"]
+__all__ = ["TURN_WEIGHT_MAX", "aside", "at_length"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 TURN_WEIGHT_MAX: Final = 1_000
 """What weighs 1 takes up to 20 µs on a slow machine, such as to read, count or render a message or a tool call; so a
 turn takes less than half of the 50 ms after which other callers would notice."""
+
+LONG_THREADS: Final = 2
+
+_long: Final = ThreadPoolExecutor(LONG_THREADS, thread_name_prefix="long")
 
 
 async def aside(weight: int, work: Callable[[], T]) -> T:
@@ -23,3 +31,8 @@ async def aside(weight: int, work: Callable[[], T]) -> T:
     if weight <= TURN_WEIGHT_MAX:
         return work()
     return await asyncio.to_thread(work)
+
+
+async def at_length(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What `work` returns or raises, done in a thread for work that takes as long as a whole source is read."""
+    return await asyncio.get_running_loop().run_in_executor(_long, partial(work, *args, **kwargs))

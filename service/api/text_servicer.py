@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any
 
 from abridged.v1 import conversation_pb2, text_service_pb2, text_service_pb2_grpc
@@ -63,11 +64,20 @@ class TextServicer(text_service_pb2_grpc.TextServiceServicer):
     async def SummarizeText(
         self, request: _pb.SummarizeTextRequest, context: Any
     ) -> AsyncGenerator[_pb.SummarizeTextResponse, None]:
-        _require_text(request.text)
-        policy = self._policy(request)
         namespace = current_caller().namespace
         if not self._places.take_if_room(namespace):
             raise TooManyRequests("texts", retry_after_s=RETRY_S)
+        try:
+            async with aclosing(self._summarized(request)) as responses:
+                async for response in responses:
+                    yield response
+        finally:
+            self._places.give_back(namespace)
+
+    async def _summarized(self, request: _pb.SummarizeTextRequest) -> AsyncGenerator[_pb.SummarizeTextResponse, None]:
+        """The responses; when they are over, nothing works on the text any more."""
+        _require_text(request.text)
+        policy = self._policy(request)
         heard = _Heard()
         work = asyncio.create_task(
             self._texts.summarize(request.text, max_tokens=request.max_tokens, policy=policy, observer=heard)
@@ -91,7 +101,6 @@ class TextServicer(text_service_pb2_grpc.TextServiceServicer):
             work.cancel()
             stop.cancel()
             await asyncio.gather(work, stop, return_exceptions=True)
-            self._places.give_back(namespace)
 
     async def CountTokens(self, request: _pb.CountTokensRequest, context: Any) -> _pb.CountTokensResponse:
         if not request.texts and not request.messages:

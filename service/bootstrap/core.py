@@ -48,6 +48,7 @@ from service.passes.titles import Titles, TitleSettings
 from service.summarizer.ask import AskerSettings, Timing
 from service.summarizer.by_extraction import EXTRACTIVE, ExtractiveSummarizer, is_extractive
 from service.summarizer.by_model import ModelSummarizer
+from service.summarizer.extraction_process import ExtractionProcess
 from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import Summarizers
 from service.summarizer.texts import DOCUMENT_FORMS, PASSES_OF_A_TEXT, TextSummarizer
@@ -158,7 +159,7 @@ def open_core(
         counter=counter,
         models=models,
         policies=policies,
-        texts=TextSummarizer(_summarizers(settings, model, counter, DOCUMENT_FORMS, passes=PASSES_OF_A_TEXT), counter),
+        texts=_texts(settings, model, counter, resources),
         board=board,
         model=model,
         tracing=tracing,
@@ -257,6 +258,16 @@ def _summarizers(
         timing=Timing(time.monotonic, asyncio.sleep, random.Random()),
     )
     return Summarizers(by_model, extraction, listed=any(map(is_extractive, summarizer.models)))
+
+
+def _texts(
+    settings: Settings, model: SummaryModel | None, counter: TokenCounter, resources: AsyncExitStack
+) -> TextSummarizer:
+    deadline_s = PASSES_OF_A_TEXT * settings.summarizer.deadline_s
+    extracted = ExtractionProcess(settings.tokens.counter_name, deadline_s=deadline_s)
+    resources.push_async_callback(extracted.close)
+    summarizers = _summarizers(settings, model, counter, DOCUMENT_FORMS, passes=PASSES_OF_A_TEXT)
+    return TextSummarizer(summarizers, counter, extracted)
 
 
 def _titles(

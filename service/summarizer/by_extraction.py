@@ -19,6 +19,7 @@ from service.domain.tokens import TokenCounter
 from service.summarizer.check import Room, Source, check_draft, fit_draft
 from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
+from service.turn import at_length
 
 __all__ = ["EXTRACTIVE", "ExtractiveSummarizer", "is_extractive"]
 
@@ -26,7 +27,7 @@ EXTRACTIVE: Final = "extractive:default"
 """Its name in lists of models."""
 
 SOURCE_TOKENS_UNBOUNDED = 10_000_000
-"""The nominal size of one reading. The work is linear, up to three seconds of processor time for every MB."""
+"""The nominal size of one reading. The work is linear, up to five seconds of processor time for every MB."""
 
 
 def is_extractive(model: str) -> bool:
@@ -56,7 +57,7 @@ class ExtractiveSummarizer:
         observer.calls(0, 1)
         try:
             async with asyncio.timeout(self._deadline_s):
-                summary = await asyncio.to_thread(self._summary, work)
+                summary = await at_length(self.extracted, work)
         except TimeoutError as late:
             cause = "the extract was not ready before the deadline"
             failure = PassFailed(ErrorClass.TRANSPORT, retryable=True, cause=cause)
@@ -73,7 +74,8 @@ class ExtractiveSummarizer:
         """Never: if extraction is wanted, its records are no fallback."""
         return False
 
-    def _summary(self, work: PassWork) -> Summary:
+    def extracted(self, work: PassWork) -> Summary:
+        """The summary, by this thread and in whatever time it takes. Raises PassFailed if it fails the checks."""
         plan = work.plan
         form = self._forms[plan.form]
         messages = tuple(m.message for m in work.telling)

@@ -7,7 +7,6 @@ by level. No message is left out for its length.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -22,6 +21,7 @@ from service.summarizer.check import Room, Source
 from service.summarizer.forms import DraftForm
 from service.summarizer.questions import CHUNK_TOKENS_MIN, Limits, Questions
 from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
+from service.turn import at_length
 
 __all__ = ["ModelSummarizer"]
 
@@ -68,7 +68,7 @@ class ModelSummarizer:
         """See Summarizer."""
         form = self._forms[work.plan.form]
         window_tokens = self._window_tokens = await self._held_tokens()
-        cost = await asyncio.to_thread(WindowCost, work, self._counter)
+        cost = await at_length(WindowCost, work, self._counter)
         asker = Asker(
             self._model,
             settings=self._settings,
@@ -89,7 +89,7 @@ class ModelSummarizer:
             failure.attempts, failure.tried = asker.attempts, asker.tried
             raise
         provenance = Provenance.MERGED if reading.merged else Provenance.MODEL
-        summary = await asyncio.to_thread(
+        summary = await at_length(
             summary_of,
             work,
             answer.checked,
@@ -135,7 +135,7 @@ class _Reading:
         Our count of a prompt is an estimate: if the server refuses a prompt as too long, the source is asked about in
         halves.
         """
-        limits = await asyncio.to_thread(self._questions.limits)
+        limits = await at_length(self._questions.limits)
         while True:
             try:
                 return await self._within(limits)
@@ -147,28 +147,28 @@ class _Reading:
     async def _within(self, limits: Limits) -> tuple[AcceptedDraft, Source]:
         """The answer from one part, or from parts and their merges, within the limits."""
         questions, size, limit = self._questions, self._questions.size, limits.whole
-        parts = await asyncio.to_thread(questions.parts, limits)
+        parts = await at_length(questions.parts, limits)
         total = len(parts)
         if total > 1:
             summaries = total * part_tokens_max(size, chunk_tokens=limit)
             total += calls_needed(summaries, chunk_tokens=limit, summary_tokens=size)
         self._asker.require_calls(total)
         self._observer.calls(0, total)
-        room = await asyncio.to_thread(questions.room)
+        room = await at_length(questions.room)
         self.merged = len(parts) > 1
         if not self.merged:
-            prompt, source = await asyncio.to_thread(questions.of_whole, parts[0], room)
+            prompt, source = await at_length(questions.of_whole, parts[0], room)
             answer = await self._asker.ask(prompt, source, room=room)
             self._observer.calls(1, 1)
             return answer, source
-        part_room = await asyncio.to_thread(questions.part_room, limit)
+        part_room = await at_length(questions.part_room, limit)
         answers: list[AcceptedDraft] = []
         for part in parts:
-            prompt, source = await asyncio.to_thread(questions.of_part, part, part_room)
+            prompt, source = await at_length(questions.of_part, part, part_room)
             answers.append(await self._asker.ask(prompt, source, room=part_room))
             self._observer.calls(len(answers), total)
         answer = await self._merged_answer(answers, limit=limit, room=room, calls=total)
-        return answer, await asyncio.to_thread(questions.whole_source)
+        return answer, await at_length(questions.whole_source)
 
     async def _merged_answer(
         self, answers: list[AcceptedDraft], *, limit: int, room: Room, calls: int
@@ -177,7 +177,7 @@ class _Reading:
         previous record."""
         done = len(answers)
         while True:
-            texts, sizes = await asyncio.to_thread(self._questions.texts, answers)
+            texts, sizes = await at_length(self._questions.texts, answers)
             groups = grouped(sizes, limit=limit)
             if len(groups) == len(answers):
                 cause = "the summaries of the parts do not fit into one call"
@@ -188,10 +188,8 @@ class _Reading:
                 if end - start == 1 and not last:
                     merged.append(answers[start])
                     continue
-                merge_room = room if last else await asyncio.to_thread(self._questions.part_room, limit)
-                prompt, source = await asyncio.to_thread(
-                    self._questions.of_merge, texts[start:end], merge_room, last=last
-                )
+                merge_room = room if last else await at_length(self._questions.part_room, limit)
+                prompt, source = await at_length(self._questions.of_merge, texts[start:end], merge_room, last=last)
                 merged.append(await self._asker.ask(prompt, source, room=merge_room))
                 done += 1
                 self._observer.calls(min(done, calls), calls)

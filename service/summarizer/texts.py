@@ -6,12 +6,11 @@ the bound on calls. Nothing is stored, and nothing is logged.
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from service.domain.errors import ModelAway, TextNotSummarized
 from service.domain.events import MessageAppended, PassPlan, Trigger
@@ -33,8 +32,9 @@ from service.summarizer.summarizer import (
     WindowCost,
     draft_text,
 )
+from service.turn import at_length
 
-__all__ = ["DOCUMENT_FORMS", "PASSES_OF_A_TEXT", "TextSummarizer", "TextSummary"]
+__all__ = ["DOCUMENT_FORMS", "PASSES_OF_A_TEXT", "TextSummarizer", "TextSummary", "TextTask", "fitted", "work_of"]
 
 PLANNED_SHARE = 0.5
 """Share of a pass's calls that a text may plan with; the rest is for repairs and for the merges."""
@@ -85,93 +85,114 @@ class TextSummary:
     failure: PassFailed | None = None
 
 
-class TextSummarizer:
-    """Summarizes texts. `summarizers` write their drafts by DOCUMENT_FORMS; `counter` counts text and summary."""
+class TextTask(NamedTuple):
+    """A text, the most tokens of its summary, 0 for the policy's maximum, and the policy."""
 
-    def __init__(self, summarizers: Summarizers, counter: TokenCounter) -> None:
+    text: str
+    max_tokens: int
+    policy: Policy
+
+
+class TextSummarizer:
+    """Summarizes texts. `summarizers` write their drafts by DOCUMENT_FORMS; `counter` counts text and summary.
+
+    `extracted` makes the summary of a task by extraction, where it delays nobody. Raises PassFailed.
+    """
+
+    def __init__(
+        self,
+        summarizers: Summarizers,
+        counter: TokenCounter,
+        extracted: Callable[[TextTask], Awaitable[TextSummary]],
+    ) -> None:
         self._summarizers = summarizers
         self._counter = counter
+        self._extracted = extracted
 
     async def summarize(self, text: str, *, max_tokens: int, policy: Policy, observer: Observer) -> TextSummary:
         """The summary, in at most `max_tokens` tokens, and in at most half of the text or 128 tokens if that is more.
 
         `max_tokens` is 0 for the policy's maximum. Raises TextNotSummarized, as ModelAway if a retry can help.
         """
-        work, limit = await asyncio.to_thread(self._work, text, max_tokens, policy)
-        failure: PassFailed | None = None
+        task = TextTask(text, max_tokens, policy)
+        if self._summarizers.wants_extraction:
+            return await self._by_extraction(task, observer)
+        work, limit = await at_length(work_of, task, self._counter)
         try:
             summary = await self._summarizers.wanted.summarize(work, observer)
         except PassFailed as failed:
-            if not self._stands_in(failed, policy):
+            is_listed = self._summarizers.is_listed_for(failed)
+            if policy.fallback is not Fallback.ALWAYS and not is_listed:
                 raise _refusal(failed, work.plan.replaced_tokens) from failed
-            failure = None if self._summarizers.is_listed_for(failed) else failed
-            summary = await self._extracted(work, observer, failed)
-        return await asyncio.to_thread(self._fitted, work, summary, limit, failure)
+            made = await self._by_extraction(task, observer)
+            summary = replace(made.summary, attempts=failed.attempts)
+            return replace(made, summary=summary, failure=None if is_listed else failed)
+        return await at_length(fitted, work, summary, limit, self._counter)
 
-    def _stands_in(self, failure: PassFailed, policy: Policy) -> bool:
-        if self._summarizers.wants_extraction:
-            return False
-        return policy.fallback is Fallback.ALWAYS or self._summarizers.is_listed_for(failure)
-
-    async def _extracted(self, work: PassWork, observer: Observer, failure: PassFailed) -> Summary:
+    async def _by_extraction(self, task: TextTask, observer: Observer) -> TextSummary:
+        observer.calls(0, 1)
         try:
-            summary = await self._summarizers.extraction.summarize(work, observer)
+            made = await self._extracted(task)
         except PassFailed as failed:
-            raise _refusal(failed, work.plan.replaced_tokens) from failed
-        return replace(summary, attempts=failure.attempts)
+            raise _refusal(failed, 0) from failed
+        observer.output(len(made.summary.draft.model_dump_json()))
+        observer.calls(1, 1)
+        return made
 
-    def _work(self, text: str, max_tokens: int, policy: Policy) -> tuple[PassWork, int]:
-        """The text as the work of a pass, and the most tokens that its summary may have."""
-        tokens = self._counter.count(text)
-        most = max_tokens or policy.max_summary_tokens or SUMMARY_TOKENS_MAX
-        limit = min(most, max(SUMMARY_TOKENS_MIN, tokens // 2))
-        # Longer parts before more calls; the summarizer bounds them by what its model holds.
-        planned = math.ceil(tokens / max(1, int(policy.pass_calls_max * PLANNED_SHARE)))
-        whole = (MessageRange(1, 1),)
-        plan = PassPlan(
-            pass_id=_ID,
-            trigger=Trigger.FORCED,
-            covered=whole,
-            source=whole,
-            base_id="",
-            parent_id="",
-            depth=0,
-            token_ratio=0.0,
-            message_version=1,
-            replaced_tokens=tokens,
-            summary_tokens_max=limit,
-            policy=replace(
-                policy,
-                max_input_tokens=max(policy.max_input_tokens, planned),
-                pass_calls_max=PASSES_OF_A_TEXT * policy.pass_calls_max,
-            ),
-        )
-        message = Message(_ID, Role.USER, text)
-        appended = MessageAppended(1, message, tokens, TokenSource.ESTIMATE, self._counter.name)
-        work = PassWork("", plan, (appended,), None)
-        # A record's room includes the frame that it has in a window, which a summary of a text has not.
-        room = limit + WindowCost(work, self._counter).frame_tokens
-        return replace(work, plan=replace(plan, summary_tokens_max=room, room_tokens=room)), limit
 
-    def _fitted(self, work: PassWork, summary: Summary, limit: int, failure: PassFailed | None) -> TextSummary:
-        """The summary within its limit, whatever the model wrote."""
+def work_of(task: TextTask, counter: TokenCounter) -> tuple[PassWork, int]:
+    """The text as the work of a pass, and the most tokens that its summary may have."""
+    text, max_tokens, policy = task
+    tokens = counter.count(text)
+    most = max_tokens or policy.max_summary_tokens or SUMMARY_TOKENS_MAX
+    limit = min(most, max(SUMMARY_TOKENS_MIN, tokens // 2))
+    # Longer parts before more calls; the summarizer bounds them by what its model holds.
+    planned = math.ceil(tokens / max(1, int(policy.pass_calls_max * PLANNED_SHARE)))
+    whole = (MessageRange(1, 1),)
+    plan = PassPlan(
+        pass_id=_ID,
+        trigger=Trigger.FORCED,
+        covered=whole,
+        source=whole,
+        base_id="",
+        parent_id="",
+        depth=0,
+        token_ratio=0.0,
+        message_version=1,
+        replaced_tokens=tokens,
+        summary_tokens_max=limit,
+        policy=replace(
+            policy,
+            max_input_tokens=max(policy.max_input_tokens, planned),
+            pass_calls_max=PASSES_OF_A_TEXT * policy.pass_calls_max,
+        ),
+    )
+    message = Message(_ID, Role.USER, text)
+    appended = MessageAppended(1, message, tokens, TokenSource.ESTIMATE, counter.name)
+    work = PassWork("", plan, (appended,), None)
+    # A record's room includes the frame that it has in a window, which a summary of a text has not.
+    room = limit + WindowCost(work, counter).frame_tokens
+    return replace(work, plan=replace(plan, summary_tokens_max=room, room_tokens=room)), limit
 
-        def cost(draft: Draft) -> int:
-            return self._counter.count(draft_text(work, draft))
 
-        draft = fit_draft(summary.draft, tokens_max=limit, cost=cost, cut_narrative=True)
-        assert draft is not None, "a narrative that is cut fits"
-        clipped = draft.summary != summary.draft.summary
-        tokens = cost(draft)
-        quality = replace(summary.quality, reduction=1 - tokens / max(1, work.plan.replaced_tokens))
-        return TextSummary(
-            text=draft_text(work, draft),
-            summary=replace(summary, draft=draft, tokens=tokens, quality=quality),
-            tokens_before=work.plan.replaced_tokens,
-            tokens_after=tokens,
-            clipped=clipped,
-            failure=failure,
-        )
+def fitted(work: PassWork, summary: Summary, limit: int, counter: TokenCounter) -> TextSummary:
+    """The summary within its limit, whatever the model wrote."""
+
+    def cost(draft: Draft) -> int:
+        return counter.count(draft_text(work, draft))
+
+    draft = fit_draft(summary.draft, tokens_max=limit, cost=cost, cut_narrative=True)
+    assert draft is not None, "a narrative that is cut fits"
+    clipped = draft.summary != summary.draft.summary
+    tokens = cost(draft)
+    quality = replace(summary.quality, reduction=1 - tokens / max(1, work.plan.replaced_tokens))
+    return TextSummary(
+        text=draft_text(work, draft),
+        summary=replace(summary, draft=draft, tokens=tokens, quality=quality),
+        tokens_before=work.plan.replaced_tokens,
+        tokens_after=tokens,
+        clipped=clipped,
+    )
 
 
 def _refusal(failure: PassFailed, tokens: int) -> TextNotSummarized:

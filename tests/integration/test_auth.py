@@ -172,7 +172,7 @@ async def test_a_token_that_only_appends_reads_no_title(tmp_path):
         await chat.talk(8)
         summary_id = (await chat.summarize()).summary_id
         await chat.update(["title"], title="Merger talks")
-        answers = {
+        answers: dict[str, Any] = {
             "UpdateConversation": api.UpdateConversationRequest(update_mask=FieldMask(paths=["labels"])),
             "PinMessages": api.PinMessagesRequest(numbers=[8]),
             "UnpinMessages": api.UnpinMessagesRequest(numbers=[8]),

@@ -29,12 +29,13 @@ _AFTER_ARTICLE: Final = re.compile(r"\b(?:[Dd](?:er|ie|as|en|em|es)|[Ee]in(?:e[n
 
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _NAMED: Final = re.compile(
-    r"(?<=[\w,)] )[^\W\d_]{2,}"
+    r"(?<![^\W\d_])(?:(?<=[\w,)] )[^\W\d_]{2,}"
     r"|[^\W\d_]{2,}(?= ?[\u4e00-\u9fff])"
     rf"|[^\W\d_]{{2,}}(?=(?:['\u2019]s)? (?:{'|'.join(sorted(FUNCTION_WORDS))})\b)"
-    r"|[^\W\d_]{2,}(?=['\u2019]s )"
+    r"|[^\W\d_]{2,}(?=['\u2019]s ))"
 )
-"""A word that is a name if it has a capital: not one that a sentence begins with, unless it is the subject there."""
+"""A word that is a name if it has a capital: not one that a sentence begins with, unless it is the subject there. It is
+looked for at its first letter alone: from every letter of a long word, the time would grow with its square."""
 
 _SENTENCE: Final = re.compile(r"(?<=[.!?\u2026;])\s+|(?<=[\u3002\uff01\uff1f])|\n+")
 _STRUCTURED: Final = re.compile(r"[{\[]\s*[\"'{\[]|^\s*\||\t", re.MULTILINE)

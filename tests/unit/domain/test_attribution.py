@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.checks.attribution import PASSAGES_MAX
+from service.domain.checks.attribution import PASSAGES_MAX, Attribution
 from service.domain.checks.support import Concordance, concordance_of
 from service.domain.message import Message, Role
 from tests.support.growth import grows_linearly
@@ -113,3 +113,8 @@ def test_a_language_that_writes_nouns_with_a_capital_has_no_names_to_confuse(sta
     messages = ((number, Message(f"m{number}", Role.USER, text)) for number, text in enumerate(GERMAN, 1))
 
     assert concordance_of(messages).support(statement).numbers == (number,)
+
+
+def test_the_time_of_attribution_is_linear_in_a_word():
+    """A text may have a word of any length, such as a run of one letter."""
+    assert grows_linearly(lambda word: Attribution([word], lambda _: None), lambda size: "a" * size, size=4_000)
