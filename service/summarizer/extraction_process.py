@@ -79,6 +79,11 @@ class ExtractionProcess:
             finally:
                 self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end)
 
+    @property
+    def pid(self) -> int:
+        """The process's id; 0 while there is none."""
+        return 0 if self._process is None else self._process.pid
+
     async def close(self) -> None:
         """End the process."""
         process = self._process
@@ -89,11 +94,10 @@ class ExtractionProcess:
     async def _started(self) -> asyncio.subprocess.Process:
         if self._ready is None or self._process is None or self._process.returncode is not None:
             process = self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", _MODULE, self._counter_name),
+                *(sys.executable, "-P", "-m", _MODULE, self._counter_name),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,  # a traceback could name what was said
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 start_new_session=True,  # an interrupt at the terminal is the sidecar's
             )
             assert process.stdout is not None
