@@ -16,16 +16,21 @@ from google.rpc.status_pb2 import Status
 
 from observability.facts import RpcEnded, RpcStarted
 from observability.metrics import Metrics
+from observability.stages import begin_stages
 from observability.tracing import SilentTracing, Span, Tracing, sampled_trace_id
 from service.api.call import Call
 from service.api.errors import internal_status, status_of
 from service.api.methods import UNKNOWN, Method
 from service.api.rich_status import reason_of
+from service.api.slow_calls import SlowCalls
 
 __all__ = ["CallRecord", "status_for"]
 
 _log = structlog.get_logger()
 _UNSEEN = SilentTracing()
+
+DEADLINE_SLACK_S = 0.25
+"""A client's clock ends a call that much before the server's, whose deadline began with the arrival of the call."""
 
 
 def status_for(method: Method, error: BaseException) -> Status:
@@ -41,16 +46,20 @@ def status_for(method: Method, error: BaseException) -> Status:
 
 
 class CallRecord:
-    """One call, open while it is entered. `conversation_id` is set when the request has passed: it is an id then, and
-    no longer anybody's text."""
+    """One call, open while it is entered; `slow` is None for a stream, which lasts.
 
-    __slots__ = ("_method", "_metrics", "_opened", "_span", "_started_s", "conversation_id")
+    `conversation_id` is set when the request has passed: it is an id then, and no longer anybody's text.
+    """
+
+    __slots__ = ("_method", "_metrics", "_opened", "_slow", "_span", "_stages", "_started_s", "conversation_id")
 
     _span: Span
 
-    def __init__(self, method: Method, call: Call, tracing: Tracing, metrics: Metrics) -> None:
+    def __init__(self, method: Method, call: Call, tracing: Tracing, metrics: Metrics, slow: SlowCalls | None) -> None:
         self._method = method
         self._metrics = metrics
+        self._slow = slow
+        self._stages = begin_stages()
         self._started_s = time.perf_counter()
         opens = tracing if method.is_ours or method is UNKNOWN else _UNSEEN
         started = RpcStarted(method=method.name, traceparent=call.metadata.get("traceparent", ""))
@@ -65,17 +74,20 @@ class CallRecord:
         self._opened.__exit__(None, None, None)
 
     def ended(self, code: str, *, reason: str = "") -> None:
-        """Write down how the call ended: `code` is the name of its status."""
+        """Write down how the call ended: `code` is the name of its status. One that was slow is logged, too."""
         self._span.note(RpcEnded(code, reason, self.conversation_id))
         seconds = time.perf_counter() - self._started_s
         self._metrics.rpc_ended(
             self._method.name, code, seconds=seconds, trace_id=sampled_trace_id(self._span.traceparent)
         )
+        if self._slow is not None:
+            self._slow.ended(self._method.name, code, seconds=seconds, stages=self._stages)
 
     def failed(self, call: Call, error: BaseException) -> Status | None:
         """The status to refuse the call with; None when the caller has gone or the handler ended the call itself."""
         if isinstance(error, asyncio.CancelledError | GeneratorExit):
-            self.ended("CANCELLED")
+            left_s = call.time_remaining()
+            self.ended("CANCELLED" if left_s is None or left_s > DEADLINE_SLACK_S else "DEADLINE_EXCEEDED")
             return None
         if (code := call.own_code(error)) is not None:
             self.ended(code)

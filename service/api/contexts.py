@@ -12,6 +12,7 @@ from google.rpc.code_pb2 import Code
 
 from abridged.v1 import conversation_service_pb2, error_reason_pb2
 from eventlog.event import StreamId
+from observability.stages import Stage, stage
 from service.api import wire
 from service.api.context import ContextQuery, context_of
 from service.api.errors import WaitTooShort, internal_status, status_of
@@ -132,7 +133,7 @@ class Contexts:
         query = ContextQuery.of(asked, default_role=policy.summary_role)
         if not query.original:
             state = await self._held(key, state, policy, context)
-        with self._quotas.making(key.namespace) as grow:
+        with self._quotas.making(key.namespace) as grow, stage(Stage.RENDER):
             return await context_of(self._conversations, key, state, query, policy, grow)
 
     async def _held(self, key: StreamId, state: Conversation, policy: Policy, context: Any) -> Conversation:

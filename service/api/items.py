@@ -7,6 +7,7 @@ Requests of one conversation are served one after another, so they keep their or
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from google.rpc.code_pb2 import Code
 from google.rpc.status_pb2 import Status
 
+from observability.stages import Stage, begin_stages, stage
 from service.api.call import StreamingCall
 from service.api.call_record import status_for
 from service.api.deadlines import in_time
@@ -22,6 +24,7 @@ from service.api.errors import ServerStopping
 from service.api.intake import Intake
 from service.api.methods import Method
 from service.api.quotas import Quotas
+from service.api.slow_calls import SlowCalls
 
 __all__ = ["Items", "in_order"]
 
@@ -52,6 +55,7 @@ class Items:
         drain: Drain,
         item_s: float,
         ended: Callable[[str], None],
+        slow: SlowCalls,
     ) -> None:
         self._method = method
         self._call = call
@@ -61,6 +65,7 @@ class Items:
         self._drain = drain
         self._item_s = item_s
         self._ended = ended
+        self._slow = slow
 
     async def next(self) -> _Item | None:
         """The next request when the namespace has room for its bytes; None when no more come."""
@@ -76,7 +81,7 @@ class Items:
 
     def begun(self, item: _Item, serve: Serve, after: asyncio.Task[Any] | None) -> asyncio.Task[Any]:
         """Serve the request once `after` has ended; the task returns the outcome, or the status."""
-        task = asyncio.create_task(self._served(item, serve, after))
+        task = asyncio.create_task(self._timed(item, serve, after))
         # Not by the task itself: one that is cancelled before its first step runs none of its code.
         task.add_done_callback(lambda _: self.let_go(item))
         task.add_done_callback(lambda done: self._ended(_code_of(done)))
@@ -86,13 +91,23 @@ class Items:
         """Give back the room of a request."""
         self._intake.let_go(self._namespace, item.size)
 
+    async def _timed(self, item: _Item, serve: Serve, after: asyncio.Task[Any] | None) -> Any:
+        began_s, stages, code = time.perf_counter(), begin_stages(), "CANCELLED"
+        try:
+            outcome = await self._served(item, serve, after)
+            code = _name_of(outcome)
+            return outcome
+        finally:
+            self._slow.ended(self._method.name, code, seconds=time.perf_counter() - began_s, stages=stages)
+
     async def _served(self, item: _Item, serve: Serve, after: asyncio.Task[Any] | None) -> Any:
         if item.refusal is not None:
             return item.refusal
         self._drain.enter()
         try:
             if after is not None:
-                await asyncio.wait((after,))
+                with stage(Stage.TURN):
+                    await asyncio.wait((after,))
             self._quotas.take_call(self._namespace, reads=False)
             try:
                 return await in_time(serve(item.request), self._item_s)
@@ -110,8 +125,11 @@ class Items:
 def _code_of(task: asyncio.Task[Any]) -> str:
     if task.cancelled() or task.exception() is not None:
         return "CANCELLED"
-    result = task.result()
-    return Code.Name(result.code) if isinstance(result, Status) else "OK"
+    return _name_of(task.result())
+
+
+def _name_of(outcome: Any) -> str:
+    return Code.Name(outcome.code) if isinstance(outcome, Status) else "OK"
 
 
 async def in_order(

@@ -16,6 +16,7 @@ from google.rpc.code_pb2 import Code
 from google.rpc.status_pb2 import Status
 
 from observability.metrics import Metrics
+from observability.stages import Stage, stage
 from observability.tracing import Tracing
 from service.api.auth import Authenticator, Caller, set_caller
 from service.api.call import Call, Refused, StreamingCall, UnaryCall
@@ -27,6 +28,7 @@ from service.api.intake import Intake
 from service.api.items import Items
 from service.api.methods import UNKNOWN, Method
 from service.api.quotas import Quotas
+from service.api.slow_calls import SlowCalls
 
 __all__ = ["Pipeline"]
 
@@ -42,6 +44,7 @@ class Pipeline:
         intake: Intake,
         tracing: Tracing,
         metrics: Metrics,
+        slow: SlowCalls,
         deadline_s: Callable[[str], float] = default_deadline_s,
     ) -> None:
         self._authenticator = authenticator
@@ -49,13 +52,14 @@ class Pipeline:
         self._intake = intake
         self._tracing = tracing
         self._metrics = metrics
+        self._slow = slow
         self._deadline_s = deadline_s
         self.drain = Drain()
 
     async def unary(self, method: Method, call: UnaryCall) -> bytes:
         """The encoded response. Raises Refused, CancelledError, or the error with which the handler ended the call."""
         caller = self._known(method, call)
-        record = CallRecord(method, call, self._tracing, self._metrics)
+        record = CallRecord(method, call, self._tracing, self._metrics, self._slow)
         with record:
             self.drain.enter()
             try:
@@ -72,11 +76,12 @@ class Pipeline:
         raise Refused(status)
 
     async def _answer(self, method: Method, call: UnaryCall, caller: Caller | None, record: CallRecord) -> bytes:
-        namespace = await self._admitted(method, caller)
-        if method is UNKNOWN:
-            await self._intake.skip(namespace, call.read)
-            raise UnknownMethod("there is no such method")
-        request, size = await self._intake.take(namespace, call.read)
+        with stage(Stage.ADMISSION):
+            namespace = await self._admitted(method, caller)
+            if method is UNKNOWN:
+                await self._intake.skip(namespace, call.read)
+                raise UnknownMethod("there is no such method")
+            request, size = await self._intake.take(namespace, call.read)
         try:
             if method.is_open:
                 return call.encoded(await self._handled(method, call, request, record))
@@ -99,7 +104,7 @@ class Pipeline:
     async def stream(self, method: Method, call: StreamingCall) -> AsyncGenerator[Any, None]:
         """The responses: encoded for methods of ours, else as the handler yields them. Raises as `unary` does."""
         caller = self._known(method, call)
-        record = CallRecord(method, call, self._tracing, self._metrics)
+        record = CallRecord(method, call, self._tracing, self._metrics, None)
         with record:
             try:
                 namespace = await self._admitted(method, caller)
@@ -151,6 +156,7 @@ class Pipeline:
             drain=self.drain,
             item_s=self._deadline_s(method.name),
             ended=self._metrics.append_ingested,
+            slow=self._slow,
         )
 
     def _known(self, method: Method, call: Call) -> Caller | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from abridged.v1 import server_info_service_pb2, server_info_service_pb2_grpc
 from eventlog.event import StreamId
+from observability.stages import Stage, stage
 from service.api import wire
 from service.api.auth import current_caller
 from service.api.quotas import Quotas
@@ -92,7 +93,7 @@ class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer)
             patience_s = min(patience_s, wire.seconds(request.timeout))
         if request.HasField("conversation_id"):
             return await self._conversation_idle(StreamId(namespace, request.conversation_id), patience_s)
-        with self._quotas.waiting_if_room(namespace) as has_room, suppress(TimeoutError):
+        with self._quotas.waiting_if_room(namespace) as has_room, suppress(TimeoutError), stage(Stage.WAIT):
             if has_room:
                 await asyncio.wait_for(self._backlog.idle(namespace), patience_s)
         pending = self._backlog.of_namespace(namespace)

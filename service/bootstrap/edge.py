@@ -26,6 +26,7 @@ from service.api.readiness import log_checks, model_check, rebuild_check, recall
 from service.api.search import HistorySearch
 from service.api.server import CONNECTIONS_MAX, Connections, GrpcServer, Servicers
 from service.api.server_info_servicer import ServerFacts, ServerInfoServicer
+from service.api.slow_calls import SlowCalls
 from service.api.text_servicer import TextServicer
 from service.api.validation import Validation
 from service.api.watch import Watching
@@ -125,6 +126,7 @@ def assembled(
         intake=Intake(bytes_max=LARGEST_APPENDS * server.batch_bytes_max),
         tracing=core.tracing,
         metrics=core.metrics,
+        slow=SlowCalls(settings.telemetry.slow_call_s),
     )
     return Sidecar(
         server=server,

@@ -416,6 +416,11 @@ class TelemetrySettings(_Group):
         default=False,
         description="Log the first 200 characters of a bad model output at debug level. This is user text.",
     )
+    slow_call_s: Seconds = Field(
+        default=2.0,
+        description="A call that took this many seconds is logged as `rpc.slow` with its stages. What it asked to wait "
+        "for a pass or a message does not count.",
+    )
 
 
 class ClientSettings(_Group):

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from eventlog.event import StreamId
+from observability.stages import Stage, stage
 from service.domain.conversation import Conversation
 
 __all__ = ["Changes"]
@@ -60,7 +61,8 @@ class Changes:
                 left_s = deadline - asyncio.get_running_loop().time()
                 if holds(state) or left_s <= 0 or self._closed:
                     return state
-                await asyncio.wait({waiter.woken}, timeout=left_s)
+                with stage(Stage.WAIT):
+                    await asyncio.wait({waiter.woken}, timeout=left_s)
             finally:
                 self._forget(key, waiter)
 

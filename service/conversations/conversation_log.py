@@ -15,6 +15,7 @@ from eventlog.async_append import AsyncAppender
 from eventlog.errors import LogCorrupt, LogUnavailable
 from eventlog.event import NewEvent, StreamId
 from eventlog.log import ANY, Append, AppendResult, EventLog, Outcome, RequestKey, exactly
+from observability.stages import Stage, stage
 from service.codec.events import UnknownEvent, decode, encode, sent_content
 from service.conversations.replay import PAGE_EVENTS, Replayed, recorded_originals, replayed, require_known
 from service.conversations.row import Row
@@ -74,7 +75,8 @@ class ConversationLog:
         Raises LogCorrupt when what was read of the stream is not what was written: its events, its end, or the index of
         their ids.
         """
-        found = await asyncio.to_thread(self._fold, key)
+        with stage(Stage.LOAD):
+            found = await asyncio.to_thread(self._fold, key)
         if self._snapshots is not None and len(found.positions) >= SNAPSHOT_EVENTS:
             self._snapshots.offer(key, found.state)
         return found.state
@@ -115,9 +117,10 @@ class ConversationLog:
 
         Raises EventIdConflict or RequestKeyConflict when they, or the request, are known with other content.
         """
-        return await asyncio.to_thread(
-            self._log.known, Append(key, self._repeats(key, messages, sent), ANY, sent.request)
-        )
+        with stage(Stage.LOAD):
+            return await asyncio.to_thread(
+                self._log.known, Append(key, self._repeats(key, messages, sent), ANY, sent.request)
+            )
 
     async def repeat(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> None:
         """Append messages that are all on disk already, which stores the request's key."""

@@ -24,12 +24,14 @@ from eventlog.errors import (
 )
 from eventlog.event import StreamId
 from eventlog.log import AppendResult
+from observability.stages import Stage, stage
 from service.conversations.append_request import Appended, AppendRequest, newly_placed, placed, remaining, sent_messages
-from service.conversations.cache import ConversationCache, Sent, window_size
+from service.conversations.cache import ConversationCache, Sent
 from service.conversations.conversation_log import ConversationLog, OnChanged, SentMessages
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
-from service.conversations.queued_appends import Queued, QueuedAppends
+from service.conversations.queued_appends import Queued, QueuedAppends, written
+from service.conversations.state_size import window_size
 from service.conversations.table import Projected
 from service.domain.commands import AppendMessages, ChangeSettings, Command, CountedMessage
 from service.domain.conversation import Conversation
@@ -187,7 +189,7 @@ class Conversations:
             queued = Queued(after, Projected(state, events, behind=newest.projected if newest else None))
             ended = self._post(key, queue, queued.projected, sent, queued)
         try:
-            result = await ended
+            result = await written(queued.projected, ended)
         except (EventIdConflict, KnownEvents, RequestKeyConflict, WrongExpectedVersion):
             return None
         if result.already_appended or queued.projected.after is None:
@@ -241,7 +243,7 @@ class Conversations:
         `originals` are the messages that the events bring back into the window.
         """
         projected = Projected(state, events, originals=originals)
-        result = await self._post(key, queue, projected, sent, None)
+        result = await written(projected, self._post(key, queue, projected, sent, None))
         return projected.after or state, result
 
     def _post(
@@ -253,7 +255,7 @@ class Conversations:
             projected,
             sent,
             on_disk=self._committed,
-            on_outcome=lambda written: queue.ended(queued, written=written),
+            on_outcome=lambda is_written: queue.ended(queued, written=is_written),
         )
         queue.began(queued)
         return ended
@@ -345,7 +347,8 @@ class Conversations:
         weight = self._cache.weight_of(key)
         if weight > TURN_WEIGHT_MAX and not _may_look_at_window(state, command, context):
             weight = 0
-        return await aside(weight, lambda: decide(state, command, context))
+        with stage(Stage.DECIDE):
+            return await aside(weight, lambda: decide(state, command, context))
 
     def _ids(self, key: StreamId, messages: Sequence[Message], event_ids: Sequence[bytes]) -> tuple[str, ...]:
         return tuple(m.id for m in messages if self.log.message_event_id(key, m.id) in event_ids)

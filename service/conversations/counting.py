@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from observability.stages import Stage, stage
 from service.domain.commands import CountedMessage
 from service.domain.message import Message
 from service.domain.tokens import TokenCount, TokenCounter, TokenSource, message_tokens
@@ -41,7 +42,8 @@ class Counting:
     async def counted(self, messages: Sequence[Message], model: str) -> tuple[CountedMessage, ...]:
         """The messages as `model` counts them, as estimates until `credited` knows that it is the conversation's."""
         counter = self.by_model(model)
-        return await aside(sum(map(_weight, messages)), lambda: tuple(_one(m, counter) for m in messages))
+        with stage(Stage.COUNT):
+            return await aside(sum(map(_weight, messages)), lambda: tuple(_one(m, counter) for m in messages))
 
     async def credited(self, messages: tuple[CountedMessage, ...], model: str) -> tuple[CountedMessage, ...]:
         """The counts by the counter of the conversation's `model`, marked as exact if that has its own vocabulary."""

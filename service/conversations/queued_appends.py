@@ -7,12 +7,15 @@ refuses every append that was decided on it by its expected version, and nothing
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 
+from eventlog.log import AppendResult
+from observability.stages import Stage, spent, stage
 from service.conversations.table import Projected
 from service.domain.conversation import Conversation
 
-__all__ = ["Queued", "QueuedAppends"]
+__all__ = ["Queued", "QueuedAppends", "written"]
 
 
 @dataclass(slots=True)
@@ -24,13 +27,27 @@ class Queued:
     is_written: bool = False
 
 
+class _Turn:
+    """The turn of one conversation: a lock whose wait is a stage of its caller."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> None:
+        with stage(Stage.TURN):
+            await self._lock.acquire()
+
+    async def __aexit__(self, *error: object) -> None:
+        self._lock.release()
+
+
 class QueuedAppends:
     """A caller holds `turn` while it decides on the conversation. It may be free while commits are under way, including
     those of cancelled callers.
     """
 
     def __init__(self) -> None:
-        self.turn = asyncio.Lock()
+        self.turn = _Turn()
         self._newest: Queued | None = None
         self._under_way = 0
         self._nothing_under_way = asyncio.Event()
@@ -47,9 +64,10 @@ class QueuedAppends:
 
     async def settled(self) -> None:
         """Wait until nothing is under way, so that the conversation is what is on disk. The caller holds `turn`."""
-        while self._under_way:
-            self._nothing_under_way.clear()
-            await self._nothing_under_way.wait()
+        with stage(Stage.TURN):
+            while self._under_way:
+                self._nothing_under_way.clear()
+                await self._nothing_under_way.wait()
 
     def began(self, queued: Queued | None) -> None:
         """Note that a commit is under way: an append to decide on, or None for a commit that is waited for."""
@@ -65,3 +83,17 @@ class QueuedAppends:
             self._newest = None
         if not self._under_way:
             self._nothing_under_way.set()
+
+
+async def written(projected: Projected, ended: asyncio.Future[AppendResult]) -> AppendResult:
+    """The outcome of a commit that was just queued; its stages are its caller's, also of one that does not end."""
+    began_s = time.perf_counter()
+    try:
+        return await ended
+    finally:
+        ended_s = time.perf_counter()
+        reached_s = projected.reached_s or ended_s
+        projected_s = projected.projected_s or ended_s
+        spent(Stage.LOG_WAIT, max(0.0, reached_s - began_s))
+        spent(Stage.PROJECTION, max(0.0, projected_s - reached_s))
+        spent(Stage.FLUSH, max(0.0, ended_s - projected_s))

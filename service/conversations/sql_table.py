@@ -6,6 +6,7 @@ streams and the positions of both have to agree.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from functools import cache
 from itertools import pairwise
@@ -132,12 +133,16 @@ class SqlConversationTable:
     def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
         """See ConversationTable."""
         self._require_complete()
+        reached_s = time.perf_counter()
         rows = [sealed(row) for row in projected_rows(committed, self._encoded, self._held).values()]
         # On the driver, for SQLAlchemy would look at every parameter; in one statement, for each call of SQLite hands
         # the interpreter's lock over and waits to get it back.
         execute = transaction.connection.driver_connection.execute
         for size, parameters in runs(rows):
             execute(_upsert(size), parameters)
+        projected_s = time.perf_counter()
+        for commit in committed:
+            commit.projected.reached_s, commit.projected.projected_s = reached_s, projected_s
 
     def row(self, key: StreamId) -> Row | None:
         """See ConversationTable."""

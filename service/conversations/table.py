@@ -102,7 +102,7 @@ class Projected:
 
     `state` is the state before, or a guess at it if `behind`, a queued append, leads there. `after` is the state
     after the append's events, set during their commit. `originals` are the messages that the events bring back into the
-    window.
+    window. `reached_s` and `projected_s` are when the projection began and ended, by time.perf_counter; 0 before.
     """
 
     state: Conversation
@@ -110,6 +110,8 @@ class Projected:
     originals: Sequence[MessageAppended] = ()
     after: Conversation | None = None
     behind: Projected | None = None
+    reached_s: float = 0.0
+    projected_s: float = 0.0
 
     def before(self) -> Conversation:
         """The state before, as committed."""

@@ -49,6 +49,19 @@ class Sequence(Generic[T]):
         self._shared = self._load()
         return self._shared
 
+    @property
+    def is_deferred(self) -> bool:
+        """Whether its items have not been loaded."""
+        try:
+            object.__getattribute__(self, "_shared")
+        except AttributeError:
+            return True
+        return False
+
+    def continues(self, other: Sequence[T]) -> bool:
+        """Whether it begins with the items of `other`, because it grew from it."""
+        return self._shared is other._shared and self._length >= other._length
+
     def append(self, item: T) -> Sequence[T]:
         """A sequence with one more item; this one does not change."""
         return self.extended((item,))

@@ -18,6 +18,7 @@ import structlog
 
 from service.domain.tokens import TokenCounter, TokenSource
 from service.tokenizers.errors import VocabularyAway, VocabularyUnknown
+from service.tokenizers.estimated import EstimatingCounter
 from service.tokenizers.exact import TOKENIZER_BYTES_MAX, ExactCounter
 
 __all__ = ["ASK_AGAIN_S", "KEPT_MAX", "ModelCounters"]
@@ -30,6 +31,17 @@ KEPT_MAX: Final = 8
 
 REASONS_MAX: Final = 1_000
 ASK_AGAIN_S: Final = 60.0
+
+KNOWN_TEXT: Final = (
+    "We moved billing-api 2.14.1 to db-07.example.com because src/app/migrate.py failed twice with error E1043 in the "
+    "night. The owner of OPS-2212 agreed to wait for the next window on Thursday, and asked that nobody restarts the "
+    "import before the backup has been checked.\ndef read(path):\n    return {'rows': 4096}\n"
+)
+"""English and code, which every chat model's vocabulary covers."""
+
+KNOWN_SHARE_MIN: Final = 0.3
+KNOWN_SHARE_MAX: Final = 3.0
+"""Of the estimate of KNOWN_TEXT, what a chat model's tokenizer counts of it: 0.9 to 1.4 with Llama 2 and o200k."""
 
 _log = structlog.get_logger()
 
@@ -93,6 +105,8 @@ class ModelCounters:
             async with self._building:
                 found = await (asyncio.to_thread(_read, path) if path is not None else self._fetched(key))
                 counter = await asyncio.to_thread(_built, key, found)
+            if path is None:
+                _require_plausible(counter)
         except VocabularyUnknown as error:
             self._failed(key, str(error), again_s=float("inf"))
         except VocabularyAway as error:
@@ -110,7 +124,8 @@ class ModelCounters:
 
     def _failed(self, key: str, reason: str, *, again_s: float) -> None:
         if self._reasons.pop(key, ("", 0.0))[0] != reason:
-            _log.warning("tokenizer.missing", model=key, hint=reason)
+            remedy = f"messages stay counted by {self.name}; tokens.tokenizer_files may name a tokenizer.json"
+            _log.warning("tokenizer.missing", model=key, hint=f"{reason}: {remedy}")
         if len(self._reasons) >= REASONS_MAX:
             del self._reasons[next(iter(self._reasons))]
         self._reasons[key] = (reason, self._now_s() + again_s)
@@ -130,6 +145,14 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise VocabularyUnknown(f"{path} cannot be read: {type(error).__name__}") from error
+
+
+def _require_plausible(counter: ExactCounter) -> None:
+    """Raise VocabularyUnknown for a tokenizer that a server described and that no chat model could have been trained
+    with."""
+    counted, estimated = counter.count(KNOWN_TEXT), EstimatingCounter().count(KNOWN_TEXT)
+    if not KNOWN_SHARE_MIN * estimated <= counted <= KNOWN_SHARE_MAX * estimated:
+        raise VocabularyUnknown(f"its vocabulary counts {counted} tokens in a text that has about {estimated}")
 
 
 def _built(key: str, tokenizer_json: str) -> ExactCounter:

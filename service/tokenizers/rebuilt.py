@@ -8,7 +8,8 @@ kinds can be rebuilt: byte pairs over bytes (`gpt2`), with a known pre-tokenizer
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from service.tokenizers.errors import VocabularyUnknown
@@ -16,8 +17,11 @@ from service.tokenizers.pre_tokenizers import PRE_TOKENIZERS
 
 __all__ = ["TOKENS_MAX", "rebuilt"]
 
-TOKENS_MAX: Final = 1_000_000
-"""Most tokens, and four times as many merges; the largest vocabularies in use have 262,144."""
+TOKENS_MAX: Final = 400_000
+"""Most tokens: half as many again as the largest vocabularies in use have (Gemma 3: 262,144)."""
+
+MERGES_MAX: Final = 1_000_000
+"""Most merges, listed or derived from scores: Gemma 3 has 514,906."""
 
 _TOKEN_CHARS_MAX: Final = 1_024
 _NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6
@@ -25,9 +29,17 @@ _NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6
 
 _SPACE: Final = "\u2581"
 
+_TEXT_BYTES: Final = frozenset({*b"\t\n\r", *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF5)})
+"""Bytes that texts in UTF-8 have. A vocabulary without one of them leaves out characters, which it then counts as 0;
+other control characters are missing in vocabularies in use."""
+
 
 def rebuilt(model_info: Mapping[str, Any]) -> str:
-    """The tokenizer.json of the `model_info` in a verbose description. Raises VocabularyUnknown, with the reason."""
+    """The tokenizer.json of the `model_info` in a verbose description.
+
+    Raises VocabularyUnknown, with the reason, for what is no vocabulary of a chat model: too large, without a token for
+    each byte of a text, or with scores that rank nothing.
+    """
     kind = model_info.get("tokenizer.ggml.model")
     tokens = _strings(model_info, "tokens", TOKENS_MAX)
     kinds = model_info.get("tokenizer.ggml.token_type")
@@ -62,7 +74,9 @@ def _byte_level(model_info: Mapping[str, Any], tokens: list[str]) -> dict[str, A
     shape = PRE_TOKENIZERS.get(name) if isinstance(name, str) else None
     if shape is None:
         raise VocabularyUnknown(f"the pre-tokenizer {_named(name)} is not known")
-    pairs = [_pair(merge) for merge in _strings(model_info, "merges", 4 * TOKENS_MAX)]
+    known = set(tokens)
+    _require_bytes(byte for byte, char in _BYTE_CHARS.items() if char in known)
+    pairs = [_pair(merge) for merge in _strings(model_info, "merges", MERGES_MAX)]
     splits = [
         {"type": "Split", "pattern": {"Regex": split}, "behavior": "Isolated", "invert": False}
         for split in shape.splits
@@ -80,6 +94,10 @@ def _sentence_piece(model_info: Mapping[str, Any], tokens: list[str], kinds: lis
     scores = model_info.get("tokenizer.ggml.scores")
     if not isinstance(scores, list) or len(scores) != len(tokens):
         raise VocabularyUnknown("the description has no scores")
+    if not all(isinstance(score, int | float) and abs(score) <= sys.float_info.max for score in scores):
+        raise VocabularyUnknown("the scores of the description are not all finite numbers")
+    spelled = {token for token, kind in zip(tokens, kinds, strict=True) if kind == _BYTE}
+    _require_bytes(byte for byte in range(0x100) if f"<0x{byte:02X}>" in spelled)
     numbers = {
         token: number
         for number, (token, kind) in enumerate(zip(tokens, kinds, strict=True))
@@ -87,9 +105,11 @@ def _sentence_piece(model_info: Mapping[str, Any], tokens: list[str], kinds: lis
     }
     ranked: list[tuple[float, str, str]] = []
     for token, kind, score in zip(tokens, kinds, scores, strict=True):
-        if kind == _NORMAL and isinstance(score, int | float):
+        if kind == _NORMAL:
             halves = ((token[:at], token[at:]) for at in range(1, len(token)))
             ranked += [(float(score), a, b) for a, b in halves if a in numbers and b in numbers]
+            if len(ranked) > MERGES_MAX:
+                raise VocabularyUnknown(f"the description implies more than {MERGES_MAX:,} merges")
     # Of the splits of one token, that of the older tokens comes first, as published tokenizers have it.
     ranked.sort(key=lambda merge: (-merge[0], numbers[merge[1]], numbers[merge[2]]))
     unknown = next((token for token, kind in zip(tokens, kinds, strict=True) if kind == _UNKNOWN), None)
@@ -100,7 +120,7 @@ def _sentence_piece(model_info: Mapping[str, Any], tokens: list[str], kinds: lis
         "normalizer": {"type": "Sequence", "normalizers": steps},
         "pre_tokenizer": None,
         "decoder": None,
-        "model": _model(tokens, [(a, b) for _, a, b in ranked], unknown=unknown, byte_fallback=_BYTE in kinds),
+        "model": _model(tokens, [(a, b) for _, a, b in ranked], unknown=unknown, byte_fallback=True),
     }
 
 
@@ -131,10 +151,26 @@ def _strings(model_info: Mapping[str, Any], name: str, most: int) -> list[str]:
     if not isinstance(found, list) or not found:
         raise VocabularyUnknown(f"the description has no {name}")
     if len(found) > most:
-        raise VocabularyUnknown(f"the description has {len(found)} {name}, at most {most} are read")
+        raise VocabularyUnknown(f"the description has {len(found):,} {name}, at most {most:,} are read")
     if not all(isinstance(text, str) and len(text) <= _TOKEN_CHARS_MAX for text in found):
         raise VocabularyUnknown(f"the {name} of the description are not texts")
     return found
+
+
+def _require_bytes(found: Iterable[int]) -> None:
+    missing = _TEXT_BYTES.difference(found)
+    if missing:
+        raise VocabularyUnknown(f"{len(missing)} bytes of texts have no token, the first of them 0x{min(missing):02X}")
+
+
+def _byte_chars() -> Mapping[int, str]:
+    """The characters by which byte-level vocabularies write each byte, as GPT-2 chose them."""
+    shown = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+    others = (byte for byte in range(0x100) if byte not in shown)
+    return {byte: chr(byte) for byte in shown} | {byte: chr(0x100 + place) for place, byte in enumerate(others)}
+
+
+_BYTE_CHARS: Final = _byte_chars()
 
 
 def _pair(merge: str) -> tuple[str, str]:

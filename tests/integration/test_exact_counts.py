@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from abridged.v1 import event_pb2, server_info_service_pb2, text_service_pb2
 from service.domain.tokens import MESSAGE_OVERHEAD_TOKENS
 from service.tokenizers.exact import ExactCounter
@@ -12,7 +14,7 @@ from service.tokenizers.rebuilt import rebuilt
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_server import FakeOllama
 from tests.support.sidecar import PATIENCE_S, Sidecar, on_ollama, said, sidecar
-from tests.support.vocabularies import byte_level_info
+from tests.support.vocabularies import byte_level_info, bytes_alone_info, three_token_info
 
 TEXT = "The importer isn't done: 4096 rows of orders_17.\n漢字 🎉 "
 NAME = "chat:1b"
@@ -86,6 +88,25 @@ async def test_a_vocabulary_that_cannot_be_rebuilt_is_estimated_and_said_so(tmp_
 
     assert (answer.counter, answer.texts[0].source) == ("estimate", event_pb2.TOKEN_SOURCE_ESTIMATE)
     assert answer.estimate_reason == "the pre-tokenizer 'of-tomorrow' is not known"
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "reason"),
+    [(three_token_info(), "finite numbers"), (bytes_alone_info(), "tokens in a text that has about")],
+)
+async def test_a_vocabulary_that_no_chat_model_has_counts_nothing_as_exact(vocabulary, reason, tmp_path):
+    """Its scores are no numbers, or its count of a known text is far off: estimated, and logged once with a remedy."""
+    model = FakeModel(name=NAME, vocabulary=vocabulary)
+    async with FakeOllama(models=[model]) as ollama, sidecar(tmp_path, on_ollama(ollama) | EXACT) as s:
+        answer = await settled(s)
+        await s.chat("c1", model=MODEL).append(said(1, TEXT))
+        await counted(s)
+        logged = [line["hint"] for line in s.logs if line["event"] == "tokenizer.missing"]
+
+    assert (answer.counter, answer.texts[0].source) == ("estimate", event_pb2.TOKEN_SOURCE_ESTIMATE)
+    assert reason in answer.estimate_reason
+    remedy = "messages stay counted by estimate; tokens.tokenizer_files may name a tokenizer.json"
+    assert logged == [f"{answer.estimate_reason}: {remedy}"]
 
 
 async def test_a_tokenizer_from_a_file_needs_no_server(tmp_path):

@@ -20,6 +20,7 @@ from service.api.intake import Intake
 from service.api.pipeline import Pipeline
 from service.api.quotas import Limits, Quotas
 from service.api.server import Connections, GrpcServer, Servicers
+from service.api.slow_calls import SlowCalls
 from service.api.validation import Validation
 from tests.support.patience import PATIENCE_S
 
@@ -67,6 +68,7 @@ async def edge_listening(
         intake=Intake(bytes_max=REQUEST_BYTES_MAX),
         tracing=open_tracing(TracingSettings()),
         metrics=Metrics(version="1", labels=MetricLabels()),
+        slow=SlowCalls(60.0),
         deadline_s=deadline_s,
     )
     servicers = Servicers(conversations, Silent(), Silent(), Silent())  # type: ignore[arg-type]  # one of a test

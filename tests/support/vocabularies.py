@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["byte_level_info", "llama_info", "llama_json"]
+__all__ = ["byte_level_info", "bytes_alone_info", "llama_info", "llama_json", "three_token_info"]
 
 _FILE = "wordllama/tokenizers/l2_supercat_tokenizer_config.json"
 _TEXT = (
@@ -78,3 +78,24 @@ def byte_level_info(pre: str = "gpt-2") -> tuple[dict[str, Any], Any]:
         "tokenizer.ggml.token_type": [1] * len(tokens),
         "tokenizer.ggml.merges": [" ".join(merge) for merge in model["merges"]],
     }, tokenizer
+
+
+def bytes_alone_info() -> dict[str, Any]:
+    """A vocabulary that covers every byte and joins none but two: five times as many tokens as a chat model counts."""
+    info, _ = byte_level_info()
+    single = [token for token in info["tokenizer.ggml.tokens"] if len(token) == 1]
+    return info | {
+        "tokenizer.ggml.tokens": [*single, "qz"],
+        "tokenizer.ggml.token_type": [1] * (len(single) + 1),
+        "tokenizer.ggml.merges": ["q z"],
+    }
+
+
+def three_token_info() -> dict[str, Any]:
+    """A vocabulary by which every text is one unknown token."""
+    return {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": ["<unk>", "<s>", "</s>"],
+        "tokenizer.ggml.token_type": [2, 3, 3],
+        "tokenizer.ggml.scores": [float("nan")] * 3,
+    }

@@ -15,6 +15,7 @@ from service.api.intake import Intake
 from service.api.items import Items, in_order
 from service.api.methods import Method
 from service.api.quotas import Limits, Quotas
+from service.api.slow_calls import SlowCalls
 from tests.support.patience import PATIENCE_S
 
 SIZE = 10
@@ -72,7 +73,15 @@ def items_of(call: Requests, *, bytes_max: int = 1_000, calls_max: int = 100) ->
     quotas = Quotas(Limits(calls_max, 10, 10, 64 << 20), shared=False)
     ended: list[str] = []
     return Items(
-        METHOD, call, "n", intake=intake, quotas=quotas, drain=Drain(), item_s=60.0, ended=ended.append
+        METHOD,
+        call,
+        "n",
+        intake=intake,
+        quotas=quotas,
+        drain=Drain(),
+        item_s=60.0,
+        ended=ended.append,
+        slow=SlowCalls(60.0),
     ), intake
 
 

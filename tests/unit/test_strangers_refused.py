@@ -15,6 +15,7 @@ from service.api.methods import Method
 from service.api.pipeline import Pipeline
 from service.api.quotas import Quotas
 from service.api.rich_status import reason_of
+from service.api.slow_calls import SlowCalls
 from tests.support.edge_server import ROOMY, Silent
 
 APPEND = Method.named("abridged.v1.ConversationService/AppendMessages")
@@ -37,6 +38,7 @@ def edge() -> tuple[Pipeline, Metrics]:
         intake=Intake(bytes_max=1_000),
         tracing=Silent(),
         metrics=metrics,
+        slow=SlowCalls(60.0),
     )
     return pipeline, metrics
 

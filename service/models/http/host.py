@@ -326,4 +326,5 @@ async def _read(response: httpx.Response, bytes_max: int) -> bytes:
         if len(read) >= bytes_max:
             break
         await asyncio.sleep(0)
-    return bytes(read[:bytes_max])
+    del read[bytes_max:]
+    return bytes(read)

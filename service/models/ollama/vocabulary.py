@@ -20,11 +20,15 @@ from service.tokenizers.rebuilt import rebuilt
 
 __all__ = ["DESCRIPTION_BYTES_MAX", "Vocabularies"]
 
-DESCRIPTION_BYTES_MAX: Final = 64_000_000
+DESCRIPTION_BYTES_MAX: Final = 32_000_000
 """Largest verbose description: those of vocabularies with 150,000 to 260,000 tokens have 8 to 20 MB."""
 
-_CONTAINERS_MAX: Final = 1_000_000
-"""Opening brackets, most of them in tokens."""
+_COMMAS_MAX: Final = 2_000_000
+"""Commas, one for each value: Gemma 3's tokens, kinds, scores and merges are 1.3 million. Each value takes some 60
+bytes once it is parsed, so they are counted before."""
+
+_CONTAINERS_MAX: Final = 100_000
+"""Opening brackets, most of them in tokens and merges."""
 
 DESCRIBED_S: Final = 60.0
 """For the whole description, which a host reads from disk."""
@@ -72,6 +76,10 @@ class Vocabularies:
 
 
 def _rebuilt(described: bytes, path: Path | None) -> str:
+    if len(described) > DESCRIPTION_BYTES_MAX:
+        raise VocabularyUnknown(f"the description has more than {DESCRIPTION_BYTES_MAX:,} bytes")
+    if described.count(b",") > _COMMAS_MAX:
+        raise VocabularyUnknown(f"the description has more than {_COMMAS_MAX:,} values")
     try:
         show = read_object(described, bytes_max=DESCRIPTION_BYTES_MAX, containers_max=_CONTAINERS_MAX)
     except NotAnObject as error:

@@ -83,7 +83,7 @@ def test_bytes_that_come_one_message_at_a_time_count_too():
 
 
 @for_all(st.integers(0, 1 << 20))
-def test_what_a_window_holds_is_the_same_counted_step_by_step_and_at_once(seed):
+def test_what_a_state_takes_is_the_same_counted_step_by_step_and_at_once(seed):
     """However passes cut it."""
     cache = ConversationCache()
     for step in SimulatedChat(seed, ways_back=0.2).steps():
@@ -91,6 +91,7 @@ def test_what_a_window_holds_is_the_same_counted_step_by_step_and_at_once(seed):
         fresh = ConversationCache()
         fresh.put(A, step.after)
         assert (cache.bytes_of(A), cache.weight_of(A)) == (fresh.bytes_of(A), fresh.weight_of(A))
+        assert cache.bytes == fresh.bytes
 
 
 def test_messages_and_conversations_are_bounded_by_their_number():

@@ -13,6 +13,7 @@ from service.api.sent_window import sent_window
 from service.codec.values import message_to_proto
 from service.conversations.cache import NOTHING_SENT, SENT_BYTES_MIN, ConversationCache
 from service.conversations.prefixes import NO_PREFIXES, ResponseForm, segment_digest
+from service.conversations.state_size import state_size
 from service.domain.commands import RequestPass
 from service.domain.conversation import Conversation
 from service.domain.fold import evolve
@@ -138,8 +139,9 @@ def test_a_message_that_is_sent_in_another_form_counts_with_its_text():
 def test_kept_bytes_count_as_memory():
     """They make room for themselves as states do, and leave with their own."""
     text = "x" * 100_000
-    cache = ConversationCache(bytes_max=4 * (len(text) + SENT_BYTES_MIN))
     state = given(OPEN, *spoken([Message("m1", Role.USER, text)])).state
+    beside = state_size(state).bytes - len(text)
+    cache = ConversationCache(bytes_max=4 * (len(text) + SENT_BYTES_MIN) + 3 * beside)
     others = [StreamId("default", f"other{n}") for n in range(2)]
     for other in others:
         cache.put(other, state)

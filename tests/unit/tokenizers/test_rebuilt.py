@@ -113,6 +113,10 @@ def test_every_known_pre_tokenizer_can_be_built(name):
     assert 0 < counter.count("Ada's 12345 rows,\n\n  漢字 isn't\t🎉 done/") <= 60
 
 
+def _with_kinds(info: dict[str, Any]) -> list[tuple[str, int]]:
+    return list(zip(info["tokenizer.ggml.tokens"], info["tokenizer.ggml.token_type"], strict=True))
+
+
 def _arrays(**arrays: Any) -> dict[str, Any]:
     return {f"tokenizer.ggml.{name}": value for name, value in arrays.items()}
 
@@ -133,12 +137,58 @@ def _arrays(**arrays: Any) -> dict[str, Any]:
         (_arrays(merges=None), "no merges"),
         (_arrays(merges=["ab"]), "merge"),
         (_arrays(model="llama"), "no scores"),
+        (_arrays(tokens=["a", "b"], token_type=[1, 1]), "bytes of texts have no token, the first of them 0x09"),
     ],
 )
 def test_a_vocabulary_of_no_known_kind_is_refused_with_its_reason(change, reason):
     """Nothing is guessed: a wrong count that calls itself exact is worse than an estimate."""
     with pytest.raises(VocabularyUnknown, match=reason):
         rebuilt(byte_level_info()[0] | change)
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("-inf"), 10**400, None, "1"])
+def test_scores_that_rank_nothing_are_refused(score):
+    """Merges are sorted by them: with one that compares with none, their order would be any."""
+    info = llama_info()
+    scores = [*info["tokenizer.ggml.scores"][:-1], score]
+
+    with pytest.raises(VocabularyUnknown, match="finite"):
+        rebuilt(info | _arrays(scores=scores))
+
+
+@pytest.mark.parametrize("byte", ["<0x0A>", "<0xF4>"])
+def test_a_vocabulary_without_a_byte_of_texts_is_refused(byte):
+    """Characters with that byte would count as one unknown token, or as none."""
+    info = llama_info()
+    kinds = [1 if token == byte else kind for token, kind in _with_kinds(info)]
+
+    with pytest.raises(VocabularyUnknown, match=f"1 bytes of texts have no token, the first of them {byte[1:5]}"):
+        rebuilt(info | _arrays(token_type=kinds))
+
+
+def test_control_bytes_that_a_text_hardly_has_may_be_missing():
+    """Vocabularies in use lack some of them."""
+    info = llama_info()
+    kinds = [1 if token in ("<0x00>", "<0x1F>", "<0xFF>") else kind for token, kind in _with_kinds(info)]
+
+    assert rebuilt(info | _arrays(token_type=kinds))
+
+
+def test_merges_that_follow_from_scores_are_bounded():
+    """Tokens that are all parts of one another imply a merge at every place of each."""
+    info = llama_info()
+    text = "".join(chr(0x4E00 + place) for place in range(1_600))
+    parts = {text[at : at + length] for at in range(1_500) for length in range(1, 40)}
+    tokens = [*info["tokenizer.ggml.tokens"], *sorted(parts - set(info["tokenizer.ggml.tokens"]))]
+    more = len(tokens) - len(info["tokenizer.ggml.tokens"])
+    arrays = _arrays(
+        tokens=tokens,
+        token_type=[*info["tokenizer.ggml.token_type"], *[1] * more],
+        scores=[*info["tokenizer.ggml.scores"], *[-1.0] * more],
+    )
+
+    with pytest.raises(VocabularyUnknown, match="implies more than 1,000,000 merges"):
+        rebuilt(info | arrays)
 
 
 def test_a_merge_of_unknown_tokens_is_refused():
