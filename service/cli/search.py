@@ -31,9 +31,9 @@ def search(
 ) -> None:
     """Search CONVERSATION, or --all conversations, for QUERY: words, and "phrases" that must occur.
 
-    Each hit has its score, which compares the hits of one search, and whether words, meaning or both found it. A search
-    by meaning returns what is nearest, however far: a hit without a word of the query and with little similarity is
-    marked "weak".
+    The best hit is first. Each says whether words, meaning or both found it; how well its words fit, in percent of the
+    best hit's, in a search by words alone; and its similarity, from -1 to 1, in one by meaning. A search by meaning
+    returns what is nearest, however far: a hit without a word of the query and with little similarity is marked "weak".
     """
     conversation, query = ("", words) if everywhere else (words[0], words[1:])
     if not query:
@@ -47,7 +47,7 @@ def search(
         if as_json_:
             say(as_json(hit))
             continue
-        say(f"{_place(hit)}  {_why(hit, found.mode)}")
+        say(f"{_place(hit)}  {_why(hit, found.mode, best=found.hits[0].score)}")
         say_text(f"  {hit.snippet}", indent="  ")
     if not found.hits and not as_json_:
         say("nothing found")
@@ -61,9 +61,11 @@ def _place(hit: SearchHit) -> str:
     return f"{hit.conversation_id}  {where}{role}  {hit.time.ToJsonString()}"
 
 
-def _why(hit: SearchHit, mode: SearchMode.ValueType) -> str:
+def _why(hit: SearchHit, mode: SearchMode.ValueType, *, best: float) -> str:
     found_by = word(hit, "found_by").lower()
-    parts = [f"score {hit.score:.3f}", "words and meaning" if found_by == "both" else found_by]
+    parts = ["words and meaning" if found_by == "both" else found_by]
+    if mode == SearchMode.SEARCH_MODE_WORDS and best > 0:  # a fused score says no more than the order
+        parts.append(f"{hit.score / best:.0%} of the best")
     if hit.HasField("similarity"):
         parts.append(f"similarity {hit.similarity:.2f}")
     is_weak = hit.HasField("similarity") and hit.similarity < WEAK_SIMILARITY

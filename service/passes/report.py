@@ -156,8 +156,9 @@ class PassReport:
         _log.info("pass.skipped", **self._names(), skip_reason=reason)
 
     def failed(self, failure: PassFailed) -> None:
-        """The pass made no record."""
+        """The pass made no record. It is counted for the last model that it turned to, which is the one that failed."""
         self._attempts = failure.attempts
+        self._model = failure.tried[-1] if failure.tried else self._model
         self._ended(PassOutcome.ERROR, error_class=ErrorClass(failure.error_class.value))
         self._tell(Stage.FAILED)
         _log.warning("pass.failed", **self._names(), **_why(failure), retryable=failure.retryable)

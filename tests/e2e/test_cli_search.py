@@ -55,10 +55,10 @@ def test_a_search_says_what_found_a_hit_and_marks_what_merely_is_nearest(tmp_pat
         both, far, words = found("booking", "code"), found("lentil", "soup"), found("booking", "--mode", "words")
         as_json = json.loads(found("lentil", "soup", "--json").splitlines()[0])
 
-    assert re.search(r"\(score 0\.\d+, words and meaning, similarity 0\.[3-9]\d\)\n", both)
-    assert re.search(r"\(score 0\.\d+, meaning, similarity 0\.[3-9]\d, no word in common\)\n", near), near
-    assert re.search(r"\(score 0\.\d+, meaning, similarity -?0\.[01]\d, no word in common, weak\)\n", far), far
-    assert re.search(r"\(score -?\d\.\d+, words\)\n", words), words
+    assert re.search(r"\(words and meaning, similarity 0\.[3-9]\d\)\n", both)
+    assert re.search(r"\(meaning, similarity 0\.[3-9]\d, no word in common\)\n", near), near
+    assert re.search(r"\(meaning, similarity -?0\.[01]\d, no word in common, weak\)\n", far), far
+    assert re.search(r"\(words, 100% of the best\)\n", words), words
     assert as_json["found_by"] == "MEANING"
     assert as_json["similarity"] < 0.25
 

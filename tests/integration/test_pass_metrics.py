@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from abridged.v1 import summary_pb2
-from tests.support.answers import record, saying
+from tests.support.answers import hanging, record, saying
 from tests.support.ollama_server import FakeOllama
 from tests.support.sidecar import PATIENCE_S, Sidecar, on_ollama, sidecar
 
@@ -42,6 +42,19 @@ async def test_extraction_that_was_wanted_is_a_fallback_without_a_failure(tmp_pa
         ended = await counted(s, "abridged_summarizations", "outcome", "model")
         assert ended == {("success", "extractive:default"): 1}
         assert await counted(s, "abridged_summarization_failures", "error_class") == {}
+
+
+@pytest.mark.parametrize("models", [("qwen2.5:3b",), ("gone", "qwen2.5:3b")])
+async def test_a_failure_is_counted_for_the_model_that_failed(tmp_path, models):
+    """Not for the one before it, which is merely missing."""
+    async with FakeOllama(responder=hanging()) as ollama:
+        slow = {"policy.fallback": "never", "summarizer.deadline_s": 1, "summarizer.retries": 0}
+        settings = on_ollama(ollama, *models) | slow
+        async with sidecar(tmp_path, settings) as s:
+            await s.chat().talk(14, wait_s=PATIENCE_S)
+
+            ended = await counted(s, "abridged_summarizations", "outcome", "model")
+            assert ended == {("error", "ollama:qwen2.5:3b"): 1}
 
 
 @pytest.mark.parametrize("models", [("qwen2.5:3b",), ("gone", "qwen2.5:3b")])
