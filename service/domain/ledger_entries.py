@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from service.domain.checks.identifiers import IdentifierKind
+from service.domain.checks.identifiers import IdentifierKind, serial
 from service.domain.envelope import unwrap_envelope
 from service.domain.events import MessageAppended
 from service.domain.ledger import NUMBERS_MAX, VALUES, Ledger, LedgerEntry, Replaced, Use
@@ -83,7 +83,11 @@ class _Reading:
     def read(self, m: MessageAppended) -> None:
         """Read one message; they come in order."""
         for text, use in _texts(m.message):
-            for mention in mentions(text):
+            named = list(mentions(text))
+            counting = serial(mention.text for mention in named)
+            for mention in named:
+                if mention.text in counting:
+                    continue
                 if use is not Use.TOOL or _is_worth_a_place(mention):
                     self._named(mention, m.number, use)
         if len(self.found) > 2 * FOUND_MAX:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from service.extraction.due import DAY, MONTH, due_of
+
 __all__ = [
     "asks",
     "directs",
-    "due_of",
     "is_action",
     "is_courtesy",
     "is_decision",
@@ -26,8 +27,6 @@ __all__ = [
     "seeks_agreement",
 ]
 
-_DAY: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
-_MONTH: Final = r"(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]{0,6}\.?"
 _BUT_TO_LOOK: Final = r"(?![^.]{0,80}\bto (?:see|find|check|look|locate|verify|view|understand|open|run|get|help)\b)"
 """What is used in order to look at something is a next step, and settles nothing."""
 
@@ -60,6 +59,19 @@ _REVERSAL: Final = re.compile(
     r"|doch nicht|stattdessen|finalement|plutôt|en lugar de|вместо)\b|改为|やめて|대신",
     re.IGNORECASE,
 )
+_RULE: Final = re.compile(
+    r"\b(?:please|kindly),? (?:also |just |from now on,? )?(?:(?:never|always|avoid|refrain|only ever)\b"
+    r"|(?:do not|don't) (?!forget|hesitate))"
+    r"|\bbitte (?:\w+ )?(?:nie|niemals|nicht (?!vergessen)|immer|keine?[nmrs]?|stets)\b"
+    r"|\b(?:bitte|por favor),? (?:nunca|no (?!olvid)|siempre|evit)"
+    r"|\b(?:merci de|veuillez|s'il (?:vous|te) plaît,?) (?:\w+ )?"
+    r"(?:ne (?:pas|jamais|\w+ (?:pas|jamais))|toujours|éviter)\b"
+    r"|\b(?:пожалуйста,? )(?:не|никогда|всегда)\b"
+    r"|请(?:不要|勿|别|始终|务必不|总是|永远)|ないでください|いつも.{0,20}てください|必ず.{0,20}(?:こと|ように)",
+    re.IGNORECASE,
+)
+"""What holds whenever it applies is a rule, and no task that is done once."""
+
 _ACTION: Final = re.compile(
     r"\b(?:i|we)(?:'ll| will| am going to|'m going to|'re going to| are going to) "
     r"(?!be\b|need|want|not|have (?:a|an|to)|see\b|say\b|probably|never)\w"
@@ -69,10 +81,10 @@ _ACTION: Final = re.compile(
     r"(?!say|admit|be\b|agree|think|know|show|consider|deal|keep in mind|really|go\b)[a-z]"
     r"|\b(?:remember|make sure) to [a-z]|\bdon't forget\b"
     rf"|\b(?:must|shall|should|will|has to|have to|needs? to|is due|are due|deadline)\b.{{0,80}}"
-    rf"\bby (?:{_DAY}|tomorrow|tonight|noon|next|end of|eod|{_MONTH} \d|the \d|\d)"
+    rf"\bby (?:{DAY}|tomorrow|tonight|noon|next|end of|eod|{MONTH} \d|the \d|\d)"
     r"|\b(?:wir müssen|ich werde|bitte)\b|\b(?:il faut|je vais|veuillez|s'il vous plaît)\b"
     r"|\b(?:hay que|voy a|por favor)\b"
-    r"|\b(?:нужно|надо|пожалуйста)\b|请|需要|てください|해 주세요",
+    r"|\b(?:нужно|надо|пожалуйста)\b|请|(?<![不无無])需要|てください|해 주세요",
     re.IGNORECASE,
 )
 _CONDITION: Final = re.compile(
@@ -156,13 +168,6 @@ _WISH: Final = re.compile(
     r"|\bich (?:möchte|will|brauche)\b|\bje (?:voudrais|veux)\b|\b(?:quiero|quisiera|necesito)\b|\bя хочу\b",
     re.IGNORECASE,
 )
-_DUE: Final = re.compile(
-    rf"\b(?:by|before|until|due|no later than|bis|avant|antes del?)(?: on| the)? "
-    rf"((?:next |this |end of )?(?:{_DAY}|week|month|tomorrow|tonight|noon|today|eod"
-    rf"|{_MONTH} \d{{1,2}}|\d[\d./:-]{{0,15}}\d)"
-    r"(?:,? \d{4})?)\b",
-    re.IGNORECASE,
-)
 _SPEAKER: Final = r"^(?:[\w .'-]{1,60}: )?"
 _NAME: Final = r"([^\W\d_a-z][^\W\d_]{1,20}(?:[ -][^\W\d_a-z][^\W\d_]{1,20})?)"
 _REQUEST: Final = (
@@ -183,14 +188,18 @@ great good perfect thanks thank hello hi hey dear sorry oh ah um uh hmm first fi
 again maybe perhaps however therefore otherwise instead meanwhile additionally alternatively furthermore actually
 basically finally hopefully ideally lastly obviously personally secondly ultimately unfortunately today tomorrow
 tonight here once if could can would will please system user assistant tool everything something nothing anything
+license licensee licensor licence agreement party parties section software contributor contributors copyright program
+work customer company provider user users client contract warranty covenant document recipient
 bonjour merci oui non hallo danke ja nein gracias hola sí
 """
 _NOT_NAMED: Final = frozenset(_NOT_NAMED_LINES.split())
 
 
 def is_decision(sentence: str) -> bool:
-    """Whether something was settled; questions, conditions and requests to confirm settle nothing."""
+    """Whether something was settled; questions, conditions, requests to confirm and capitals settle nothing."""
     plain = _own(sentence)
+    if _is_in_capitals(plain):
+        return False
     return _DECISION.search(plain) is not None and not asks(plain) and _CONDITION.search(plain) is None
 
 
@@ -202,6 +211,8 @@ def is_reversal(sentence: str) -> bool:
 def is_action(sentence: str) -> bool:
     """Whether somebody is to do something; a question only if it asks somebody by name."""
     plain = _own(sentence)
+    if _is_in_capitals(plain) or _RULE.search(plain):
+        return False
     if _addressed(plain):
         return not is_question(plain) or directs(plain)
     if asks(plain) or (
@@ -272,12 +283,6 @@ def owner_of(sentence: str, speaker: str) -> str:
     return _addressed(plain) or (speaker if _SPEAKER_ACTS.search(plain) else "")
 
 
-def due_of(sentence: str) -> str:
-    """When it is due, in the words of the sentence; empty otherwise."""
-    due = _DUE.search(_plain(sentence))
-    return due[1] if due is not None else ""
-
-
 def _addressed(plain: str) -> str:
     """Whom a request addresses by name; empty otherwise."""
     named = _ADDRESSED.match(plain) or _ADDRESSED_LAST.search(plain)
@@ -286,6 +291,16 @@ def _addressed(plain: str) -> str:
 
 def _is_name(word: str) -> bool:
     return word.split(maxsplit=1)[0].casefold() not in _NOT_NAMED
+
+
+def _is_in_capitals(plain: str) -> bool:
+    """Whether it is written as documents write their clauses; a short one may be a person who shouts."""
+    letters = sum(map(str.isalpha, plain))
+    return len(plain) > _SHOUTED_CHARS_MAX and sum(map(str.isupper, plain)) > _CAPITALS_SHARE * letters
+
+
+_SHOUTED_CHARS_MAX: Final = 60
+_CAPITALS_SHARE: Final = 0.5
 
 
 def _own(sentence: str) -> str:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from service.domain.checks.identifiers import IdentifierKind, identifiers
+from service.domain.checks.identifiers import IdentifierKind, identifiers, serial
 from service.domain.checks.required import IDENTIFIER_CHARS_MAX, KIND_WEIGHTS, NUMBER_CHARS_MIN
 
 __all__ = ["Day", "day_of", "fullest_forms", "ranked_entities"]
@@ -117,9 +117,11 @@ def _identifier_scores(texts: Sequence[str], spoken: Sequence[str]) -> dict[str,
     said: set[str] = set()
     for position, (text, words) in enumerate(zip(texts, spoken, strict=True), start=1):
         recency = position / len(texts)
-        for found in identifiers(text):
+        named = identifiers(text)
+        counting = serial(found.text for found in named)
+        for found in named:
             weight = KIND_WEIGHTS.get(found.kind)
-            if weight is None or len(found.text) > IDENTIFIER_CHARS_MAX:
+            if weight is None or len(found.text) > IDENTIFIER_CHARS_MAX or found.text in counting:
                 continue
             if found.kind is IdentifierKind.NUMBER and len(found.text) < NUMBER_CHARS_MIN:
                 continue

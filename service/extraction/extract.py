@@ -90,7 +90,7 @@ def extract(
     listed = {*context.decisions, *tasks, *context.unresolved}
     spent = (*listed, *context.participants, *context.domain_entities)
     left = max(0, budget - sum(_cost(text, count_tokens) for text in spent))
-    chosen = diverse(best, corpus, skipped=listed)
+    chosen = diverse(best, corpus, skipped=listed | facts.outdated(best))
     told, untold = _divided(chosen[: -(-len(chosen) // 2)], int(left * _SUMMARY_SHARE), count_tokens=count_tokens)
     points, _ = _divided(
         [*untold, *chosen[-(-len(chosen) // 2) :]], left - int(left * _SUMMARY_SHARE), count_tokens=count_tokens

@@ -34,12 +34,35 @@ _ELLIPSIS: Final = "\u2026"
 _FENCE: Final = "```"
 
 _END: Final = re.compile(
-    r"(?<=[.!?\u2026\u061f\u0964])[\"'\u201d\u2019)\]]{0,3}\s+(?=[^\sa-z])|(?<=[\u3002\uff01\uff1f])"
+    r"(?<=[.!?\u2026\u061f\u0964])[\"'\u201d\u2019)\]]{0,3}\s+(?=[^\sa-z])"
+    r"|(?<=[\u3002\uff01\uff1f])(?![\u300d\u300f\u201d\u2019\uff09])"
+    r"|(?<=[\u3002\uff01\uff1f][\u300d\u300f\u201d\u2019\uff09])(?![\u3068\u3063\u3001\u3002\uff0c\u300d\u300f])"
 )
 _LAST_END: Final = re.compile(
     r".*(?:[.!?\u2026\u061f\u0964][\"'\u201d\u2019)\]]{0,3}(?=\s|$)|[\u3002\uff01\uff1f])", re.DOTALL
 )
-_ABBREVIATED: Final = re.compile(r"(?:^|[\s(])(?:[A-Z]|[Mm]rs?|[Mm]s|[Dd]r|[Pp]rof|[Ss]t|[Nn]o|[Vv]s|e\.g|i\.e|etc)\.$")
+_ABBREVIATED: Final = re.compile(
+    r"(?:^|[\s(])(?:[A-Z]|[Mm]rs?|[Mm]s|[Dd]r|[Pp]rof|[Ss]t|[Nn]o|[Vv]s|e\.g|i\.e|etc|approx|[Ff]ig|[Vv]ol|Jr|Inc|Ltd"
+    r"|[dosuz]|u\. a|\u00d6|[Nn]r|[Bb]zw|ca|[Vv]gl|inkl|evtl|ggf|sog|Abs|Art|Hr|Fr|Str|Sra?|Dra"
+    r"|[Nn]\u00fam|aprox|env|Mme)\.$"
+)
+_ORDINAL: Final = re.compile(
+    r"(?:^|[\s(])(?:a[mb]|im|zu[mr]|vom|beim|bis|seit|de[rmns]|die|das|diese[rmns]?|jede[rmns]?|(?:ihr|sein|uns|euer|mein|dein)"
+    r"e?[rmns]?|e?in(?:e[rmns]?)?|und|oder|nach|vor)\s+\d{1,3}\.$",
+    re.IGNORECASE,
+)
+"""A number that an article or a preposition of German makes an ordinal: a stop after it ends no sentence."""
+
+_DATED: Final = re.compile(r"(?:^|[\s(])\d{1,2}\.$")
+_MONTH: Final = re.compile(
+    r"(?:Jan|Feb|M\u00e4r|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)[a-z]{0,6}\b|\d{1,2}\.(?:\s|$)|(?:19|20)\d\d\b"
+)
+_OPENING: Final = re.compile(
+    r"(?:danach|dann|wir|ich|es|er|sie|ihr|man|das|die|der|den|dem|aber|und|bitte|leider|deshalb|da|so|wenn|in|an|auf|f\u00fcr)\b",
+    re.IGNORECASE,
+)
+"""A word that opens a sentence, and is none that an ordinal counts."""
+
 _LIST_MARK: Final = re.compile(r"^(?:[-*+\u2022>#|]{1,6}\s+|\d{1,3}[.)]\s+)+")
 _SPACES: Final = re.compile(r"\s+")
 _LOOSE_STOP: Final = re.compile(r" (?=[.,](?:\s|$))")
@@ -149,7 +172,9 @@ def first_sentences(text: str, count: int) -> str:
     """`text` up to the end of its `count`-th sentence; unchanged where it has no more."""
     left = count
     for end in _END.finditer(text):
-        if _ABBREVIATED.search(text, max(0, end.start() - 8), end.start()):
+        if _goes_on(
+            text[max(0, end.start() - _BEFORE_CHARS) : end.start()], text[end.end() : end.end() + _BEFORE_CHARS]
+        ):
             continue
         left -= 1
         if not left:
@@ -188,14 +213,26 @@ def _is_code(line: str) -> bool:
 
 
 def _of_line(line: str) -> Iterator[str]:
-    held = ""
-    for part in _END.split(line):
-        held = f"{held} {part}" if held else part
-        if _ABBREVIATED.search(held[-8:]):
-            continue
-        yield from _bounded(held)
-        held = ""
-    yield from _bounded(held)
+    begin = 0
+    for end in _END.finditer(line):
+        after = line[end.end() : end.end() + _BEFORE_CHARS]
+        if not _goes_on(line[max(begin, end.start() - _BEFORE_CHARS) : end.start()], after):
+            yield from _bounded(line[begin : end.start()])
+            begin = end.end()
+    yield from _bounded(line[begin:])
+
+
+def _goes_on(before: str, after: str) -> bool:
+    """Whether the stop at the end of `before` belongs to an abbreviation or an ordinal, and so ends no sentence."""
+    if _ABBREVIATED.search(before):
+        return True
+    if _DATED.search(before) and _MONTH.match(after):
+        return True
+    return _ORDINAL.search(before) is not None and _OPENING.match(after) is None
+
+
+_BEFORE_CHARS: Final = 24
+"""What is looked at before a stop and after it."""
 
 
 def _bounded(sentence: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ the bound on calls. Nothing is stored, and nothing is logged.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from service.domain.events import MessageAppended, PassPlan, Trigger
 from service.domain.message import Message, Role
 from service.domain.policy import SUMMARY_TOKENS_MAX, SUMMARY_TOKENS_MIN, Fallback, Policy
 from service.domain.prompt import CHAIN_TEMPLATE, MERGE_TEMPLATE
-from service.domain.record import FormName, MessageRange
+from service.domain.record import FormName, MessageRange, SummaryRecord
 from service.domain.tokens import TokenCounter, TokenSource
 from service.summarizer.check import fit_draft
 from service.summarizer.draft import Draft
@@ -50,6 +50,14 @@ _ID = "text"
 _OF_A_TEXT = "\n- The transcript is one text, not a conversation: tell what the text says."
 _FACETS = FORMS[FormName.FACETS]
 
+
+def _extracted(
+    messages: Sequence[Message], previous: SummaryRecord | None, tokens_max: int, count: Callable[[str], int]
+) -> Draft:
+    """The extract of a text, which nobody says: a tool's result has no speaker either."""
+    return _FACETS.extracted([message._replace(role=Role.TOOL) for message in messages], previous, tokens_max, count)
+
+
 DOCUMENT_FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(
     {
         FormName.FACETS: replace(
@@ -58,6 +66,7 @@ DOCUMENT_FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(
             merge_prompt=replace(
                 MERGE_TEMPLATE, name="document-merge", version="1", system=MERGE_TEMPLATE.system + _OF_A_TEXT
             ),
+            extracted=_extracted,
         )
     }
 )

@@ -45,6 +45,24 @@ async def test_a_text_becomes_a_shorter_one_that_says_who_made_it(tmp_path, mode
     assert made.error_class == conversation_pb2.ERROR_CLASS_UNSPECIFIED
 
 
+async def test_the_extract_of_a_document_has_no_speaker_and_takes_no_capitals_for_decisions(tmp_path):
+    """A licence decides nothing, and owns no task; nobody says its sentences."""
+    clauses = [
+        "IN NO EVENT UNLESS REQUIRED BY APPLICABLE LAW OR AGREED TO IN WRITING WILL ANY COPYRIGHT HOLDER BE LIABLE.",
+        "License will terminate automatically if You fail to comply with any of its terms.",
+        "The licensee receives a copy of the source with every copy of the program that it distributes.",
+        "Each contributor grants a patent licence for the claims that its own contributions need.",
+    ]
+    async with sidecar(tmp_path, EXTRACTIVE) as s:
+        made = (await summarized(s, "\n\n".join(clauses * 3), max_tokens=400)).summary
+
+    context = made.context
+    assert list(context.participants) == []
+    assert [item.owner for item in context.action_items if item.owner] == []
+    assert list(context.decisions) == []
+    assert "user:" not in made.text
+
+
 @pytest.mark.parametrize(("paragraphs", "most"), [(20, 1_024), (2, 128)])
 async def test_no_summary_is_longer_than_half_of_its_text_or_128_tokens(tmp_path, paragraphs, most):
     """Whatever `max_tokens` allows."""

@@ -8,17 +8,28 @@ Decimals (3.14) are measurements, not names: `numerals` includes them, `identifi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from service.domain.checks.secrets import MASK, mask_secrets
 
-__all__ = ["CHUNK_CHARS_MAX", "Identifier", "IdentifierKind", "identifiers", "identifiers_of_masked", "numerals"]
+__all__ = [
+    "CHUNK_CHARS_MAX",
+    "Identifier",
+    "IdentifierKind",
+    "identifiers",
+    "identifiers_of_masked",
+    "numerals",
+    "serial",
+]
 
 CHUNK_CHARS_MAX: Final = 1_024
 """A longer run without white space is cut; no identifier for people is longer."""
+
+SERIES_MIN: Final = 4
+"""So many names that differ in their number alone count rows, columns or fields."""
 
 
 class IdentifierKind(StrEnum):
@@ -136,6 +147,16 @@ _ABBREVIATION: Final = re.compile(r"(?:[A-Z][a-z]{1,3}\.){1,3}|[a-z]{1,3}(?:\.[a
 def identifiers(text: str) -> tuple[Identifier, ...]:
     """Every identifier of `text` in order, including repeats; without decimals and secrets."""
     return tuple(found for found in _scan(text) if found.kind is not IdentifierKind.DECIMAL)
+
+
+def serial(found: Iterable[str]) -> frozenset[str]:
+    """Those that only count: SERIES_MIN or more that differ in a number at their end, such as `row_0`, `row_1`."""
+    series: dict[str, set[str]] = {}
+    for text in found:
+        stem = text.rstrip("0123456789")
+        if stem != text and stem[-1:] == "_":
+            series.setdefault(stem.casefold(), set()).add(text)
+    return frozenset(text for texts in series.values() if len(texts) >= SERIES_MIN for text in texts)
 
 
 def numerals(text: str) -> tuple[Identifier, ...]:

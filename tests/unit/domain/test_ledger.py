@@ -277,3 +277,14 @@ def test_a_revocation_takes_what_its_messages_said_out_of_the_ledger():
     assert texts(state.ledger) == ["OPS-1"]
     back = evolve(state, SummaryRevoked(record_id, (record_id,), ()), 0, messages)
     assert (back.ledger.entries, back.ledger.tokens) == ((), 0)
+
+
+def test_rows_of_a_tools_table_take_no_place():
+    """Their names only count, however many a result has; an identifier beside them stays."""
+    rows = ", ".join(f'{{"value_{n}": {n}, "total_{n}": {n}, "row": "row_{n}"}}' for n in range(12))
+    table = appended(1, message=Message("m1", Role.TOOL, f'[{rows}, "order_archive"]', tool_call_id="c"))
+
+    found, _ = found_in([table], (), NO_LEDGER)
+
+    assert [one.text for one in found if one.text.startswith(("value_", "total_", "row_"))] == []
+    assert "order_archive" in [one.text for one in found]

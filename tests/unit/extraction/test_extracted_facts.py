@@ -334,3 +334,35 @@ def test_a_source_of_33_000_tokens_makes_one_record() -> None:
     assert sum(EstimatingCounter().count(message.content) for message in talk) > 33_000
     assert len(extracted.key_points) > 3
     assert extracted.context.domain_entities
+
+
+def test_a_value_that_was_replaced_is_no_key_point() -> None:
+    """Neither where the new one names its subject, nor where it follows at once."""
+    messages = said(
+        "Ana: The staging proxy of the warehouse listens on port 8443 for now.",
+        "Ben: The crane parts for the harbour arrive in the second week.",
+        "Ana: The staging proxy of the warehouse listens on port 9090 from today.",
+        "Ben: The budget of the archive move is 12500 euros in total.",
+        "Ana: Make it 14200 instead, because the lift is broken.",
+        "Ben: The museum lends us two of its climbing guides.",
+    )
+
+    lines = told(extract_of(messages))
+
+    assert "9090" in lines
+    assert "8443" not in lines
+    assert "12500" not in lines
+
+
+def test_rows_of_a_table_are_no_names() -> None:
+    """Names that only count say nothing; a short list of them may."""
+    rows = ", ".join(f"value_{n} and total_{n} of row_{n}" for n in range(12))
+    messages = said(
+        f"Ana: The export of the warehouse has {rows} in the second sheet.",
+        "Ben: Please compare stage_1 with stage_2 of the importer.",
+    )
+
+    names = extract_of(messages).context.domain_entities
+
+    assert not [name for name in names if name.startswith(("value_", "total_", "row_"))]
+    assert {"stage_1", "stage_2"} <= set(names)
