@@ -25,6 +25,7 @@ class Stage(StrEnum):
     PROJECTION = "projection"
     FLUSH = "flush"
     WAIT = "wait"
+    STAND_IN = "stand_in"
     RENDER = "render"
 
 

@@ -154,7 +154,11 @@ class Contexts:
             # Where too many wait, this call keeps its place instead: what it waits for is made for it.
             with self._quotas.waiting_if_room(key.namespace):
                 state = await self._changes.until(
-                    key, lambda: self._conversations.state(key), _ended_is(plan.pass_id), timeout_s=patience_s
+                    key,
+                    lambda: self._conversations.state(key),
+                    _ended_is(plan.pass_id),
+                    timeout_s=patience_s,
+                    waiting=Stage.STAND_IN,
                 )
         return state
 

@@ -71,7 +71,10 @@ IDLE_WITHOUT_DEADLINE_S = 600.0
 """The same for WaitIdle."""
 
 DEADLINE_MARGIN_S = 0.05
-"""What is left of a deadline when a wait ends, so that the answer still arrives."""
+DEADLINE_MARGIN_SHARE = 0.05
+DEADLINE_MARGIN_MAX_S = 1.0
+"""What is left of a deadline when a wait ends, so that the answer still arrives: the share of what was left, within
+these bounds. A busy machine takes longer than the least of them to make an answer."""
 
 NANOS_PER_S = 1_000_000_000
 ADDRESS_CHARS_MAX = 2_048
@@ -273,7 +276,10 @@ def seconds(duration: Duration) -> float:
 
 def patience_s(remaining_s: float | None) -> float:
     """How long a call may wait, given the time left of its deadline; None if it has none."""
-    return WAIT_WITHOUT_DEADLINE_S if remaining_s is None else max(0.0, remaining_s - DEADLINE_MARGIN_S)
+    if remaining_s is None:
+        return WAIT_WITHOUT_DEADLINE_S
+    margin_s = min(DEADLINE_MARGIN_MAX_S, max(DEADLINE_MARGIN_S, DEADLINE_MARGIN_SHARE * remaining_s))
+    return max(0.0, remaining_s - margin_s)
 
 
 def page_size(asked: int, *, default: int = PAGE_SIZE_DEFAULT) -> int:

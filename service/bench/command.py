@@ -47,8 +47,10 @@ NAMED_ONLY = frozenset({"open", "recall", "prepared"})
 
 USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
 
-COST, QUALITY, EXTRACTION, GROWTH = "cost", "quality", "extraction", "growth"
-"""They have no rounds: the first three are counted, not timed, and the last compares processor times of one run."""
+COST, QUALITY, EXTRACTION, GROWTH, MEMORY = "cost", "quality", "extraction", "growth", "memory"
+"""They have no rounds: the first three are counted, not timed, and the others compare figures of one run."""
+
+ALONE = (COST, QUALITY, EXTRACTION, GROWTH, MEMORY)
 
 HEADINGS = ("figure", "what", "median", "spread", "ratio", "target", "")
 DISTURBED_LOAD = 0.5
@@ -67,10 +69,10 @@ DISTURBED_LOAD = 0.5
 @click.option(
     "--only",
     "only",
-    type=click.Choice((*NAMES, COST, QUALITY, EXTRACTION, GROWTH)),
+    type=click.Choice((*NAMES, *ALONE)),
     multiple=True,
-    help="One measurement; repeatable. `open`, `recall`, `prepared`, `cost`, `quality`, `extraction` and `growth` run "
-    "only so.",
+    help="One measurement; repeatable. `open`, `recall`, `prepared`, `cost`, `quality`, `extraction`, `growth` and "
+    "`memory` run only so.",
 )
 @click.option(
     "--data",
@@ -98,9 +100,9 @@ def bench(
     chats cost under a prompt cache, and takes a minute. `--only quality` counts what windows still know after many
     passes, beside its goals, writes that as a page of Markdown, and takes some minutes. `--only extraction --data
     FOLDER` judges extracts of real chats. `--only growth` takes the ledger and evidence through ten megabytes of
-    hostile texts.
+    hostile texts. `--only memory` appends 100,000 messages and takes six minutes.
     """
-    if not {COST, QUALITY, EXTRACTION, GROWTH}.isdisjoint(only):
+    if not set(ALONE).isdisjoint(only):
         if json_path is not None or len(only) > 1:
             raise click.UsageError(f"--only {only[0]} stands alone: its figures have no rounds")
         _print_counted(only[0], data, model, address)
@@ -123,7 +125,7 @@ def bench(
 
 
 def _print_counted(what: str, data: Path | None, model: str | None, address: str) -> None:
-    """The table of `cost`, `extraction` or `growth`, or the page of `quality`."""
+    """The table of `cost`, `extraction`, `growth` or `memory`, or the page of `quality`."""
     from observability.logs import LogSettings, configure_logs
 
     undo = configure_logs(LogSettings(level="error", style="auto", content=False), sys.stderr)
@@ -141,6 +143,11 @@ def _print_counted(what: str, data: Path | None, model: str | None, address: str
         from service.bench import growth
 
         _print(growth.HEADINGS, growth.rows())
+    elif what == MEMORY:
+        from service.bench import memory
+
+        with TemporaryDirectory(prefix="abridged-bench-") as folder:
+            _print(memory.HEADINGS, asyncio.run(memory.rows(Path(folder), progress=_progress)))
     else:
         click.echo(asyncio.run(_quality(data, model, address)))
     undo()

@@ -236,6 +236,18 @@ class SidecarCalls:
             message.token_count = count
         await self._stubs[0].AppendMessages(request, timeout=CALL_MAX_S)
 
+    async def talked(
+        self, conversation: str, number: int, contents: Sequence[str], *, context_length: int, with_context: bool
+    ) -> None:
+        """Append messages with these contents, and have the window returned if `with_context`."""
+        request = _request(conversation, None, number, len(contents))
+        request.settings.context_length = context_length
+        for message, content in zip(request.messages, contents, strict=True):
+            message.content = content
+        if with_context:
+            request.context.SetInParent()
+        await self._stubs[number % CHANNELS].AppendMessages(request, timeout=CALL_MAX_S)
+
     async def waited_s(self, conversation: str) -> tuple[float, bool]:
         """Seconds of one GetContext that waits for the pending pass, and whether the window shows a record."""
         request = conversation_service_pb2.GetContextRequest(conversation_id=conversation)

@@ -50,8 +50,12 @@ class Changes:
         holds: Callable[[Conversation], bool],
         *,
         timeout_s: float,
+        waiting: Stage = Stage.WAIT,
     ) -> Conversation:
-        """The state once `holds` is true of it, or the current one after `timeout_s` or once this is closed."""
+        """The state once `holds` is true of it, or the current one after `timeout_s` or once this is closed.
+
+        `waiting` is the stage of its caller that the wait is.
+        """
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
             waiter = _Waiter(holds, asyncio.get_running_loop().create_future())
@@ -61,7 +65,7 @@ class Changes:
                 left_s = deadline - asyncio.get_running_loop().time()
                 if holds(state) or left_s <= 0 or self._closed:
                     return state
-                with stage(Stage.WAIT):
+                with stage(waiting):
                     await asyncio.wait({waiter.woken}, timeout=left_s)
             finally:
                 self._forget(key, waiter)

@@ -142,10 +142,11 @@ def _history(items: Sequence[_T], weigh: Callable[[_T], int]) -> int:
 
 
 def _grown(items: Sequence[_T], old: Sequence[_T], old_bytes: int, weigh: Callable[[_T], int]) -> int:
-    """The bytes of `items`, of which the first may be those of `old`."""
+    """The bytes of `items`, of which the first may be those of `old`, counted or only guessed."""
     if items is old:
         return old_bytes
-    if items.is_deferred or old.is_deferred or not items.continues(old):
+    was_guessed = old_bytes == _DEFERRED_BYTES * len(old)
+    if items.is_deferred or old.is_deferred or was_guessed or not items.continues(old):
         return _history(items, weigh)
     return old_bytes + sum(weigh(items[place]) for place in range(len(old), len(items)))
 

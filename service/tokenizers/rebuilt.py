@@ -18,10 +18,10 @@ from service.tokenizers.pre_tokenizers import PRE_TOKENIZERS
 __all__ = ["TOKENS_MAX", "rebuilt"]
 
 TOKENS_MAX: Final = 400_000
-"""Most tokens: half as many again as the largest vocabularies in use have (Gemma 3: 262,144)."""
+"""Most tokens: half as many again as the largest vocabularies in use have (Gemma 3: 262,208)."""
 
 MERGES_MAX: Final = 1_000_000
-"""Most merges, listed or derived from scores: Gemma 3 has 514,906."""
+"""Most merges, listed or derived from scores: GGUF files with Gemma's 262,144 tokens list 514,906."""
 
 _TOKEN_CHARS_MAX: Final = 1_024
 _NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6
@@ -31,7 +31,7 @@ _SPACE: Final = "\u2581"
 
 _TEXT_BYTES: Final = frozenset({*b"\t\n\r", *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF5)})
 """Bytes that texts in UTF-8 have. A vocabulary without one of them leaves out characters, which it then counts as 0;
-other control characters are missing in vocabularies in use."""
+texts hardly have other control characters, so those may be missing."""
 
 
 def rebuilt(model_info: Mapping[str, Any]) -> str:

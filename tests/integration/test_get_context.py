@@ -421,4 +421,5 @@ def test_a_wait_ends_before_its_deadline_and_without_one_after_a_minute():
     """The answer still arrives; a caller without a deadline holds its place for so long and no longer."""
     assert patience_s(None) == WAIT_WITHOUT_DEADLINE_S
     assert 9 < patience_s(10.0) < 10
+    assert [patience_s(remaining) for remaining in (0.25, 20.0, 600.0)] == [0.2, 19.0, 599.0]
     assert patience_s(0.01) == 0

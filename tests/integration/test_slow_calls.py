@@ -113,3 +113,18 @@ async def test_what_a_caller_asked_to_wait_is_not_slow(tmp_path):
 
     assert context.pending_summarization_id
     assert set(lines) == {"DEADLINE_EXCEEDED"}
+
+
+async def test_a_stand_in_that_nobody_asked_to_wait_for_is_slow(tmp_path):
+    """Extraction is to make room in a window over its emergency ratio, and cannot commit."""
+    model = script(tmp_path, {"default": True, "delay_s": 10 * PATIENCE_S})
+    async with sidecar(tmp_path, model | SLOW) as s:
+        await s.chat("c1").talk(20)
+        asked = api.GetContextRequest(conversation_id="c1")
+        with locked(s):
+            await asyncio.gather(s.conversations.GetContext(asked, timeout=PATIENT_S), return_exceptions=True)
+        lines = await slow_lines(s, 1)
+
+    (line,) = lines.values()
+    assert line["method"].endswith("/GetContext")
+    assert line["stages_ms"]["stand_in"] >= 0.5 * line["total_ms"]

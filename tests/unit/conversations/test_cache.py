@@ -6,6 +6,7 @@ from hypothesis import given as for_all
 from hypothesis import strategies as st
 
 from eventlog.event import StreamId
+from service.codec.state import state_from_bytes, state_to_bytes
 from service.conversations.cache import ConversationCache
 from service.domain.conversation import Conversation
 from service.domain.events import MessageAppended
@@ -92,6 +93,21 @@ def test_what_a_state_takes_is_the_same_counted_step_by_step_and_at_once(seed):
         fresh.put(A, step.after)
         assert (cache.bytes_of(A), cache.weight_of(A)) == (fresh.bytes_of(A), fresh.weight_of(A))
         assert cache.bytes == fresh.bytes
+
+
+@for_all(st.integers(0, 1 << 20))
+def test_a_history_that_was_guessed_is_counted_when_it_has_grown(seed):
+    """A state from a snapshot has not read its records; the next record has them read."""
+    *_, last = SimulatedChat(seed).steps()
+    read = state_from_bytes(state_to_bytes(last.after))
+    cache, fresh = ConversationCache(), ConversationCache()
+    cache.put(A, read)
+    grown = {name: getattr(read, name).extended([*getattr(last.after, name)]) for name in ("records", "passes")}
+    after = read._replace(event_version=read.event_version + 1, epoch=read.epoch + 2, **grown)
+    cache.put(A, after)
+    fresh.put(A, after)
+
+    assert cache.bytes == fresh.bytes
 
 
 def test_messages_and_conversations_are_bounded_by_their_number():

@@ -150,3 +150,22 @@ def test_deferred_items_are_loaded_when_one_is_asked_for():
     grown = deferred.append(3)
 
     assert (list(deferred), list(grown), loads) == ([1, 2], [1, 2, 3], [1])
+
+
+def test_a_look_whether_items_are_deferred_loads_none():
+    """Who weighs a sequence does not pay for its items."""
+    deferred = Sequence.deferred(2, lambda: [1, 2])
+    before = deferred.is_deferred, deferred.is_deferred
+    list(deferred)
+
+    assert (before, deferred.is_deferred, Sequence().is_deferred) == ((True, True), False, False)
+
+
+def test_a_sequence_continues_what_it_grew_from():
+    """Also over several items, and nothing that only looks alike."""
+    first = Sequence([1, 2])
+    grown = first.append(3).append(4)
+    other = first.append(5)
+
+    assert [grown.continues(first), first.continues(first), first.continues(grown)] == [True, True, False]
+    assert [other.continues(grown), Sequence([1, 2]).continues(first)] == [False, False]
