@@ -223,7 +223,7 @@ def test_a_conversation_that_goes_on_from_its_snapshot_is_said_to(tmp_path):
 PAGE_BYTES = 4_096
 
 
-def _pages_with(content: bytes, text: bytes) -> list[int]:
+def _pages_with(content: bytes | bytearray, text: bytes) -> list[int]:
     pages = range(len(content) // PAGE_BYTES)
     return [page for page in pages if text in content[page * PAGE_BYTES : (page + 1) * PAGE_BYTES]]
 
