@@ -1,0 +1,53 @@
+"""The summarizers that the settings name."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping
+
+from service.config.settings import Settings
+from service.domain.record import FormName
+from service.domain.tokens import TokenCounter
+from service.models.model import SummaryModel
+from service.models.retry import RetryPolicy
+from service.summarizer.ask import AskerSettings, Timing
+from service.summarizer.by_extraction import ExtractiveSummarizer, is_extractive
+from service.summarizer.by_model import ModelSummarizer
+from service.summarizer.forms import DraftForm
+from service.summarizer.summarizer import Summarizers
+
+__all__ = ["summarizers_of"]
+
+
+def summarizers_of(
+    settings: Settings,
+    model: SummaryModel | None,
+    counter: TokenCounter,
+    forms: Mapping[FormName, DraftForm],
+    *,
+    passes: int = 1,
+) -> Summarizers:
+    """What makes records in these forms: the model, or extraction alone without one. A source may take the calls and the
+    time of so many `passes`."""
+    summarizer = settings.summarizer
+    deadline_s = passes * summarizer.deadline_s
+    extraction = ExtractiveSummarizer(counter=counter, forms=forms, deadline_s=deadline_s)
+    if model is None:
+        return Summarizers(extraction, extraction)
+    retry = RetryPolicy(attempts_max=summarizer.retries + 1, delay_base_s=summarizer.backoff_base_ms / 1_000)
+    by_model = ModelSummarizer(
+        model,
+        settings=AskerSettings(
+            *(summarizer.temperature, summarizer.seed, summarizer.repeat_penalty),
+            retry,
+            deadline_s,
+            num_predict=summarizer.num_predict,
+        ),
+        forms=forms,
+        window_default=settings.openai.context_length if model.name.startswith("openai:") else settings.ollama.num_ctx,
+        counter=counter,
+        timing=Timing(time.monotonic, asyncio.sleep, random.Random()),
+    )
+    return Summarizers(by_model, extraction, listed=any(map(is_extractive, summarizer.models)))
