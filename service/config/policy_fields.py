@@ -24,7 +24,7 @@ _HELP: Mapping[str, str] = {
     "prepare_token_ratio": "CHAIN: ratio from which a record is prepared before its trigger, e.g. 0.65; 0 for never.",
     "min_messages": "Messages of the conversation before its first pass.",
     "preserve_recent": "Newest messages kept, at most; the user's newest, pending calls and the last two always stay.",
-    "tail_token_ratio": "Share of the budget that the kept messages may take.",
+    "tail_token_ratio": "Share of the budget that the kept messages may take; 0 keeps them whatever their tokens.",
     "pin_token_ratio": "Share of the budget that pinned messages may take.",
     "cooldown_messages": "Fewest messages between passes.",
     "rearm_messages": "Messages that arm the trigger if the ratio stays above the reset.",
@@ -47,6 +47,7 @@ _HELP: Mapping[str, str] = {
     "min_remake_share": "Share of what a fallback record keeps that its remake must keep; 0 for no floor.",
     "max_repetition": "Largest share of a draft that may repeat itself; 0 for no ceiling.",
     "fallback": "When the extractive summarizer makes a record that a model could not.",
+    "abort_on_failure": "Whether GetContext fails if the pass that it waited for failed; a call can ask for it, too.",
     "tool_output": "Tool results in prompts; `capped` truncates them if one call cannot hold the source.",
     "tool_output_tokens_max": "Most tokens of a capped tool result.",
     "summary_role": "Role of the summary in the context.",
@@ -57,6 +58,7 @@ _HELP: Mapping[str, str] = {
     "threshold_tokens": "ROLLING: a window of more tokens triggers a pass, if trigger_token_ratio does not first.",
     "threshold_messages": "ROLLING: so does a window of more messages; pinned and system ones do not count.",
     "min_new_messages": "ROLLING: fewest messages between passes, except in an emergency.",
+    "min_new_exchanges": "ROLLING: fewest answered user messages between passes; a pass then covers whole exchanges.",
     "record_token_ratio": "ROLLING: share of the budget that all records may take; then the oldest two are merged.",
     "ledger_token_ratio": "Share of the budget that the ledger of identifiers may take; 0 for no ledger.",
     "max_ledger_tokens": "Most tokens of the ledger, however large the budget.",
@@ -66,6 +68,7 @@ _HELP: Mapping[str, str] = {
     "max_episode_size": "EPISODES: messages after which an episode ends without a shift.",
     "episode_overlap": "EPISODES: messages of the previous episode that a prompt quotes; below min_episode_size.",
     "episode_token_ratio": "EPISODES: share of the budget for older short summaries before they are merged.",
+    "episode_idle_s": "EPISODES: seconds without an event after which the rest becomes an episode; 0 for never.",
 }
 
 
