@@ -84,7 +84,8 @@ class _Reading:
         """Read one message; they come in order."""
         for text, use in _texts(m.message):
             named = list(mentions(text))
-            counting = serial(mention.text for mention in named)
+            # What people list they may mean one by one.
+            counting = serial(mention.text for mention in named) if use in (Use.TOOL, Use.CALL) else frozenset()
             for mention in named:
                 if mention.text in counting:
                     continue

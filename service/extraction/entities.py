@@ -118,7 +118,7 @@ def _identifier_scores(texts: Sequence[str], spoken: Sequence[str]) -> dict[str,
     for position, (text, words) in enumerate(zip(texts, spoken, strict=True), start=1):
         recency = position / len(texts)
         named = identifiers(text)
-        counting = serial(found.text for found in named)
+        counting = frozenset() if words else serial(found.text for found in named)
         for found in named:
             weight = KIND_WEIGHTS.get(found.kind)
             if weight is None or len(found.text) > IDENTIFIER_CHARS_MAX or found.text in counting:

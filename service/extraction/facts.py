@@ -156,8 +156,11 @@ def outdated(best: Sequence[Scored]) -> set[str]:
         changing = dict(values[later]) if values[later] and is_reversal(passage.text) else {}
         for earlier in range(later - 1, -1, -1):
             before = told[earlier]
+            # Of several values of a kind none is the one that another replaces.
             other = {
-                kind for kind, texts in values[earlier].items() if texts.isdisjoint(values[later].get(kind, texts))
+                kind
+                for kind, texts in values[earlier].items()
+                if len(texts) == 1 == len(values[later].get(kind, ())) and texts != values[later][kind]
             }
             if not other or before.source == passage.source:
                 continue
