@@ -240,17 +240,21 @@ def _bounded(sentence: str) -> Iterator[str]:
     if rest.endswith(":"):
         return
     rest = _LOOSE_STOP.sub("", _without_sounds(rest) if "{" in rest else rest)
-    opening = ""
-    while len(opening) + len(rest) > _SENTENCE_CHARS_MAX:
-        end = _boundary(rest, _SENTENCE_CHARS_MAX - 1)
+    opening, start = "", 0
+    # By place: to cut off what is read would copy the rest each time.
+    while len(opening) + len(rest) - start > _SENTENCE_CHARS_MAX:
+        piece = rest[start : start + _SENTENCE_CHARS_MAX]
+        end = _boundary(piece, _SENTENCE_CHARS_MAX - 1)
         if end:
-            yield opening + rest[:end].rstrip()
+            yield opening + piece[:end].rstrip()
+            start += end
         else:
             # No sentence has such a word, and half of it would be an invented identifier.
-            end = rest.find(" ")
-        rest = rest[end:].lstrip() if end > 0 else ""
+            end = rest.find(" ", start)
+            start = end if end >= 0 else len(rest)
+        start += rest.startswith(" ", start)
         opening = _ELLIPSIS
-    rest = opening + rest if rest else ""
+    rest = opening + rest[start:] if start < len(rest) else ""
     if len(rest) >= _SENTENCE_CHARS_MIN or (rest and not rest.isascii()):
         yield rest
 
