@@ -29,8 +29,8 @@ def summarizers_of(
     *,
     passes: int = 1,
 ) -> Summarizers:
-    """What makes records in these forms: the model, or extraction alone without one. A source may take the calls and the
-    time of so many `passes`."""
+    """The model and extraction, for records in these forms; extraction alone without a model. A source may take as much
+    time as `passes` passes."""
     summarizer = settings.summarizer
     deadline_s = passes * summarizer.deadline_s
     extraction = ExtractiveSummarizer(counter=counter, forms=forms, deadline_s=deadline_s)
