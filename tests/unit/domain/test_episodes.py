@@ -143,7 +143,7 @@ def test_ten_messages_outside_episodes_begin_a_pass():
     [((), 8), ((5,), 4), ((3,), 8), ((3, 6), 4), ((3, 7), 6), ((9,), 8), ((4, 5), 4)],
 )
 def test_an_episode_ends_at_the_first_shift_after_its_least_size(shifts, last):
-    """Or where the tail begins, when the trigger is reached without one. A shift in a reply begins with its question."""
+    """Or where the tail begins, if the trigger is reached without one. A shift in a reply begins with its question."""
     assert only_plan(EpisodicChat().say(10, shifts=shifts)).covered == ranges((1, last))
 
 
