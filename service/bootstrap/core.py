@@ -26,7 +26,7 @@ from observability.tracing import Tracing, TracingSettings, current_traceparent,
 from service.api.methods import METHOD_SCOPES
 from service.bootstrap.own_forms import own_forms
 from service.bootstrap.providers import Providers, host_labels, model_counters
-from service.bootstrap.summarizers import summarizers_of
+from service.bootstrap.summarizers import summarizing
 from service.codec.events import EVENT_TYPES
 from service.config.prompt_file import title_template
 from service.config.settings import Settings
@@ -121,7 +121,7 @@ def open_core(
     resources.push_async_callback(counter.close)
     # Each by itself: the call of a missing model and that of the next one are two spans.
     model = providers.preferred(settings.summarizer.models, traced=lambda model: TracedModel(model, tracing))
-    summarizers = summarizers_of(settings, model, counter, own_forms(settings.summarizer))
+    summarizers = summarizing(settings, model, counter, own_forms(settings.summarizer))
     policies = _policies(settings, summarizers)
     board = ProgressBoard()
     telemetry = Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content)
@@ -162,9 +162,7 @@ def open_core(
         counter=counter,
         models=models,
         policies=policies,
-        texts=TextSummarizer(
-            summarizers_of(settings, model, counter, DOCUMENT_FORMS, passes=PASSES_OF_A_TEXT), counter
-        ),
+        texts=TextSummarizer(summarizing(settings, model, counter, DOCUMENT_FORMS, passes=PASSES_OF_A_TEXT), counter),
         board=board,
         model=model,
         tracing=tracing,

@@ -18,10 +18,10 @@ from service.summarizer.by_model import ModelSummarizer
 from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import Summarizers
 
-__all__ = ["summarizers_of"]
+__all__ = ["summarizing"]
 
 
-def summarizers_of(
+def summarizing(
     settings: Settings,
     model: SummaryModel | None,
     counter: TokenCounter,
