@@ -254,8 +254,8 @@ class SummarizerSettings(_Group):
         default=0,
         ge=0,
         le=100_000,
-        description="Most tokens of an answer, at least 128; no summary is asked to be longer. 0 is twice the tokens "
-        "of its summary, and 256.",
+        description="Most tokens of an answer, at least 128; no summary is asked to be longer. 0 is twice the summary's"
+        " tokens, and 256.",
     )
     seed: int = Field(
         default=7, ge=0, le=2_147_483_647, description="First seed; a repair or a redone range uses others."

@@ -156,6 +156,10 @@ class Conversations:
         """Whether the ratio of the conversation allows a preparation; see `service.domain.preparation`."""
         return may_prepare(state, self._policies.of(state.settings))
 
+    def idle_from_us(self, state: Conversation) -> int:
+        """See Profile."""
+        return profile_of(state.settings.profile).idle_from_us(state, self._policies.of(state.settings))
+
     async def preparable(self, key: StreamId) -> PassPlan | None:
         """The plan of the record to prepare now; None if there is none. Raises ConversationNotFound."""
         state = await self.state(key)
@@ -374,10 +378,7 @@ class Conversations:
             raise LogCorrupt("a stream ends elsewhere for its reader than for its writer")
 
     def _queue(self, key: StreamId) -> QueuedAppends:
-        queue = self._queues.get(key)
-        if queue is None:
-            queue = self._queues[key] = QueuedAppends()
-        return queue
+        return self._queues.get(key) or self._queues.setdefault(key, QueuedAppends())
 
 
 def _may_look_at_window(state: Conversation, command: Command, context: DecisionContext) -> bool:

@@ -19,6 +19,7 @@ __all__ = [
     "is_label",
     "sentences",
     "terms_of",
+    "unrepeated",
     "up_to_last_end",
 ]
 
@@ -65,6 +66,7 @@ _OPENING: Final = re.compile(
 
 _LIST_MARK: Final = re.compile(r"^(?:[-*+\u2022>#|]{1,6}\s+|\d{1,3}[.)]\s+)+")
 _SPACES: Final = re.compile(r"\s+")
+_SPEAKER: Final = re.compile(r"^(?:user|assistant|tool|system): ")
 _LOOSE_STOP: Final = re.compile(r" (?=[.,](?:\s|$))")
 """Transcripts of speech separate stops like words."""
 
@@ -180,6 +182,25 @@ def first_sentences(text: str, count: int) -> str:
         if not left:
             return text[: end.end()].rstrip()
     return text
+
+
+def unrepeated(text: str, said: set[str]) -> Iterator[str]:
+    """The sentences of `text`, with the white space after each, that are not in `said`, to which it adds them. Who says
+    one, its case and its stop do not make it another.
+    """
+    start = 0
+    ends = (
+        end.end()
+        for line in re.finditer(r"[^\n]*(?:\n|$)", text)
+        for end in (*_END.finditer(text, line.start(), line.end()), line)
+        if end is line or not _ABBREVIATED.search(text, max(0, end.start() - 8), end.start())
+    )
+    for end in ends:
+        sentence, start = text[start:end], end
+        words = _SPACES.sub(" ", _SPEAKER.sub("", sentence.strip())).casefold().rstrip(".!?\u2026 ")
+        if words and words not in said:
+            said.add(words)
+            yield sentence
 
 
 def up_to_last_end(text: str) -> str:

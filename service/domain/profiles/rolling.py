@@ -37,7 +37,7 @@ from service.domain.record import FormName, MessageRange, SummaryRecord
 from service.domain.sizes import ledger_tokens, record_sizes
 from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, counted_tokens, summary_tokens, tool_pairs, tool_units
 
-__all__ = ["ahead", "defaults", "due", "follow_up", "forced", "held_by", "trigger_ratio"]
+__all__ = ["ahead", "closing", "defaults", "due", "follow_up", "forced", "held_by", "idle_from_us", "trigger_ratio"]
 
 
 FULL_SHARE: Final = 7 / 8
@@ -97,6 +97,16 @@ def follow_up(
     if plan is None and state.ratio >= policy.trigger_token_ratio:
         plan = _compressing(state, context, Trigger.FOLLOW_UP, extractive=extractive, tail_messages=TAIL_MESSAGES_MIN)
     return SummarizationRequested(plan) if plan else None
+
+
+def closing(_state: Conversation, _context: DecisionContext, *, extractive: bool) -> None:  # noqa: ARG001 - see Profile
+    """See Profile. Nothing: a closed window stays as it is."""
+    return
+
+
+def idle_from_us(_state: Conversation, _policy: Policy) -> int:
+    """See Profile. Never: its passes do not wait for the user to be silent."""
+    return 0
 
 
 def ahead(_state: Conversation, _context: DecisionContext) -> PassPlan | None:
