@@ -74,14 +74,7 @@ _POLICY_ENUMS: Mapping[str, EnumMap[Any]] = {
     "summary_role": SUMMARY_ROLES,
     "record_form": DRAFT_FORMS,
 }
-_DURATIONS = {
-    f"{f.name}_s": f.name for f in conversation_pb2.PolicyOverrides.DESCRIPTOR.fields if f.message_type is not None
-}
-"""Fields of the policy in seconds, by name, and those of the contract, which have a type for that."""
-
-_POLICY_FIELDS = tuple(
-    f.name if f.message_type is None else f"{f.name}_s" for f in conversation_pb2.PolicyOverrides.DESCRIPTOR.fields
-)
+_POLICY_FIELDS = tuple(f.name for f in conversation_pb2.PolicyOverrides.DESCRIPTOR.fields)
 _ENUM_FIELDS = frozenset(_POLICY_ENUMS)
 
 
@@ -285,16 +278,13 @@ def _quality_from_proto(proto: summary_pb2.RecordQuality) -> RecordQuality:
 
 def overrides_from_proto(proto: conversation_pb2.PolicyOverrides) -> Mapping[str, Any]:
     """The fields that are set; an enum's UNSPECIFIED counts as unset."""
-    return MappingProxyType(dict(_policy_value(field, value) for field, value in proto.ListFields()))
+    return MappingProxyType({field.name: _policy_value(field, value) for field, value in proto.ListFields()})
 
 
-def _policy_value(field: FieldDescriptor, value: Any) -> tuple[str, Any]:
-    """The policy's name of a field, and the value."""
+def _policy_value(field: FieldDescriptor, value: Any) -> Any:
     if field.is_repeated:
-        return field.name, tuple(value)
-    if field.message_type is not None:
-        return f"{field.name}_s", value.seconds + (value.nanos > 0)
-    return field.name, _POLICY_ENUMS[field.name].to_domain(value) if field.name in _ENUM_FIELDS else value
+        return tuple(value)
+    return _POLICY_ENUMS[field.name].to_domain(value) if field.name in _ENUM_FIELDS else value
 
 
 def overrides_to_proto(overrides: Mapping[str, Any]) -> conversation_pb2.PolicyOverrides:
@@ -303,8 +293,6 @@ def overrides_to_proto(overrides: Mapping[str, Any]) -> conversation_pb2.PolicyO
     for name, value in overrides.items():
         if isinstance(value, tuple):
             getattr(proto, name).extend(value)
-        elif name in _DURATIONS:
-            getattr(proto, _DURATIONS[name]).CopyFrom(duration(1_000 * value))
         else:
             setattr(proto, name, _POLICY_ENUMS[name].to_proto(value) if name in _ENUM_FIELDS else value)
     return proto

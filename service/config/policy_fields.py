@@ -68,7 +68,6 @@ _HELP: Mapping[str, str] = {
     "max_episode_size": "EPISODES: messages after which an episode ends without a shift.",
     "episode_overlap": "EPISODES: messages of the previous episode that a prompt quotes; below min_episode_size.",
     "episode_token_ratio": "EPISODES: share of the budget for older short summaries before they are merged.",
-    "episode_idle_s": "EPISODES: seconds without an event after which the rest becomes an episode; 0 for never.",
 }
 
 

@@ -156,10 +156,6 @@ class Conversations:
         """Whether the ratio of the conversation allows a preparation; see `service.domain.preparation`."""
         return may_prepare(state, self._policies.of(state.settings))
 
-    def idle_from_us(self, state: Conversation) -> int:
-        """See Profile."""
-        return profile_of(state.settings.profile).idle_from_us(state, self._policies.of(state.settings))
-
     async def preparable(self, key: StreamId) -> PassPlan | None:
         """The plan of the record to prepare now; None if there is none. Raises ConversationNotFound."""
         state = await self.state(key)

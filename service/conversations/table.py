@@ -20,7 +20,6 @@ from service.conversations.row import Row
 from service.domain.conversation import Conversation, next_remake
 from service.domain.events import Event, MessageAppended, Settings
 from service.domain.fold import fold
-from service.domain.policy import Policy
 from service.domain.profiles.profile import HeldBy
 from service.domain.profiles.registry import profile_of
 from service.domain.tokens import Taught
@@ -239,10 +238,10 @@ def row_of(stream: StreamId, state: Conversation, position: int, settings: bytes
 
 
 def _asked_again_us(state: Conversation) -> int:
-    """The end of the wait after failures, else that of a silence as long as by default; a row knows no policy."""
+    """The end of the wait after failures, else that of a silence."""
     if state.failures_in_row:
         return 0 if state.closed else state.wait_until_us
-    return profile_of(state.settings.profile).idle_from_us(state, Policy())
+    return profile_of(state.settings.profile).idle_from_us(state)
 
 
 def is_row_of(row: Row, state: Conversation, position: int) -> bool:

@@ -107,7 +107,6 @@ def _in(low: float, high: float, default: Any, *, above: bool = False, below: bo
 _RANGE = "range"
 _MESSAGES_MAX = 10_000
 _TOKENS_MAX = 100_000
-_IDLE_S_MAX = 31_536_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +169,6 @@ class Policy:
     max_episode_size: int = _in(1, _MESSAGES_MAX, 20)
     episode_overlap: int = _in(0, _MESSAGES_MAX, 2)
     episode_token_ratio: float = _in(0, 1, 0.15, above=True, below=True)
-    episode_idle_s: int = _in(0, _IDLE_S_MAX, 3_600)
     ledger_token_ratio: float = _in(0, 1, 0.15, below=True)
     max_ledger_tokens: int = _in(0, _TOKENS_MAX, 2_000)
 
@@ -217,7 +215,6 @@ CLIENT_FIELDS = frozenset(
         "max_episode_size",
         "episode_overlap",
         "episode_token_ratio",
-        "episode_idle_s",
         "ledger_token_ratio",
         "max_ledger_tokens",
     }

@@ -18,6 +18,7 @@ from service.domain.commands import ApplyRules, EndWait, RemakeFallback
 from service.domain.conversation import Conversation, next_remake
 from service.domain.events import Trigger
 from service.domain.policy import WAIT_S_MAX
+from service.domain.profiles.registry import profile_of
 from service.passes.commits import TRANSIENT, CommitPauses
 
 __all__ = ["PROBE_FIRST_S", "Wakeups"]
@@ -69,7 +70,7 @@ class Wakeups:
             self.end_wait_at(key, state.wait_until_us)
         elif (armed := self._waits.pop(key, None)) is not None:
             armed.handle.cancel()
-        self.ask_after_silence(key, self._conversations.idle_from_us(state))
+        self.ask_after_silence(key, profile_of(state.settings.profile).idle_from_us(state))
         if next_remake(state) is not None:
             self.remake_later(key)
         else:
@@ -80,7 +81,7 @@ class Wakeups:
         waits = state.failures_in_row and state.wait_until_us and not state.closed
         if state.pending is None and waits and key not in self._waits:
             self.end_wait_at(key, state.wait_until_us)
-        self.ask_after_silence(key, self._conversations.idle_from_us(state))
+        self.ask_after_silence(key, profile_of(state.settings.profile).idle_from_us(state))
         if next_remake(state) is not None:
             self.remake_later(key)
 

@@ -7,7 +7,6 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from google.protobuf.duration_pb2 import Duration
 from pydantic import ValidationError
 
 from abridged.v1 import conversation_pb2
@@ -32,13 +31,12 @@ def test_every_number_of_the_policy_has_a_range_that_holds_its_default():
 @pytest.mark.parametrize("name", sorted(RANGES))
 def test_the_contract_lets_clients_set_exactly_the_range(name: str):
     """As the field rules of the descriptor have it, which are enforced on every request."""
-    by_name = conversation_pb2.PolicyOverrides.DESCRIPTOR.fields_by_name
-    field = by_name[name] if name in by_name else by_name[name.removesuffix("_s")]
+    field = conversation_pb2.PolicyOverrides.DESCRIPTOR.fields_by_name[name]
     rules = field.GetOptions().Extensions[validate_pb2.field]
     kind = rules.WhichOneof("type")
     assert kind is not None, "the field has rules"
     of_type: Any = getattr(rules, kind)
-    bounds = {bound.name: _number(value) for bound, value in of_type.ListFields()}
+    bounds = {bound.name: value for bound, value in of_type.ListFields()}
 
     assert bounds == _rules(RANGES[name])
 
@@ -72,10 +70,6 @@ def test_config_shows_the_defaults_of_the_profile_that_is_set():
 def test_the_settings_of_ollama_have_the_providers_defaults():
     """What nobody set is the same whoever makes the provider."""
     assert ollama_settings(Settings().ollama) == OllamaSettings()
-
-
-def _number(bound: Any) -> float:
-    return bound.ToSeconds() if isinstance(bound, Duration) else bound
 
 
 def _rules(allowed: Range) -> dict[str, float]:

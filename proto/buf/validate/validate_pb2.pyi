@@ -354,30 +354,21 @@ class DurationRules(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    LTE_FIELD_NUMBER: _builtins.int
     GTE_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def lte(self) -> _duration_pb2.Duration: ...
     @_builtins.property
     def gte(self) -> _duration_pb2.Duration: ...
     def __init__(
         self,
         *,
-        lte: _duration_pb2.Duration | None = ...,
         gte: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["greater_than", b"greater_than", "gte", b"gte", "less_than", b"less_than", "lte", b"lte"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["greater_than", b"greater_than", "gte", b"gte"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["greater_than", b"greater_than", "gte", b"gte", "less_than", b"less_than", "lte", b"lte"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["greater_than", b"greater_than", "gte", b"gte"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_greater_than: _TypeAlias = _typing.Literal["gte"]  # noqa: Y015
     _WhichOneofArgType_greater_than: _TypeAlias = _typing.Literal["greater_than", b"greater_than"]  # noqa: Y015
-    _WhichOneofReturnType_less_than: _TypeAlias = _typing.Literal["lte"]  # noqa: Y015
-    _WhichOneofArgType_less_than: _TypeAlias = _typing.Literal["less_than", b"less_than"]  # noqa: Y015
-    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_greater_than) -> _WhichOneofReturnType_greater_than | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_less_than) -> _WhichOneofReturnType_less_than | None: ...
 
 Global___DurationRules: _TypeAlias = DurationRules  # noqa: Y015
 

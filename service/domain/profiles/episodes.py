@@ -41,6 +41,9 @@ EPISODE_TOKENS_MAX: Final = 384
 MERGE_WORTH_TOKENS: Final = 2 * RECORD_TOKENS_MIN
 """Short summaries that take less could not pay for the record that is made of them."""
 
+SILENCE_US: Final = 3_600_000_000
+"""An hour without an event ends a conversation for now: what is left becomes an episode, so that it can be found."""
+
 OVERRUN: Final = 2
 """Models write more than they are asked for."""
 
@@ -69,7 +72,7 @@ def due(
     policy = context.policy
     is_emergency = state.ratio >= policy.emergency_token_ratio
     if not is_emergency and not _is_due(state, policy):
-        if not 0 < idle_from_us(state, policy) <= context.now_us:
+        if not 0 < idle_from_us(state) <= context.now_us:
             return None
         found = stretch(state, policy, tail_messages=policy.preserve_recent)
         return _rest(state, context, Trigger.PERIODIC, found, extractive=extractive)
@@ -93,13 +96,13 @@ def closing(state: Conversation, context: DecisionContext, *, extractive: bool) 
     return _rest(state, context, Trigger.PERIODIC, rest(state, context.policy), extractive=extractive)
 
 
-def idle_from_us(state: Conversation, policy: Policy) -> int:
+def idle_from_us(state: Conversation) -> int:
     """See Profile. None is due of a tail alone, or of a window of which an episode was tried."""
     last = state.passes[-1] if state.passes else None
     tried = last is not None and not last.record_id and last.plan.message_version == state.message_version
     waiting = state.chat_messages - len(state.pins) > TAIL_MESSAGES_MIN
-    is_due = policy.episode_idle_s and waiting and not tried and not state.closed and not state.pending
-    return state.updated_us + policy.episode_idle_s * 1_000_000 if is_due else 0
+    is_due = waiting and not tried and not state.closed and not state.pending
+    return state.updated_us + SILENCE_US if is_due else 0
 
 
 def follow_up(

@@ -70,7 +70,7 @@ class Profile(Protocol):
         """The pass of a conversation that closes now, of what an open one would have kept; None for none."""
         ...
 
-    def idle_from_us(self, state: Conversation, policy: Policy, /) -> int:
+    def idle_from_us(self, state: Conversation, /) -> int:
         """When the rules have to be asked again if nothing happens, in microseconds since the epoch; 0 for never."""
         ...
 

@@ -104,7 +104,7 @@ def closing(_state: Conversation, _context: DecisionContext, *, extractive: bool
     return
 
 
-def idle_from_us(_state: Conversation, _policy: Policy) -> int:
+def idle_from_us(_state: Conversation) -> int:
     """See Profile. Never: its passes do not wait for the user to be silent."""
     return 0
 
