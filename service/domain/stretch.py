@@ -50,7 +50,7 @@ def tokens_of(state: Conversation, units: Iterable[Unit]) -> int:
 
 
 def stretch(state: Conversation, policy: Policy, *, tail_messages: int, whole: bool = True) -> Stretch:
-    """The oldest messages that may be compressed; in whole exchanges, or if not `whole` up to any tool call.
+    """The oldest messages that may be compressed; in whole exchanges, or if not `whole` around whatever stays.
 
     Of a long window this looks at the beginning alone: the work is for one episode, however many messages follow.
     """
@@ -61,12 +61,15 @@ def stretch(state: Conversation, policy: Policy, *, tail_messages: int, whole: b
         head = list(islice(_chat(state), reach))
         closed = {m.number for unit in closed_units(state, head) for m in unit}
         # How the last exchange of the head goes on is not known.
-        units = whole_before_kept(exchanges(head, messages_max=messages_max)[:-1], closed, pins)
+        staying = pins if whole else {m.number for m in head} - closed
+        units = whole_before_kept(exchanges(head, messages_max=messages_max)[:-1], closed, staying)
         found = _undivided(state, policy, units)
         if tokens_of(state, found.units) >= least_tokens(policy):
             return found._replace(others=state.chat_messages - found.messages)
     dropped = {m.number for m in split(state, policy, tail_messages=tail_messages).dropped}
-    units = whole_before_kept(exchanges(list(_chat(state)), messages_max=messages_max), dropped, pins)
+    chat = list(_chat(state))
+    staying = pins if whole else {m.number for m in chat} - dropped
+    units = whole_before_kept(exchanges(chat, messages_max=messages_max), dropped, staying)
     return _undivided(state, policy, units)
 
 

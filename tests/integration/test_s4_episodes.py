@@ -139,6 +139,20 @@ async def test_s4_segmentation_an_agent_on_its_own_has_episodes_without_a_gap(tm
         assert next(m.number for m in window.messages if not m.tag) == 9
 
 
+async def test_s4_emergency_a_call_that_waits_does_not_hold_the_rest_back(tmp_path):
+    """Its result may come after everything else; the window is within its budget all the same."""
+    async with sidecar(tmp_path, S4) as s:
+        chat = s.chat(context_length=2_000)
+        await chat.append(said(1, tokens=60), call(2, "slow", tokens=20))
+        for n in range(3, 63, 2):
+            await chat.append(call(n, f"c{n}", tokens=60), tool_result(n + 1, f"c{n}", tokens=60), wait_s=PATIENCE_S)
+        await s.idle()
+        window = await chat.context()
+
+        assert window.usage.ratio < 1
+        assert [m.number for m in window.messages if not m.tag][:2] == [1, 2]
+
+
 async def test_s4_rest_at_a_close_all_messages_are_in_an_episode(tmp_path):
     """Those too that were too few for one, and the tail; closing again asks for nothing more."""
     async with sidecar(tmp_path, S4) as s:
