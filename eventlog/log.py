@@ -262,6 +262,11 @@ class EventLog(Protocol):
         """Number of events in the stream; 0 if it does not exist."""
         ...
 
+    def full(self) -> str:
+        """Why nothing can be written for lack of room; empty while there is some. It looks at the disk: run it in a
+        thread."""
+        ...
+
     def head(self) -> int:
         """The last committed position; 0 if the log is empty."""
         ...

@@ -174,6 +174,9 @@ class MemoryEventLog:
         with self._reading():
             return len(self._by_stream.get(stream, ()))
 
+    def full(self) -> str:
+        return ""
+
     def head(self) -> int:
         with self._reading():
             return len(self._events)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogUnavailable
-from eventlog.sqlite.file import NO_ROOM
+from eventlog.sqlite.file import NO_ROOM, has_room
 
-__all__ = ["DATABASE_ERRORS", "opening", "original", "translated", "translating"]
+__all__ = ["DATABASE_ERRORS", "no_room", "opening", "original", "translated", "translating"]
 
 DATABASE_ERRORS = (sqlite3.Error, DBAPIError)
 """The driver's errors, bare and as SQLAlchemy wraps them."""
@@ -22,6 +23,9 @@ _PRIMARY = 0xFF
 
 _NO_SPACE = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
 """On a full disk, growing the shared-memory file fails with a special I/O error."""
+
+_PERHAPS_NO_SPACE = frozenset({sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_CANTOPEN})
+"""SQLite's codes also for a quota, a largest size of files, and a volume that takes no further file."""
 
 _NO_TEXT = "Could not decode to UTF-8"
 
@@ -60,15 +64,15 @@ def translated(
     if code is None or not isinstance(cause, sqlite3.Error):
         return None
     name = f"{cause.sqlite_errorname}: {cause}"
-    if code in _NO_SPACE or (code == sqlite3.SQLITE_IOERR_WRITE and not has_room()):
+    if code in _NO_SPACE or (code in _PERHAPS_NO_SPACE and not has_room()):
         return LogFull(name)
     kind = _BY_CODE.get(code & _PRIMARY)
     return None if kind is None else kind(name)
 
 
 @contextmanager
-def translating() -> Iterator[None]:
-    """Raise the log's errors for those of the database and its connection pool."""
+def translating(*, has_room: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Raise the log's errors for those of the database and its connection pool; `has_room` as for `translated`."""
     try:
         yield
     except PoolTimeout as error:
@@ -76,7 +80,7 @@ def translating() -> Iterator[None]:
     except UnicodeDecodeError as error:  # the driver's, of what SQLite says of a damaged schema
         raise LogCorrupt("the schema's text is none") from error
     except DATABASE_ERRORS as error:
-        outcome = translated(error)
+        outcome = translated(error, has_room=has_room)
         if outcome is None:
             raise
         raise outcome from error
@@ -86,10 +90,27 @@ def translating() -> Iterator[None]:
 def opening(path: Path) -> Iterator[None]:
     """Translate what opening a file can raise."""
     try:
-        with translating():
+        with translating(has_room=partial(has_room, path)):
             yield
+    except LogFull as error:
+        raise _cannot_open(path, error) from error
     except DATABASE_ERRORS as error:
         raise LogCorrupt(f"cannot read {path}: {original(error)}") from error
     except OSError as error:
-        kind = LogFull if error.errno in NO_ROOM else LogUnavailable
-        raise kind(f"cannot open {path}: {error.strerror}") from error
+        if error.errno in NO_ROOM:
+            raise _cannot_open(path, error.strerror) from error
+        raise LogUnavailable(f"cannot open {path}: {error.strerror}") from error
+
+
+def no_room(path: Path, cause: object) -> LogFull:
+    """The refusal of a write to the log in `path` for lack of room."""
+    return LogFull(
+        f"{path.name} has no room on its volume ({cause}): nothing was written, and reads go on. Make room, and send "
+        "it again with the same ids; no restart is needed"
+    )
+
+
+def _cannot_open(path: Path, cause: object) -> LogFull:
+    return LogFull(
+        f"cannot open {path}: its volume has no room ({cause}). The log is as it was; make room, then start again"
+    )

@@ -194,13 +194,15 @@ def flush_folder(path: Path) -> None:
 
 
 def has_room(path: Path) -> bool:
-    """Whether the system lets a file beside the log's grow past them; True also if the test fails for another reason.
+    """Whether the system lets a file beside the log's grow past them; True also if there is no log, or if the test
+    fails for another reason.
 
     SQLite reports a full volume, but treats a quota or a file's maximum size as any other I/O error. The test writes to
     the end of an unnamed empty file, which is gone afterwards.
     """
     try:
-        end = max(path.stat().st_size, wal_of(path).stat().st_size)
+        wal = wal_of(path)
+        end = max(path.stat().st_size, wal.stat().st_size if wal.exists() else 0)
         with TemporaryFile(dir=path.parent, buffering=0) as probe:
             return os.pwrite(probe.fileno(), bytes(PROBE_BYTES), end) == PROBE_BYTES
     except OSError as error:

@@ -78,10 +78,6 @@ _LOGGER = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-FULL_WARNING = StartupWarning(
-    "log_full", "The log's volume is full: it is only read until there is room, and then written without a restart."
-)
-
 
 class SqliteEventLog:
     """An EventLog in a file. Use `open` to create it; `warnings` are for the operator."""
@@ -102,6 +98,7 @@ class SqliteEventLog:
         resources: ExitStack,
     ) -> None:
         self.warnings = warnings
+        self._path = path
         self._identity = identity
         self._reader = reader
         self._resources = resources
@@ -175,8 +172,7 @@ class SqliteEventLog:
                 connection.close()
                 writer.dispose()
                 raise
-            is_full = in_memory or flush_found is not None
-            warnings = (wal_reset_warning(sqlite3.sqlite_version_info), FULL_WARNING if is_full else None)
+            warning = wal_reset_warning(sqlite3.sqlite_version_info)
             return cls(
                 connection,
                 reader,
@@ -186,7 +182,7 @@ class SqliteEventLog:
                 clock_us=clock_us,
                 random_bytes=random_bytes,
                 on_fatal=on_fatal,
-                warnings=tuple(filter(None, warnings)),
+                warnings=() if warning is None else (warning,),
                 flush_found=flush_found,
                 resources=resources.pop_all(),
             )
@@ -263,6 +259,9 @@ class SqliteEventLog:
         with self._writing:
             self._reading()
             return self._writer.write(query)
+
+    def full(self) -> str:
+        return "" if has_room(self._path) else f"{self._path.name} has no room on its volume"
 
     def head(self) -> int:
         self._reading()

@@ -21,7 +21,7 @@ from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogGo
 from eventlog.event import StreamId
 from eventlog.log import Append, AppendHook, AppendResult, Outcome
 from eventlog.schema import events, requests, streams, types
-from eventlog.sqlite.errors import DATABASE_ERRORS, translated
+from eventlog.sqlite.errors import DATABASE_ERRORS, no_room, translated
 from eventlog.sqlite.file import NO_ROOM, OpenFiles, has_room, wal_of
 from eventlog.sqlite.sql import (
     event_row,
@@ -106,6 +106,7 @@ class SqliteWriter:
         driver = connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
         self._driver = driver
+        self._path = path
         self._wal = wal_of(path)
         self._files = OpenFiles(path)
         self._has_room = partial(has_room, path)
@@ -252,7 +253,7 @@ class SqliteWriter:
             self._flush_found()
         except OSError as error:
             if error.errno in NO_ROOM:
-                raise LogFull(f"what a killed process left cannot be flushed: {error.strerror}") from error
+                raise no_room(self._path, error.strerror) from error
             failed = LogFailed(f"what a killed process left cannot be flushed: {error.strerror}")
             self._stop(failed)
             raise failed from error
@@ -339,6 +340,8 @@ class SqliteWriter:
         outcome = translated(error, has_room=self._has_room)
         if outcome is None:
             return error
+        if isinstance(outcome, LogFull):
+            outcome = no_room(self._path, outcome)
         outcome.__cause__ = error
         if isinstance(outcome, LogFailed | LogCorrupt):
             self._stop(outcome)

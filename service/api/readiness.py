@@ -31,6 +31,8 @@ def log_checks(log: EventLog) -> Mapping[str, Check]:
 
     async def append() -> str:
         """Go the whole way of an append but for the writing: nothing is ever at the version that it expects."""
+        if reason := await asyncio.to_thread(log.full):
+            return f"read-only: {reason}"
         try:
             await appender.append(Append(_STREAM, [_EVENT], expected=exactly(-1)))
         except WrongExpectedVersion:
@@ -59,7 +61,7 @@ def rebuild_check(rebuild: Rebuild) -> Check:
 
 
 def space_check(free_bytes: Callable[[], int]) -> Check:
-    """Whether the log's volume has room. `append` cannot tell: it writes nothing, so a full disk does not stop it."""
+    """Whether the log's volume has room. `append` tells only when there is none left: it writes nothing itself."""
 
     async def space() -> str:
         try:

@@ -92,6 +92,8 @@ async def serve(
         if not await upgrade_if_due(settings, stop=stop, free_bytes=free_bytes):
             return
         core = open_core(settings, environ, resources, on_fatal=end, now_us=now_us)
+        if reason := await asyncio.to_thread(core.log.full):
+            _log.warning("log.full", hint=f"{reason}: it is only read until there is room; no restart is needed")
         sidecar = assembled(settings, core, resources, free_bytes=free_bytes)
         running = await _started(sidecar, stop)
         if running is not None:

@@ -40,6 +40,10 @@ CACHE_KIB = 32_768
 
 BUSY_MS = 5_000
 
+VFS = "unix-excl"
+"""SQLite's file system layer for one process, which keeps the index of its write-ahead log in memory: a full disk need
+not have room for it."""
+
 _EXTRA = ("apsw", "numpy", "tokenizers", "wordllama")
 
 Connection = Any
@@ -126,7 +130,7 @@ def connected(path: Path, *, writes: bool) -> Connection:
     import apsw
 
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writes else apsw.SQLITE_OPEN_READONLY
-    connection = apsw.Connection(str(path), flags=flags)
+    connection = apsw.Connection(str(path), flags=flags, vfs=VFS)
     connection.set_busy_timeout(BUSY_MS)
     connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
     if writes:

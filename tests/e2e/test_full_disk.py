@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
@@ -98,35 +97,6 @@ async def test_a_start_without_room_reads_and_appends_when_there_is_some():
 
         assert await append(process, 2) == 2
         assert await process.stop() == 0
-
-
-async def test_a_start_on_a_full_disk_needs_no_room_for_an_index(tmp_path):
-    """The index of the write-ahead log is made in memory; `/readyz` says that nothing can be appended."""
-    killed = tmp_path / "killed"
-    killed.mkdir()
-    async with sidecar(tmp_path) as s:
-        await s.chat().append(*(said(number) for number in range(1, 40)))
-        for name in ("abridged.db", "abridged.db-wal"):
-            shutil.copyfile(tmp_path / name, killed / name)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (INDEX_BYTES // 2, hard))
-    try:
-        async with sidecar(killed) as s:
-            chat = s.chat()
-            assert len((await chat.context()).messages) == 39
-            async with refused("RESOURCE_EXHAUSTED", "LOG_FULL") as refusal:
-                await chat.append(said(40))
-            assert "reads go on; make room" in refusal.text
-            ready = await s.http("/readyz")
-            assert " 503 " in ready.partition("\r\n")[0]
-            assert "LogFull" in ready
-            assert len((await chat.context()).messages) == 39
-
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-            assert (await chat.append(said(40))).message_version == 40
-            assert " 200 " in (await s.http("/readyz")).partition("\r\n")[0]
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 async def test_the_size_that_a_file_may_have_is_a_full_disk(tmp_path):

@@ -103,6 +103,14 @@ class SidecarProcess:
             self._process = subprocess.Popen(self.command, env=environment, stdout=errors, stderr=errors)
         self.starts += 1
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
     async def kill(self) -> None:
         """SIGKILL: no handler runs, nothing is flushed. Asserts that the process had not ended by itself."""
         process = self._running()
