@@ -4,7 +4,7 @@
 PYTHON ?=
 export PYTHON
 
-.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-histories test-recall bench quality coverage protos config-docs lock clean
+.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-histories test-recall bench quality coverage protos config-docs designs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,10 @@ coverage: ## branch coverage of the in-process tests
 protos: ## generate the contract's Python code
 	@scripts/install dev
 	@scripts/gen-protos
+
+designs: ## play the presets, and write the table of docs/designs.md
+	@scripts/install dev recall
+	@scripts/gen-designs
 
 config-docs: ## generate docs/configuration.md
 	@scripts/install dev

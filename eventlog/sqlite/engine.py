@@ -69,24 +69,29 @@ _KIND = "SELECT type FROM sqlite_schema WHERE name = ?"
 _STORED_REVISION = f"SELECT version_num FROM {REVISION_TABLE}"  # noqa: S608 - of constants
 
 
-def writer_engine(path: Path) -> Engine:
-    """An engine with exactly one connection, whose transactions start with BEGIN IMMEDIATE."""
+def writer_engine(path: Path, *, index_in_memory: bool = False) -> Engine:
+    """An engine with exactly one connection, whose transactions start with BEGIN IMMEDIATE.
+
+    With `index_in_memory` the index of the write-ahead log needs no room on the disk, and no other process can read the
+    log meanwhile (https://sqlite.org/vfs.html, "unix-excl").
+    """
 
     def connect() -> sqlite3.Connection:
-        return _connected(str(path), _WRITER_SETTINGS, uri=False)
+        return _connected(_address(path, "rwc", index_in_memory=index_in_memory), _WRITER_SETTINGS, uri=True)
 
     engine = create_engine("sqlite+pysqlite://", creator=connect, poolclass=StaticPool)
     event.listen(engine, "begin", _begin_immediate)
     return engine
 
 
-def reader_engine(path: Path, *, makes_files: bool = True) -> Engine:
+def reader_engine(path: Path, *, makes_files: bool = True, index_in_memory: bool = False) -> Engine:
     """An engine with a few connections that can only read, and so never checkpoint.
 
     All connections are opened here, including the write-ahead log's file: later another file may be in its place.
-    Without `makes_files` they read as `unwritten` says, and nothing may write to the file meanwhile.
+    Without `makes_files` they read as `unwritten` says, and nothing may write to the file meanwhile. `index_in_memory`
+    is the writer's.
     """
-    address = unwritten(path) if not makes_files else f"file:{quote(str(path))}?mode=ro"
+    address = _address(path, "ro", index_in_memory=index_in_memory) if makes_files else unwritten(path)
 
     def connect() -> sqlite3.Connection:
         connection = _connected(address, _READER_SETTINGS, uri=True)
@@ -240,6 +245,10 @@ def unwritten(path: Path) -> str:
     with suppress(FileExistsError):
         create_like(index, like=path)
     return f"file:{quote(str(path))}?mode=ro&readonly_shm=1"
+
+
+def _address(path: Path, mode: str, *, index_in_memory: bool) -> str:
+    return f"file:{quote(str(path))}?mode={mode}" + ("&vfs=unix-excl" if index_in_memory else "")
 
 
 def _connected(address: str, settings: dict[str, int | str], *, uri: bool) -> sqlite3.Connection:

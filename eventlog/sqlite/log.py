@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 
 from eventlog.admission import check_size, recall
 from eventlog.chain import LogIdentity
@@ -26,6 +27,7 @@ from eventlog.errors import (
     LogClosed,
     LogFailed,
     LogForked,
+    LogFull,
     LogGone,
 )
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
@@ -53,13 +55,15 @@ from eventlog.sqlite.engine import (
     stored_identity,
     writer_engine,
 )
-from eventlog.sqlite.errors import opening
+from eventlog.sqlite.errors import DATABASE_ERRORS, opening, translated
 from eventlog.sqlite.file import (
     MOUNTINFO,
+    NO_ROOM,
     FileLock,
     StartupWarning,
     create_private,
     flush_recovered,
+    has_room,
     refuse_network_file_system,
     wal_of,
     wal_reset_warning,
@@ -73,6 +77,10 @@ __all__ = ["SqliteEventLog"]
 _LOGGER = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+FULL_WARNING = StartupWarning(
+    "log_full", "The log's volume is full: it is only read until there is room, and then written without a restart."
+)
 
 
 class SqliteEventLog:
@@ -90,6 +98,7 @@ class SqliteEventLog:
         random_bytes: Callable[[int], bytes],
         on_fatal: Callable[[Exception], None] | None,
         warnings: tuple[StartupWarning, ...],
+        flush_found: Callable[[], None] | None,
         resources: ExitStack,
     ) -> None:
         self.warnings = warnings
@@ -111,6 +120,7 @@ class SqliteEventLog:
             clock_us=clock_us,
             random_bytes=random_bytes,
             fatal=self._fail,
+            flush_found=flush_found,
         )
         self._head = self._told = self._writer.head
         self._group_commit = GroupCommit(self._commit, after=self._committed, idle=self._idle, failed=self._fail)
@@ -135,6 +145,8 @@ class SqliteEventLog:
         on the writer's thread with an error after which every append is refused: the process should stop and restart,
         except after LogGone, which a restart would not fix.
 
+        On a full volume a log that exists is read, and appends are refused with LogFull until there is room.
+
         Raises LogLocked, LogUnsafe, LogOlder, LogNewer, LogCorrupt, LogForeign, LogGone, LogFull or LogUnavailable, and
         has changed no byte of the log then.
         """
@@ -147,11 +159,9 @@ class SqliteEventLog:
             require_whole(wal_of(path))
             _require_fit(path, check)
             create_private(path)
-            flush_recovered(path)
-            writer = writer_engine(path)
-            resources.callback(writer.dispose)
-            connection = resources.enter_context(writer.connect())
-            reader = SqliteReader(reader_engine(path))
+            flush_found = _flushed_or_due(path)
+            writer, connection, in_memory = _connected(path, resources)
+            reader = SqliteReader(reader_engine(path, index_in_memory=in_memory))
             resources.callback(reader.close)
             try:
                 with connection.begin():
@@ -165,7 +175,8 @@ class SqliteEventLog:
                 connection.close()
                 writer.dispose()
                 raise
-            warning = wal_reset_warning(sqlite3.sqlite_version_info)
+            is_full = in_memory or flush_found is not None
+            warnings = (wal_reset_warning(sqlite3.sqlite_version_info), FULL_WARNING if is_full else None)
             return cls(
                 connection,
                 reader,
@@ -175,7 +186,8 @@ class SqliteEventLog:
                 clock_us=clock_us,
                 random_bytes=random_bytes,
                 on_fatal=on_fatal,
-                warnings=() if warning is None else (warning,),
+                warnings=tuple(filter(None, warnings)),
+                flush_found=flush_found,
                 resources=resources.pop_all(),
             )
 
@@ -337,3 +349,31 @@ def _require_fit(path: Path, check: Callable[[Connection], object] | None) -> No
                 reader.read(check)
     finally:
         reader.close()
+
+
+def _flushed_or_due(path: Path) -> Callable[[], None] | None:
+    """Flush what a killed process left; what does so when there is room, if there is none now."""
+    flush_found = partial(flush_recovered, path)
+    try:
+        flush_found()
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        return flush_found
+    return None
+
+
+def _connected(path: Path, resources: ExitStack) -> tuple[Engine, Connection, bool]:
+    """The writing connection, and whether the index of its write-ahead log is in memory, for lack of room on disk."""
+    for in_memory in (False, True):
+        writer = writer_engine(path, index_in_memory=in_memory)
+        try:
+            connection = writer.connect()
+        except DATABASE_ERRORS as error:
+            writer.dispose()
+            if in_memory or not isinstance(translated(error, has_room=partial(has_room, path)), LogFull):
+                raise
+            continue
+        resources.callback(writer.dispose)
+        return writer, resources.enter_context(connection), in_memory
+    raise AssertionError("the second attempt returns or raises")

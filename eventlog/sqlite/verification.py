@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from eventlog.chain import LogIdentity, Verified, content_hash, genesis, verify_chain
+from eventlog.chain import LogIdentity, Verified, check_commitment, content_hash, genesis, verify_chain
 from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
 from eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX
@@ -28,8 +28,13 @@ from eventlog.sqlite.wal import require_whole
 __all__ = ["LogVerification", "log_id_of"]
 
 _POSITIONS = "SELECT count(*), coalesce(max(position), 0) FROM events NOT INDEXED"
+_POSITIONS_INDEXED = "SELECT count(*), coalesce(max(position), 0) FROM events INDEXED BY sqlite_autoindex_events_1"
 _ENDS = "SELECT stream, count(*) FROM events NOT INDEXED GROUP BY stream"
+_ENDS_INDEXED = "SELECT stream, count(*) FROM events INDEXED BY sqlite_autoindex_events_1 GROUP BY stream"
 _NUMBERS = "SELECT id, namespace, name FROM streams NOT INDEXED"
+_NUMBERS_INDEXED = "SELECT id, namespace, name FROM streams INDEXED BY sqlite_autoindex_streams_1"
+_PLACES = "SELECT version, position FROM events INDEXED BY sqlite_autoindex_events_1 WHERE stream = ? ORDER BY version"
+"""Table and index say the same, so that what a damaged page of one hides is read from the other."""
 
 
 class Finding(NamedTuple):
@@ -58,6 +63,7 @@ class LogVerification:
         self.reader = reader
         self._wal = wal_of(path)
         self._identity = identity
+        self._numbers: dict[StreamId, Any] = {}
 
     @classmethod
     @contextmanager
@@ -88,7 +94,7 @@ class LogVerification:
 
     def event_count(self) -> int:
         """The number of events, whatever they contain."""
-        return int(self._asked(_POSITIONS)[0][0])
+        return int(self._asked(_POSITIONS, _POSITIONS_INDEXED)[0][0])
 
     def structure(self) -> Iterator[Finding]:
         """What is wrong with the file, its write-ahead log, its indexes, and its positions."""
@@ -100,10 +106,10 @@ class LogVerification:
             own = self._found(own_findings)
             yield from map(Finding, own)
             yield from (Finding(what, is_own=False) for what in found if what not in own)
-        for number, *names in self._asked(_NUMBERS):
+        for number, *names in self._asked(_NUMBERS, _NUMBERS_INDEXED):
             if not all(isinstance(name, str) for name in names):
                 yield Finding(f"stream {number} has no name")
-        ((count, last),) = self._asked(_POSITIONS)
+        ((count, last),) = self._asked(_POSITIONS, _POSITIONS_INDEXED)
         if count != last:
             yield Finding(f"{count} events have positions up to {last}")
         if count:
@@ -113,13 +119,14 @@ class LogVerification:
                 yield Finding(str(error))
 
     def streams(self) -> dict[StreamId, int]:
-        """Every stream that has a name, with the number of its events in the table."""
-        counts: dict[Any, int] = dict(self._asked(_ENDS))
-        return {
-            StreamId(namespace, name): counts.get(number, 0)
-            for number, namespace, name in self._asked(_NUMBERS)
+        """Every stream that has a name, with the number of its events in the table, or in the index beside it."""
+        counts: dict[Any, int] = dict(self._asked(_ENDS, _ENDS_INDEXED))
+        self._numbers = {
+            StreamId(namespace, name): number
+            for number, namespace, name in self._asked(_NUMBERS, _NUMBERS_INDEXED)
             if isinstance(namespace, str) and isinstance(name, str)
         }
+        return {stream: counts.get(number, 0) for stream, number in self._numbers.items()}
 
     def events(self, stream: StreamId) -> Iterator[SealedEvent]:
         """The stream's events in order. Raises LogCorrupt at the first that does not follow from those before it."""
@@ -128,6 +135,25 @@ class LogVerification:
             for sealed in page:
                 verified = verify_chain((sealed,), after=verified)
                 yield sealed
+
+    def damaged_positions(self, stream: StreamId) -> Iterator[int]:
+        """The positions of one of the `streams` whose events cannot be read, are not as written, or do not follow from
+        the event before. The index of versions tells which there are; raises LogCorrupt if that is damaged.
+        """
+        before: Verified | None = Verified(0, genesis(self.log_id, stream))
+        for version, position in self._asked(_PLACES, parameters=(self._numbers[stream],)):
+            try:
+                (found,) = self.reader.read_sealed(stream, after=version - 1, limit=1)
+                if found.event.position != position:
+                    raise LogCorrupt("the index leads to another event")
+                if before is None:
+                    check_commitment(found.event, found.salt, found.commitment)
+                    before = Verified(version, found.chain)
+                else:
+                    before = verify_chain((found,), after=before)
+            except (LogCorrupt, ValueError):
+                before = None
+                yield position
 
     def read_stream(self, stream: StreamId, *, after: int, limit: int, backward: bool) -> list[RecordedEvent]:
         """A page of a stream, as EventLog reads it."""
@@ -143,11 +169,18 @@ class LogVerification:
         except LogCorrupt as error:
             return [str(error)]
 
-    def _asked(self, query: str) -> list[Any]:
-        def read(connection: Connection) -> list[Any]:
-            return [tuple(row) for row in connection.exec_driver_sql(query)]
+    def _asked(self, query: str, instead: str = "", *, parameters: tuple[Any, ...] = ()) -> list[Any]:
+        """The rows of `query`; if a page of it is damaged, those of the query `instead`."""
 
-        return self.reader.read(read)
+        def read(connection: Connection) -> list[Any]:
+            return [tuple(row) for row in connection.exec_driver_sql(query, parameters)]
+
+        try:
+            return self.reader.read(read)
+        except LogCorrupt:
+            if not instead:
+                raise
+        return self._asked(instead, parameters=parameters)
 
 
 @contextmanager

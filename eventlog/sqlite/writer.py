@@ -17,12 +17,12 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.admission import Admitted, KnownEvent, KnownRequest, StreamState, admit
 from eventlog.chain import LogIdentity, genesis
-from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogGone
+from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogGone
 from eventlog.event import StreamId
 from eventlog.log import Append, AppendHook, AppendResult, Outcome
 from eventlog.schema import events, requests, streams, types
 from eventlog.sqlite.errors import DATABASE_ERRORS, translated
-from eventlog.sqlite.file import OpenFiles, has_room, wal_of
+from eventlog.sqlite.file import NO_ROOM, OpenFiles, has_room, wal_of
 from eventlog.sqlite.sql import (
     event_row,
     insert_into,
@@ -84,7 +84,11 @@ class _HookRefused(Exception):
 
 
 class SqliteWriter:
-    """Commits groups of appends. `fatal` is called once, with an error after which nothing may be acknowledged."""
+    """Commits groups of appends. `fatal` is called once, with an error after which nothing may be acknowledged.
+
+    `flush_found` flushes what a killed process left, if there was no room for that when the log was opened. Nothing is
+    written before it has succeeded.
+    """
 
     def __init__(
         self,
@@ -96,6 +100,7 @@ class SqliteWriter:
         clock_us: Callable[[], int],
         random_bytes: Callable[[int], bytes],
         fatal: Callable[[EventLogError], None],
+        flush_found: Callable[[], None] | None,
     ) -> None:
         self._connection = connection
         driver = connection.connection.driver_connection
@@ -109,6 +114,7 @@ class SqliteWriter:
         self._clock_us = clock_us
         self._random_bytes = random_bytes
         self._fatal = fatal
+        self._flush_found = flush_found
         self._failed: EventLogError | None = None
         self._payload_bytes = 0
         self._next_look = 0
@@ -122,6 +128,7 @@ class SqliteWriter:
         if self._failed is not None:
             return [_again(self._failed) for _ in appends]
         try:
+            self._require_flushed()
             try:
                 return self._transaction(appends, self._taken_for_new)
             except sqlite3.IntegrityError:  # an id or a key that was taken for new is on disk
@@ -133,6 +140,8 @@ class SqliteWriter:
         except LogGone as gone:
             self._stop(gone)
             return [LogGone(str(gone)) for _ in appends]
+        except (LogFull, LogFailed) as refusal:
+            return [type(refusal)(str(refusal)) for _ in appends]
         except (sqlite3.IntegrityError, LogCorrupt) as error:
             # The look-up and the constraint disagree, or the look-up found something else: damage.
             if len(appends) == 1:
@@ -146,6 +155,7 @@ class SqliteWriter:
         if self._failed is not None:
             raise _again(self._failed)
         try:
+            self._require_flushed()
             with self._connection.begin():
                 written = query(self._connection)
             self._files.check()
@@ -158,7 +168,7 @@ class SqliteWriter:
 
     def checkpoint(self) -> bool:
         """Copy the write-ahead log into the file and truncate it; False if a reader was in the way."""
-        if self._failed is not None:
+        if self._failed is not None or self._flush_found is not None:
             return False
         try:
             self._files.check()
@@ -233,6 +243,20 @@ class SqliteWriter:
             identity=self._identity,
             random_bytes=self._random_bytes,
         )
+
+    def _require_flushed(self) -> None:
+        """Raise LogFull while there is no room to flush what was found, and stop the log if that fails otherwise."""
+        if self._flush_found is None:
+            return
+        try:
+            self._flush_found()
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise LogFull(f"what a killed process left cannot be flushed: {error.strerror}") from error
+            failed = LogFailed(f"what a killed process left cannot be flushed: {error.strerror}")
+            self._stop(failed)
+            raise failed from error
+        self._flush_found = None
 
     def _call_hook(self, hook: AppendHook, admitted: Admitted) -> None:
         try:

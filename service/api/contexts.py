@@ -127,9 +127,9 @@ class Contexts:
         waited_for: str,
         context: Any,
     ) -> bytes:
-        if asked.abort_on_failure:
-            _require_no_failure(state, waited_for=waited_for)
         policy = self._policies.of(state.settings)
+        if asked.abort_on_failure or policy.abort_on_failure:
+            _require_no_failure(state, waited_for=waited_for)
         query = ContextQuery.of(asked, default_role=policy.summary_role)
         if not query.original:
             state = await self._held(key, state, policy, context)

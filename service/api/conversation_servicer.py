@@ -305,7 +305,10 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         record = record_ever(state, request.summary_id)
         rating = state.ratings.get(record.id)
         live = any(r.id == record.id for r in lineage(state))
+        ids, more = await self._ways_back.message_ids(state, record) if request.with_message_ids else ((), False)
         return _pb.GetSummaryResponse(
+            message_ids=ids,
+            more_message_ids=more,
             summary=record_to_proto(record),
             live=live,
             ledger=ledger_to_proto(state.ledger.entries) if live else (),

@@ -336,7 +336,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
         _C.RESOURCE_EXHAUSTED,
         _R.ERROR_REASON_LOG_FULL,
         details=lambda _: (retry_info(FULL_RETRY_S),),
-        text="no space is left for the log",
+        text="no space is left for the log: nothing was written, and reads go on; make room, and send it again",
     ),
     MemoryError: _Row(
         _C.RESOURCE_EXHAUSTED,

@@ -33,6 +33,9 @@ from service.domain.render import RenderedMessage, clipped, rendered_originals
 
 __all__ = ["WaysBack", "record_ever"]
 
+MESSAGE_IDS_MAX = 10_000
+"""What one response names: a record may cover more, and ids have up to 128 characters."""
+
 _pb = conversation_service_pb2
 _Changing = (
     _pb.PinMessagesRequest
@@ -83,6 +86,13 @@ class WaysBack:
             too_large=[
                 _pb.TooLargeMessage(message_id=m.message.id, number=m.number, tokens=m.tokens) for m in too_large
             ],
+        )
+
+    async def message_ids(self, state: Conversation, record: SummaryRecord) -> tuple[Sequence[str], bool]:
+        """The ids of the messages that the record covers, and whether it covers more than a response names."""
+        covered = without(record.covered, state.removed)
+        return await self._conversations.log.message_ids(
+            key_of(state.id), head=state.event_version, within=covered, limit=MESSAGE_IDS_MAX
         )
 
     async def revoke(self, request: _pb.RevokeSummaryRequest) -> _pb.RevokeSummaryResponse:

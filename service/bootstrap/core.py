@@ -23,6 +23,7 @@ from service.api.methods import METHOD_SCOPES
 from service.bootstrap.open_log import open_log
 from service.bootstrap.own_forms import own_forms
 from service.bootstrap.providers import Providers, host_labels, model_counters
+from service.bootstrap.summarizers import summarizers_of, texts_of
 from service.codec.events import EVENT_TYPES
 from service.config.prompt_file import title_template
 from service.config.settings import Settings
@@ -39,19 +40,13 @@ from service.conversations.table import ConversationTable
 from service.domain.commands import ChangeSettings
 from service.domain.conversation import Conversation
 from service.domain.events import Event
-from service.domain.record import FormName
 from service.domain.tokens import TokenCounter
 from service.models.model import SummaryModel
-from service.models.retry import RetryPolicy
 from service.passes.reactor import Reactor, ReactorLimits
 from service.passes.titles import Titles, TitleSettings
-from service.summarizer.ask import AskerSettings, Timing
-from service.summarizer.by_extraction import EXTRACTIVE, ExtractiveSummarizer, is_extractive
-from service.summarizer.by_model import ModelSummarizer
-from service.summarizer.extraction_process import ExtractionProcess
-from service.summarizer.forms import DraftForm
+from service.summarizer.by_extraction import EXTRACTIVE
 from service.summarizer.summarizer import Summarizers
-from service.summarizer.texts import DOCUMENT_FORMS, PASSES_OF_A_TEXT, TextSummarizer
+from service.summarizer.texts import TextSummarizer
 from service.telemetry.commits import CommitReport
 from service.telemetry.models import TracedModel
 from service.telemetry.progress import ProgressBoard
@@ -118,7 +113,7 @@ def open_core(
     resources.push_async_callback(counter.close)
     # Each by itself: the call of a missing model and that of the next one are two spans.
     model = providers.preferred(settings.summarizer.models, traced=lambda model: TracedModel(model, tracing))
-    summarizers = _summarizers(settings, model, counter, own_forms(settings.summarizer))
+    summarizers = summarizers_of(settings, model, counter, own_forms(settings.summarizer))
     policies = _policies(settings, summarizers)
     board = ProgressBoard()
     telemetry = Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content)
@@ -159,7 +154,7 @@ def open_core(
         counter=counter,
         models=models,
         policies=policies,
-        texts=_texts(settings, model, counter, resources),
+        texts=texts_of(settings, model, counter, resources),
         board=board,
         model=model,
         tracing=tracing,
@@ -183,6 +178,7 @@ def _policies(settings: Settings, summarizers: Summarizers) -> Policies:
         settings.policy_for,
         client_fields=frozenset(settings.client_policy_fields),
         source_tokens=summarizers.wanted.source_tokens,
+        answer_tokens_max=settings.summarizer.num_predict,
     )
 
 
@@ -233,41 +229,6 @@ def _conversations(
 def _limits(settings: Settings) -> ReactorLimits:
     summarizer = settings.summarizer
     return ReactorLimits(summarizer.concurrent_passes, summarizer.queue_max, shared=settings.server.is_shared)
-
-
-def _summarizers(
-    settings: Settings,
-    model: SummaryModel | None,
-    counter: TokenCounter,
-    forms: Mapping[FormName, DraftForm],
-    *,
-    passes: int = 1,
-) -> Summarizers:
-    summarizer = settings.summarizer
-    deadline_s = passes * summarizer.deadline_s
-    extraction = ExtractiveSummarizer(counter=counter, forms=forms, deadline_s=deadline_s)
-    if model is None:
-        return Summarizers(extraction, extraction)
-    retry = RetryPolicy(attempts_max=summarizer.retries + 1, delay_base_s=summarizer.backoff_base_ms / 1_000)
-    by_model = ModelSummarizer(
-        model,
-        settings=AskerSettings(summarizer.temperature, summarizer.seed, summarizer.repeat_penalty, retry, deadline_s),
-        forms=forms,
-        window_default=settings.openai.context_length if model.name.startswith("openai:") else settings.ollama.num_ctx,
-        counter=counter,
-        timing=Timing(time.monotonic, asyncio.sleep, random.Random()),
-    )
-    return Summarizers(by_model, extraction, listed=any(map(is_extractive, summarizer.models)))
-
-
-def _texts(
-    settings: Settings, model: SummaryModel | None, counter: TokenCounter, resources: AsyncExitStack
-) -> TextSummarizer:
-    deadline_s = PASSES_OF_A_TEXT * settings.summarizer.deadline_s
-    extracted = ExtractionProcess(settings.tokens.counter_name, deadline_s=deadline_s)
-    resources.push_async_callback(extracted.close)
-    summarizers = _summarizers(settings, model, counter, DOCUMENT_FORMS, passes=PASSES_OF_A_TEXT)
-    return TextSummarizer(summarizers, counter, extracted)
 
 
 def _titles(

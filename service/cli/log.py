@@ -54,6 +54,7 @@ def verify(invocation: Invocation, file: Path | None) -> None:
     from service.conversations.verification import damages
 
     found = in_events = 0
+    damaged: set[str] = set()
     try:
         with LogVerification.opened(path) as verification:
             table = SqlConversationTable()
@@ -78,10 +79,10 @@ def verify(invocation: Invocation, file: Path | None) -> None:
             ):
                 found += 1
                 in_events += not damage.of_table
+                damaged |= {damage.where} if damage.where and not damage.of_table else set()
                 say(f"damaged  {damage.where or 'log'}: {damage.what}")
-            summary = (
-                f"{events:,} events in {len(verification.streams()):,} conversations, log {verification.log_id[:8]}"
-            )
+            conversations = len(verification.streams())
+            summary = f"{events:,} events in {conversations:,} conversations, log {verification.log_id[:8]}"
     except FileNotFoundError as error:
         raise Misconfigured(f"there is no log at {path}", hint="name its file, or set log.path") from error
     except LogForeign as error:
@@ -97,6 +98,9 @@ def verify(invocation: Invocation, file: Path | None) -> None:
     if found:
         raise CommandFailed(
             f"{path} is damaged: {found} {'finding' if found == 1 else 'findings'}",
+            details=(
+                f"{conversations - len(damaged):,} of {conversations:,} conversations are whole; no file was changed",
+            ),
             hint="restore a backup, see docs/operations.md"
             if in_events
             else "stop the sidecar and run `abridged log rebuild`",

@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from service.config.policy_fields import IN_LOWER_CASE, policy_fields
-from service.domain.policy import CLIENT_FIELDS, Policy, ProfileName, overridden
+from service.domain.policy import CLIENT_FIELDS, SUMMARY_TOKENS_MIN, Policy, ProfileName, overridden
 from service.domain.profiles.registry import profile_of
 from service.models.ollama.settings import OllamaSettings as CalledOllama
 from service.models.openai.settings import OpenAISettings as CalledOpenAI
@@ -220,6 +220,12 @@ class PolicySettings(_PolicyFields):  # type: ignore[misc]  # its fields are mad
     """When a conversation is summarized, and how. Defaults are those of profile CHAIN."""
 
 
+def _room_for_an_answer(tokens: int) -> int:
+    if 0 < tokens < SUMMARY_TOKENS_MIN:
+        raise ValueError(f"must be 0 or at least {SUMMARY_TOKENS_MIN}: no summary fits less")
+    return tokens
+
+
 class SummarizerSettings(_Group):
     """How passes call models."""
 
@@ -244,6 +250,13 @@ class SummarizerSettings(_Group):
         "or `enum`, every array `maxItems`, and every property is required. One without a bound is refused at start.",
     )
     temperature: float = Field(default=0.2, ge=0, le=2, description="Sampling temperature.")
+    num_predict: Annotated[int, AfterValidator(_room_for_an_answer)] = Field(
+        default=0,
+        ge=0,
+        le=100_000,
+        description="Most tokens of an answer, at least 128; no summary is asked to be longer. 0 is twice the summary's"
+        " tokens, and 256.",
+    )
     seed: int = Field(
         default=7, ge=0, le=2_147_483_647, description="First seed; a repair or a redone range uses others."
     )

@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from eventlog.async_append import AsyncAppender
@@ -176,6 +177,12 @@ class ConversationLog:
         """
         return await asyncio.to_thread(self._originals_page, key, head, within, limit, bytes_max)
 
+    async def message_ids(
+        self, key: StreamId, *, head: int, within: Sequence[MessageRange], limit: int
+    ) -> tuple[Sequence[str], bool]:
+        """The ids of the first `limit` messages of ascending ranges, and whether more follow; holds no message."""
+        return await asyncio.to_thread(self._message_ids, key, head, within, limit)
+
     async def requested_by(self, key: StreamId, pass_id: str) -> str:
         """The traceparent of the call that triggered a pass, from its event; empty when it had none."""
         return await asyncio.to_thread(self._requested_by, key, self._event_id(key, f"requested/{pass_id}"))
@@ -245,6 +252,13 @@ class ConversationLog:
                 return tuple(found), True
             found.append(event)
         return tuple(found), False
+
+    def _message_ids(
+        self, key: StreamId, head: int, within: Sequence[MessageRange], limit: int
+    ) -> tuple[Sequence[str], bool]:
+        originals = recorded_originals(self._log, key, within, head=head)
+        ids = [event.message.id for _, event in islice(originals, limit + 1)]
+        return ids[:limit], len(ids) > limit
 
     def _snapshot_if_due(self, key: StreamId, after: Conversation, events: int) -> None:
         if self._snapshots is not None and crosses(after.event_version - events, after.event_version):

@@ -374,10 +374,7 @@ class Conversations:
             raise LogCorrupt("a stream ends elsewhere for its reader than for its writer")
 
     def _queue(self, key: StreamId) -> QueuedAppends:
-        queue = self._queues.get(key)
-        if queue is None:
-            queue = self._queues[key] = QueuedAppends()
-        return queue
+        return self._queues.get(key) or self._queues.setdefault(key, QueuedAppends())
 
 
 def _may_look_at_window(state: Conversation, command: Command, context: DecisionContext) -> bool:

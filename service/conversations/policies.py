@@ -38,13 +38,15 @@ class Policies:
         *,
         client_fields: frozenset[str],
         source_tokens: Callable[[Policy, int], int] = lambda policy, _: policy.max_input_tokens,
+        answer_tokens_max: int = 0,
     ) -> None:
         """`policy_for` returns the operator's policy for a model under a profile, or under the operator's own for None.
 
         `source_tokens` returns what one call of the summarizer holds of a source, beside and for a record of this many
-        tokens.
+        tokens. `answer_tokens_max` is what a call of it may write; 0 for no bound.
         """
         self._policy_for = policy_for
+        self._answer_tokens_max = answer_tokens_max
         self._client_fields = client_fields
         self._source_tokens = source_tokens
         self._cached: dict[_Key, Policy] = {}
@@ -53,7 +55,8 @@ class Policies:
     def of(self, settings: Settings) -> Policy:
         """The policy for settings from the log, without overrides that do not fit.
 
-        Its max_input_tokens is what a call of the summarizer really holds, because passes are planned by it.
+        Its max_input_tokens is what a call of the summarizer really holds, and its max_summary_tokens no more than one
+        writes, because passes are planned by them.
         """
         key = (settings.model, settings.profile, tuple(sorted(settings.policy.items())))
         policy = self._cached.get(key)
@@ -68,7 +71,7 @@ class Policies:
         if planned is None:
             if len(self._plannable) >= _CACHED_MAX:
                 self._plannable.clear()
-            planned = self._plannable[key, tokens] = _planned(policy, tokens)
+            planned = self._plannable[key, tokens] = self._planned(policy, tokens)
         return planned
 
     def opening(self, settings: Settings) -> Policy:
@@ -82,7 +85,7 @@ class Policies:
     def _accepted(self, settings: Settings, profile: ProfileName | None) -> Policy:
         profile = settings.policy.get("profile", profile)
         policy = overridden(self._policy_for(settings.model, profile), settings.policy, allowed=self._client_fields)
-        return _planned(policy, self._planned_tokens(policy, settings))
+        return self._planned(policy, self._planned_tokens(policy, settings))
 
     def _planned_tokens(self, policy: Policy, settings: Settings) -> int:
         return self._source_tokens(policy, largest_summary(policy, budget=settings.budget))
@@ -107,7 +110,9 @@ class Policies:
             _log.warning("policy.overrides_left_out", model=model, fields=left_out)
         return policy
 
-
-def _planned(policy: Policy, tokens: int) -> Policy:
-    """The policy for passes whose calls hold this many tokens of a source."""
-    return policy if policy.max_input_tokens == tokens else replace(policy, max_input_tokens=tokens)
+    def _planned(self, policy: Policy, tokens: int) -> Policy:
+        """The policy for passes whose calls hold this many tokens of a source."""
+        written = min(policy.max_summary_tokens, self._answer_tokens_max or policy.max_summary_tokens)
+        if (policy.max_input_tokens, policy.max_summary_tokens) == (tokens, written):
+            return policy
+        return replace(policy, max_input_tokens=tokens, max_summary_tokens=written)

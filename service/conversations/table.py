@@ -21,6 +21,7 @@ from service.domain.conversation import Conversation, next_remake
 from service.domain.events import Event, MessageAppended, Settings
 from service.domain.fold import fold
 from service.domain.profiles.profile import HeldBy
+from service.domain.profiles.registry import profile_of
 from service.domain.tokens import Taught
 
 __all__ = [
@@ -73,18 +74,20 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """A conversation that a start must look at: a pending pass, a wait after failures, or a fallback record."""
+    """A conversation that a start must look at: a pending pass, a wait after failures, a silence, a fallback record."""
 
     namespace: str
     id: str
     pending: bool
     wait_until_us: int
     fallback: bool
+    idle_from_us: int = 0
 
     @classmethod
     def of(cls, row: Row) -> Self:
         """What the conversation's row says."""
-        return cls(row.namespace, row.id, bool(row.pending_pass), row.wait_until_us, bool(row.fallback))
+        waits_us, idle_us = (row.wait_until_us, 0) if row.failures_in_row else (0, row.wait_until_us)
+        return cls(row.namespace, row.id, bool(row.pending_pass), waits_us, bool(row.fallback), idle_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +212,7 @@ def row_of(stream: StreamId, state: Conversation, position: int, settings: bytes
         ratio=state.ratio,
         labels=_labels(state.settings.labels),
         pending_pass=state.pending.pass_id if state.pending else "",
-        wait_until_us=state.wait_until_us if state.failures_in_row and not state.closed else 0,
+        wait_until_us=_asked_again_us(state),
         fallback=int(next_remake(state) is not None),
         model=state.settings.model,
         calibration_factor=state.settings.calibration_factor,
@@ -232,6 +235,13 @@ def row_of(stream: StreamId, state: Conversation, position: int, settings: bytes
         title=state.shown_title,
         closed=int(state.closed),
     )
+
+
+def _asked_again_us(state: Conversation) -> int:
+    """The end of the wait after failures, else that of a silence."""
+    if state.failures_in_row:
+        return 0 if state.closed else state.wait_until_us
+    return profile_of(state.settings.profile).idle_from_us(state)
 
 
 def is_row_of(row: Row, state: Conversation, position: int) -> bool:

@@ -6,7 +6,7 @@ Only what the fold determines is compared: `held_by` also depends on the current
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from eventlog.errors import LogCorrupt
 from eventlog.event import SealedEvent, StreamId
@@ -18,8 +18,12 @@ from service.conversations.table import ConversationTable, ListQuery, is_row_of
 from service.domain.conversation import Conversation, initial_state
 from service.domain.events import MessageAppended
 from service.domain.fold import Originals, fold
+from service.domain.ranges import ranges_of
 
 __all__ = ["Damage", "damages"]
+
+RANGES_MAX: Final = 20
+"""Ranges of damaged positions that are named of one conversation."""
 
 
 class Damage(NamedTuple):
@@ -76,7 +80,8 @@ def _of_conversation(
 ) -> Iterator[tuple[str, bool]]:
     """What is damaged, and whether that is the read table or a snapshot alone."""
     state, read = initial_state(), originals_of(log, stream)
-    snapshot, damage = _snapshot(snapshots, stream)
+    taken, damage = _snapshot(snapshots, stream)
+    snapshot = taken
     if damage:
         yield damage, True
     ids: dict[bytes, int] = {}
@@ -89,7 +94,7 @@ def _of_conversation(
             if snapshot == Snapshot(state, state.event_version, sealed.event.position, sealed.chain):
                 snapshot = None
     except (LogCorrupt, UnknownEvent) as error:
-        yield str(error), False
+        yield f"{error}{_lost(log, stream, taken, str(error))}", False
         return
     if len(ids) != count:
         yield f"{count} events are stored, and {len(ids)} can be read", False
@@ -113,6 +118,21 @@ def _of_conversation(
         yield "there is no row of it in the read table", True
     elif not is_row_of(row, state, max(ids.values(), default=0)):
         yield "its row in the read table is not the fold of its events", row.event_version <= state.event_version
+
+
+def _lost(log: LogVerification, stream: StreamId, snapshot: Snapshot | None, known: str) -> str:
+    """Which positions are damaged, unless one alone is `known`, and what of the conversation is served all the same."""
+    try:
+        positions = list(log.damaged_positions(stream))
+    except LogCorrupt as error:
+        return f"; which positions are damaged is hidden: {error}"
+    ranges = ranges_of(positions)
+    named = ", ".join(str(r.first) if r.first == r.last else f"{r.first} to {r.last}" for r in ranges[:RANGES_MAX])
+    more = f" and {len(ranges) - RANGES_MAX} more" if len(ranges) > RANGES_MAX else ""
+    told = "" if known.startswith(f"position {named} ") else f"; damaged: {named}{more}"
+    if snapshot is None or not positions or positions[-1] >= snapshot.position:
+        return told
+    return f"{told}; served from its snapshot at position {snapshot.position} on, until a rebuild drops that"
 
 
 def _snapshot(snapshots: SqlSnapshots | None, stream: StreamId) -> tuple[Snapshot | None, str]:

@@ -67,7 +67,7 @@ from service.domain.ranges import without
 from service.domain.record import SummaryRecord
 from service.domain.sizes import ledger_limits
 from service.domain.tokens import Taught, TokenSource, calibrated_factor
-from service.domain.triggers import cancelled, followed_up, remade, ruled, superseded
+from service.domain.triggers import cancelled, closed_with, followed_up, remade, ruled, superseded
 from service.domain.ways_back import cancelled_by_pins, pending_cancelled, require_pins_fit, taken_back
 from service.domain.window import summary_tokens
 
@@ -108,7 +108,7 @@ def decide(state: Conversation, command: Command, context: DecisionContext) -> l
         case ApplyRules():
             return ruled(state, context)
         case CloseConversation():
-            return [] if state.closed else [*pending_cancelled(state), ConversationClosed()]
+            return [] if state.closed else _close(state, context)
         case ReopenConversation():
             return _with_trigger(state, [ConversationReopened()], context) if state.closed else []
         case ChangeTitle():
@@ -116,6 +116,12 @@ def decide(state: Conversation, command: Command, context: DecisionContext) -> l
             return [] if named else [TitleChanged(command.title, command.record_id)]
         case _:
             assert_never(command)
+
+
+def _close(state: Conversation, context: DecisionContext) -> list[Event]:
+    cancelled_first = pending_cancelled(state)
+    state = fold(((event, context.now_us) for event in cancelled_first), state)
+    return [*cancelled_first, ConversationClosed(), *closed_with(state, context)]
 
 
 def _append(state: Conversation, command: AppendMessages, context: DecisionContext) -> list[Event]:

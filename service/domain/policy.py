@@ -127,7 +127,7 @@ class Policy:
     prepare_token_ratio: float = _in(0, 1, 0.0, below=True)
     min_messages: int = _in(0, _MESSAGES_MAX, 12)
     preserve_recent: int = _in(2, _MESSAGES_MAX, 6)
-    tail_token_ratio: float = _in(0, 1, 0.35, above=True, below=True)
+    tail_token_ratio: float = _in(0, 1, 0.35, below=True)
     pin_token_ratio: float = _in(0, 1, 0.25, below=True)
     cooldown_messages: int = _in(0, _MESSAGES_MAX, 4)
     rearm_messages: int = _in(0, _MESSAGES_MAX, 12)
@@ -150,6 +150,7 @@ class Policy:
     min_remake_share: float = _in(0, 1, 1.0)
     max_repetition: float = _in(0, 1, 0.5)
     fallback: Fallback = Fallback.EMERGENCY
+    abort_on_failure: bool = False
     tool_output: ToolOutput = ToolOutput.CAPPED
     tool_output_tokens_max: int = _in(16, _TOKENS_MAX, 256)
     summary_role: SummaryRole = SummaryRole.SYSTEM
@@ -160,6 +161,7 @@ class Policy:
     threshold_tokens: int = _in(1, 10_000_000, 4_000)
     threshold_messages: int = _in(1, _MESSAGES_MAX, 20)
     min_new_messages: int = _in(0, _MESSAGES_MAX, 5)
+    min_new_exchanges: int = _in(0, _MESSAGES_MAX, 0)
     record_token_ratio: float = _in(0, 1, 0.25, above=True, below=True)
     record_form: FormName = FormName.FACETS
     episode_trigger_messages: int = _in(2, _MESSAGES_MAX, 10)
@@ -194,6 +196,7 @@ CLIENT_FIELDS = frozenset(
         "force_refresh_after_messages",
         "max_summary_tokens",
         "fallback",
+        "abort_on_failure",
         "tool_output",
         "summary_role",
         "clearing",
@@ -204,6 +207,7 @@ CLIENT_FIELDS = frozenset(
         "threshold_tokens",
         "threshold_messages",
         "min_new_messages",
+        "min_new_exchanges",
         "record_token_ratio",
         "record_form",
         "episode_trigger_messages",
@@ -306,12 +310,14 @@ def largest_summary(policy: Policy, *, budget: int) -> int:
     return policy.max_summary_tokens or max(1, min(SUMMARY_TOKENS_MAX, int(budget * _SUMMARY_SHARE)))
 
 
-def summary_cap(policy: Policy, *, budget: int, replaced_tokens: int) -> int:
+def summary_cap(policy: Policy, *, budget: int, replaced_tokens: int, revised_tokens: int = 0) -> int:
     """Most tokens of a record: half of what it replaces, at least 128, at most the policy's maximum.
 
-    Every pass shrinks the window, because the cap depends on what leaves it.
+    Every pass shrinks the window, because the cap depends on what leaves it. Of what it replaces, `revised_tokens` are
+    a record's that it updates: that may stay whole, so a record grows with what it stands for.
     """
-    return min(largest_summary(policy, budget=budget), max(SUMMARY_TOKENS_MIN, replaced_tokens // 2))
+    half = revised_tokens + (replaced_tokens - revised_tokens) // 2
+    return min(largest_summary(policy, budget=budget), max(SUMMARY_TOKENS_MIN, half))
 
 
 def without_floors(policy: Policy) -> Policy:

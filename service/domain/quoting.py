@@ -48,7 +48,9 @@ def quoted(text: str) -> str:
 
     A tag's bracket becomes `&lt;`, a mark a space, and such a line starts with `> `. Quoting it again changes nothing.
     """
-    return replaced(without_marks(text), _BREAKS_OUT, lambda found: _ENTITIES.get(found[0], _LINE_QUOTE))
+    read = replaced(without_marks(text), _BREAKS_OUT, lambda found: _ENTITIES.get(found[0], _LINE_QUOTE))
+    # As written, too: an invisible character may end the name of a tag.
+    return _BREAKS_OUT.sub(lambda found: _ENTITIES.get(found[0], _LINE_QUOTE), read)
 
 
 def attribute(text: str) -> str:

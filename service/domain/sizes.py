@@ -59,12 +59,14 @@ def ledger_limits(state: Conversation, policy: Policy, *, window_tokens: int, re
     return int(limit / factor), int(LEDGER_MEMORY * share / factor)
 
 
-def record_sizes(state: Conversation, policy: Policy, *, kept_tokens: int, replaced_tokens: int) -> tuple[int, int]:
+def record_sizes(
+    state: Conversation, policy: Policy, *, kept_tokens: int, replaced_tokens: int, revised_tokens: int = 0
+) -> tuple[int, int]:
     """The size that a record should have, and the size at which it would miss what the pass is for.
 
     `kept_tokens` is what the window costs without the record, what it replaces and the ledger, overhead included. The
     window is to end below its trigger. Where what stays leaves no room for that, the budget does; a record is never
-    asked to be smaller than one that says something.
+    asked to be smaller than one that says something. `revised_tokens` are those of the record that it updates.
     """
     kept_tokens += ledger_tokens(state)
     # Whoever counts the record may estimate, and its estimate is corrected like any other.
@@ -72,7 +74,8 @@ def record_sizes(state: Conversation, policy: Policy, *, kept_tokens: int, repla
     below_trigger = int((policy.trigger_token_ratio * state.budget - kept_tokens) / factor) - 1
     left = int((state.budget - kept_tokens) / factor)
     room = max(RECORD_TOKENS_MIN, below_trigger, min(SUMMARY_TOKENS_MIN, left))
-    cap = min(room, summary_cap(policy, budget=state.budget, replaced_tokens=replaced_tokens))
-    cap = min(cap, max(RECORD_TOKENS_MIN, int(replaced_tokens / factor) - 1))
+    largest = summary_cap(policy, budget=state.budget, replaced_tokens=replaced_tokens, revised_tokens=revised_tokens)
     gaining = int((1 - policy.min_gain) * replaced_tokens / factor)
+    most = gaining if revised_tokens else int(replaced_tokens / factor) - 1
+    cap = min(room, largest, max(RECORD_TOKENS_MIN, most))
     return cap, max(cap, min(room, gaining, OVERRUN * cap))

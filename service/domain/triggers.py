@@ -24,7 +24,7 @@ from service.domain.profiles.registry import profile_of
 from service.domain.record import SummaryRecord
 from service.domain.window import summary_tokens
 
-__all__ = ["cancelled", "followed_up", "held_by", "may_stand_in", "remade", "ruled", "superseded"]
+__all__ = ["cancelled", "closed_with", "followed_up", "held_by", "may_stand_in", "remade", "ruled", "superseded"]
 
 
 def ruled(state: Conversation, context: DecisionContext) -> list[Event]:
@@ -36,6 +36,16 @@ def ruled(state: Conversation, context: DecisionContext) -> list[Event]:
     if state.due_pass:
         return []
     return superseded(state.pending, _due(state._replace(pending=None), context))
+
+
+def closed_with(state: Conversation, context: DecisionContext) -> list[Event]:
+    """The pass with which a conversation closes, if its profile wants one; by extraction while models may not be asked
+    and it may always stand in."""
+    waits = state.waiting(context.now_us)
+    if not context.policy.enabled or (waits and context.policy.fallback is not Fallback.ALWAYS):
+        return []
+    event = context.profile.closing(state, context, extractive=waits)
+    return [event] if event else []
 
 
 def followed_up(state: Conversation, ended: PassPlan, context: DecisionContext) -> list[Event]:

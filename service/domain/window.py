@@ -144,7 +144,8 @@ def relieved_ratio(policy: Policy) -> float:
 def split(state: Conversation, policy: Policy, *, tail_messages: int) -> WindowSplit:
     """Divide the window. System messages, pins, the tail, the newest user message and pending calls stay.
 
-    The tail is what fits beside these and the largest record into a window of the size that the pass aims at.
+    The tail is what fits beside these and the largest record into a window of the size that the pass aims at; with a
+    tail_token_ratio of 0 its number of messages alone bounds it.
     """
     factor = state.settings.calibration_factor
     chat = [m for m in state.window if m.message.role is not Role.SYSTEM]
@@ -196,8 +197,8 @@ class _Tail:
             if messages < TAIL_MESSAGES_MIN:
                 stays = not messages or not self._breaks(more, state.budget)
             else:
-                fits = messages + newest <= tail_messages and cost <= share_left
-                stays = fits and self._tokens + more <= aim
+                fits = not policy.tail_token_ratio or (cost <= share_left and self._tokens + more <= aim)
+                stays = messages + newest <= tail_messages and fits
             if not stays:
                 break
             kept.add(i)

@@ -7,7 +7,7 @@ from typing import Final
 
 from service.domain.message import Message
 from service.extraction.passages import Passage, diverse, gathered, ranked
-from service.extraction.sentences import first_sentences
+from service.extraction.sentences import unrepeated
 
 __all__ = ["extracted_digest", "extracted_episode"]
 
@@ -36,13 +36,18 @@ def extracted_episode(messages: Sequence[Message], *, tokens_max: int, count_tok
 
 
 def extracted_digest(texts: Sequence[str], *, tokens_max: int, count_tokens: CountTokens) -> str:
-    """The first sentence of each text, in order; the oldest are left out if not all fit. At least one is there."""
+    """The first sentence of each text that no newer one says, in order; the oldest are left out if not all fit.
+
+    At least one is there.
+    """
     kept: list[str] = []
-    for text in reversed([first_sentences(text, 1) for text in texts]):
-        tokens_max -= count_tokens(text) + 1
+    said: set[str] = set()
+    for text in reversed(texts):
+        sentence = next(unrepeated(text, said), "").rstrip()
+        tokens_max -= count_tokens(sentence) + 1
         if kept and tokens_max < 0:
             break
-        kept.append(text)
+        kept += [sentence] if sentence else []
     return "\n".join(reversed(kept))
 
 

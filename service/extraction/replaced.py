@@ -34,6 +34,9 @@ _FOLLOWING: Final = 6
 _SHORT_CHARS: Final = 120
 """Longer sentences tell more than a value, so they neither correct one in passing nor are dropped for it."""
 
+_VALUES_MAX: Final = 2
+"""Values that one sentence changes, such as a row and a seat."""
+
 _SUBJECTLESS_TERMS: Final = 2
 """A correction with no more words of its own names no subject."""
 
@@ -107,7 +110,7 @@ def _replaced(new: _Told, earlier: Sequence[_Told]) -> Iterator[_Told]:
         is_near = new.passage.source - old.passage.source <= _FOLLOWING
         if is_near and any(_names(old.passage.text, given_up) for given_up in new.gives_up):
             yield old
-        elif old.values - new.values and new.values - old.values and not new.gives_up:
+        elif _differ(old, new) and not new.gives_up:
             if _is_same(old, new):
                 yield old
             elif is_near and _is_short(old) and (is_subjectless or _is_only_value(old, new)):
@@ -123,6 +126,12 @@ def _is_subjectless(told: _Told) -> bool:
         return True
     spaced = " " in told.passage.text
     return spaced and len(told.subject) <= _SUBJECTLESS_TERMS and _OWN_SUBJECT.match(told.passage.text) is None
+
+
+def _differ(old: _Told, new: _Told) -> bool:
+    """Whether each has a value or two of its own; a longer list replaces no single value."""
+    gone, come = old.values - new.values, new.values - old.values
+    return 0 < len(gone) <= _VALUES_MAX and 0 < len(come) <= _VALUES_MAX
 
 
 def _is_only_value(old: _Told, new: _Told) -> bool:

@@ -21,6 +21,7 @@ __all__ = [
     "is_label",
     "sentences",
     "terms_of",
+    "unrepeated",
     "up_to_last_end",
 ]
 
@@ -55,6 +56,7 @@ _LAST_END: Final = re.compile(
 )
 _LIST_MARK: Final = re.compile(rf"^(?:[-*+\u2022>#|]{{1,6}}\s+|\d{{1,3}}[.)]\s+(?!{GERMAN_MONTH}))+")
 _SPACES: Final = re.compile(r"\s+")
+_SPEAKER: Final = re.compile(r"^(?:user|assistant|tool|system): ")
 _LOOSE_STOP: Final = re.compile(r" (?=[.,](?:\s|$))")
 """Transcripts of speech separate stops like words."""
 
@@ -174,6 +176,25 @@ def first_sentences(text: str, count: int) -> str:
     return text
 
 
+def unrepeated(text: str, said: set[str]) -> Iterator[str]:
+    """The sentences of `text`, with the white space after each, that are not in `said`, to which it adds them. Who says
+    one, its case and its stop do not make it another.
+    """
+    start = 0
+    ends = (
+        end.end()
+        for line in re.finditer(r"[^\n]*(?:\n|$)", text)
+        for end in (*_END.finditer(text, line.start(), line.end()), line)
+        if end is line or not _is_inside(text, line.start(), end)
+    )
+    for end in ends:
+        sentence, start = text[start:end], end
+        words = _SPACES.sub(" ", _SPEAKER.sub("", sentence.strip())).casefold().rstrip(".!?\u2026 ")
+        if words and words not in said:
+            said.add(words)
+            yield sentence
+
+
 def up_to_last_end(text: str) -> str:
     """`text` without the sentence that breaks off at its end; empty if no sentence ends in it."""
     found = _LAST_END.match(text)
@@ -229,17 +250,21 @@ def _bounded(sentence: str) -> Iterator[str]:
     if rest.endswith(":"):
         return
     rest = _LOOSE_STOP.sub("", _without_sounds(rest) if "{" in rest else rest)
-    opening = ""
-    while len(opening) + len(rest) > _SENTENCE_CHARS_MAX:
-        end = _boundary(rest, _SENTENCE_CHARS_MAX - 1)
+    opening, start = "", 0
+    # By place: to cut off what is read would copy the rest each time.
+    while len(opening) + len(rest) - start > _SENTENCE_CHARS_MAX:
+        piece = rest[start : start + _SENTENCE_CHARS_MAX]
+        end = _boundary(piece, _SENTENCE_CHARS_MAX - 1)
         if end:
-            yield opening + rest[:end].rstrip()
+            yield opening + piece[:end].rstrip()
+            start += end
         else:
             # No sentence has such a word, and half of it would be an invented identifier.
-            end = rest.find(" ")
-        rest = rest[end:].lstrip() if end > 0 else ""
+            end = rest.find(" ", start)
+            start = end if end >= 0 else len(rest)
+        start += rest.startswith(" ", start)
         opening = _ELLIPSIS
-    rest = opening + rest if rest else ""
+    rest = opening + rest[start:] if start < len(rest) else ""
     if len(rest) >= _SENTENCE_CHARS_MIN or (rest and not rest.isascii()):
         yield rest
 

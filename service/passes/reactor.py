@@ -110,6 +110,8 @@ class Reactor:
                 self._enqueue(key, self._conversations.now_us())
             elif row.wait_until_us:
                 self._wakeups.end_wait_at(key, row.wait_until_us)
+            elif row.idle_from_us:
+                self._wakeups.ask_after_silence(key, row.idle_from_us)
             if row.fallback:
                 self._wakeups.remake_later(key)
         self._preparations.start()

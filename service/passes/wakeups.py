@@ -1,6 +1,6 @@
-"""Passes that no append triggers: after the end of a wait, or to remake a fallback record once a model is back.
+"""Passes that no append triggers: after a wait, after silence, or to remake a fallback record once a model is back.
 
-The state after every commit says when both are due, so nothing here needs to survive a restart.
+The state after every commit says when they are due, so nothing here needs to survive a restart.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import structlog
 
 from eventlog.event import StreamId
 from service.conversations.conversations import Conversations
-from service.domain.commands import EndWait, RemakeFallback
+from service.domain.commands import ApplyRules, EndWait, RemakeFallback
 from service.domain.conversation import Conversation, next_remake
 from service.domain.events import Trigger
 from service.domain.policy import WAIT_S_MAX
+from service.domain.profiles.registry import profile_of
 from service.passes.commits import TRANSIENT, CommitPauses
 
 __all__ = ["PROBE_FIRST_S", "Wakeups"]
@@ -29,14 +30,14 @@ _log = structlog.get_logger()
 
 
 class _Armed(NamedTuple):
-    """A timer for the end of a wait, which the log has as `at_us`."""
+    """A timer for `at_us`: the end of a wait, as the log has it, or of a silence, for which it may be too early."""
 
     at_us: int
     handle: asyncio.TimerHandle
 
 
 class Wakeups:
-    """Times waits and remakes. `has_time` returns whether an idle model is available. Lives on one event loop."""
+    """Times waits, silences and remakes. `has_time` returns whether a model is idle. Lives on one event loop."""
 
     def __init__(
         self, conversations: Conversations, *, has_time: Callable[[], Awaitable[bool]], pauses: CommitPauses
@@ -45,6 +46,7 @@ class Wakeups:
         self._has_time = has_time
         self._pauses = pauses
         self._waits: dict[StreamId, _Armed] = {}
+        self._silences: dict[StreamId, _Armed] = {}
         self._fallbacks: dict[StreamId, None] = {}
         self._tasks: set[asyncio.Task[object]] = set()
         self._probe: asyncio.TimerHandle | None = None
@@ -54,7 +56,7 @@ class Wakeups:
     async def stop(self) -> None:
         """Request no further passes."""
         self._stopping = True
-        for armed in self._waits.values():
+        for armed in (*self._waits.values(), *self._silences.values()):
             armed.handle.cancel()
         if self._probe:
             self._probe.cancel()
@@ -68,6 +70,7 @@ class Wakeups:
             self.end_wait_at(key, state.wait_until_us)
         elif (armed := self._waits.pop(key, None)) is not None:
             armed.handle.cancel()
+        self.ask_after_silence(key, profile_of(state.settings.profile).idle_from_us(state))
         if next_remake(state) is not None:
             self.remake_later(key)
         else:
@@ -78,8 +81,25 @@ class Wakeups:
         waits = state.failures_in_row and state.wait_until_us and not state.closed
         if state.pending is None and waits and key not in self._waits:
             self.end_wait_at(key, state.wait_until_us)
+        self.ask_after_silence(key, profile_of(state.settings.profile).idle_from_us(state))
         if next_remake(state) is not None:
             self.remake_later(key)
+
+    def ask_after_silence(self, key: StreamId, at_us: int) -> None:
+        """Apply the rules at this time unless another is given before; 0 for never. A timer that runs is kept: every
+        message moves the time on."""
+        armed = self._silences.pop(key, None)
+        if not at_us or self._stopping:
+            if armed is not None:
+                armed.handle.cancel()
+        elif armed is not None and armed.at_us <= at_us:
+            self._silences[key] = armed._replace(at_us=at_us)
+        else:
+            if armed is not None:
+                armed.handle.cancel()
+            left_s = max(0.0, (at_us - self._conversations.now_us()) / 1e6)
+            handle = asyncio.get_running_loop().call_later(left_s, self._silent, key)
+            self._silences[key] = _Armed(at_us, handle)
 
     def end_wait_at(self, key: StreamId, at_us: int) -> None:
         """Request a pass at the end of the wait, measured by a steady clock from now."""
@@ -108,6 +128,13 @@ class Wakeups:
         self._waits.pop(key, None)
         self._spawn(self._wait_ended(key, at_us), key)
 
+    def _silent(self, key: StreamId) -> None:
+        at_us = self._silences.pop(key).at_us
+        if at_us > self._conversations.now_us():
+            self.ask_after_silence(key, at_us)
+        else:
+            self._spawn(self._asked(key, ApplyRules()), key)
+
     async def _wait_ended(self, key: StreamId, at_us: int) -> None:
         if await self._asked(key, EndWait(at_us)) is None:
             self.end_wait_at(key, self._conversations.now_us() + int(self._pauses.max_s * 1e6))
@@ -126,7 +153,7 @@ class Wakeups:
             self.remake_later(key)
         return state is not None and state.pending is not None and state.pending.trigger is Trigger.REMAKE
 
-    async def _asked(self, key: StreamId, command: EndWait | RemakeFallback) -> Conversation | None:
+    async def _asked(self, key: StreamId, command: ApplyRules | EndWait | RemakeFallback) -> Conversation | None:
         """The state after the command; None if the log cannot take it now."""
         try:
             state, _ = await self._conversations.execute(key, lambda _: command)

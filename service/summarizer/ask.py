@@ -35,6 +35,7 @@ class AskerSettings:
         repeat_penalty: Above 1, words that were just written become less likely.
         retry: How often to retry transport errors.
         deadline_s: Bounds all calls of one pass together, in seconds.
+        num_predict: Most tokens of an answer; 0 for what its summary needs.
     """
 
     temperature: float
@@ -42,6 +43,7 @@ class AskerSettings:
     repeat_penalty: float
     retry: RetryPolicy
     deadline_s: float
+    num_predict: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,8 @@ class Asker:
             user=user,
             schema=self._form.schema(summary_tokens),
             prompt_tokens=prompt_tokens,
-            output_tokens_max=answer_tokens_max(
+            output_tokens_max=self._settings.num_predict
+            or answer_tokens_max(
                 summary_tokens + self._form.beside_tokens,
                 window_tokens=self._window_tokens,
                 prompt_tokens=prompt_tokens,

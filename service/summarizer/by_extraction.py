@@ -27,7 +27,7 @@ EXTRACTIVE: Final = "extractive:default"
 """Its name in lists of models."""
 
 SOURCE_TOKENS_UNBOUNDED = 10_000_000
-"""The nominal size of one reading. The work is linear, up to five seconds of processor time for every MB."""
+"""The nominal size of one reading. The work is linear: docs/extraction.md has its cost."""
 
 
 def is_extractive(model: str) -> bool:

@@ -81,7 +81,14 @@ class ModelSummarizer:
             cost=cost,
             window_tokens=window_tokens,
         )
-        questions = Questions(work, form, cost=cost, counter=self._counter, window_tokens=window_tokens)
+        questions = Questions(
+            work,
+            form,
+            cost=cost,
+            counter=self._counter,
+            window_tokens=window_tokens,
+            answer_tokens_max=self._settings.num_predict,
+        )
         reading = _Reading(questions, asker, observer)
         try:
             answer, source = await reading.whole()

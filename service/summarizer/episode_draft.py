@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from service.domain.record import SUMMARY_CHARS_MAX
-from service.extraction.sentences import first_sentences
+from service.extraction.sentences import first_sentences, unrepeated
 from service.summarizer.draft import Draft, Strict, inlined, narrative_chars, parsed_as, whole_sentences
 
 __all__ = [
@@ -87,9 +87,10 @@ def episode_of(answer: str, summary_tokens: int) -> EpisodeDraft:
 
 
 def digest_of(answer: str, summary_tokens: int) -> Draft:
-    """The digest in an answer; raises InvalidDraft."""
+    """The digest in an answer, every sentence once; raises InvalidDraft."""
     found = parsed_as(_Digest, answer)
-    return digest_draft(whole_sentences("summary", found.summary, narrative_chars(summary_tokens)))
+    whole = whole_sentences("summary", found.summary, narrative_chars(summary_tokens))
+    return digest_draft("".join(unrepeated(whole, set())).rstrip())
 
 
 def _bounded(schema: Mapping[str, Any], field: str, summary_tokens: int) -> Mapping[str, Any]:

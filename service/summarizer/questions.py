@@ -65,7 +65,8 @@ class Limits:
 class Questions:
     """Prompts for one source, and what their answers are judged by. The work grows with the source.
 
-    `cost` returns the tokens of a draft in the window; `window_tokens` is what the model holds of prompt and answer.
+    `cost` returns the tokens of a draft in the window; `window_tokens` is what the model holds of prompt and answer,
+    `answer_tokens_max` what it may write, 0 for no bound.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Questions:
         cost: WindowCost,
         counter: TokenCounter,
         window_tokens: int,
+        answer_tokens_max: int = 0,
     ) -> None:
         self._work = work
         self._form = form
@@ -83,7 +85,8 @@ class Questions:
         self._count = counter.count
         self._window_tokens = window_tokens
         self._overlap = self._overlap_entries()
-        self.size = writable_tokens(work.plan.summary_tokens_max, window_tokens=window_tokens)
+        wanted = min(work.plan.summary_tokens_max, answer_tokens_max or work.plan.summary_tokens_max)
+        self.size = writable_tokens(wanted, window_tokens=window_tokens)
         """The size of record to ask for, in tokens: the plan's, or less so that a small model has room to read."""
 
     def room(self) -> Room:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
@@ -18,6 +19,7 @@ from tests.support.refusal import refused
 from tests.support.sidecar import said, sidecar
 
 LARGE_BYTES = 100_000
+INDEX_BYTES = 32_768
 
 
 @contextmanager
@@ -30,6 +32,15 @@ def on_a_disk() -> Iterator[tuple[SidecarProcess, Trace]]:
             yield process, trace
         finally:
             process.abandon()
+
+
+async def read(process: SidecarProcess) -> list[str]:
+    """The ids of the window's messages."""
+    request = conversation_service_pb2.GetContextRequest(conversation_id="c")
+    async with process.channel() as channel:
+        stub = ConversationServiceStub(channel)
+        window = await stub.GetContext(request, timeout=CALL_S, wait_for_ready=True)
+    return [shown.message.id for shown in window.messages]
 
 
 async def append(process: SidecarProcess, number: int) -> int:
@@ -70,16 +81,52 @@ async def test_a_disk_that_cannot_be_written_stops_the_process(fault):
         assert await process.ended() == 1
 
 
-async def test_a_start_without_room_says_so():
-    """What a killed process left must be written once more, and cannot be."""
+async def test_a_start_without_room_reads_and_appends_when_there_is_some():
+    """What a killed process left must be written once more before anything else is, and cannot be."""
     with on_a_disk() as (process, trace):
         assert await append(process, 1) == 1
         await process.kill()
         trace.lay(Fault.OVER_QUOTA)
         process.start()
 
-        assert await process.ended() == 1
-        assert "LogFull" in process.errors()
+        assert await read(process) == ["m1"]
+        for _ in range(2):
+            async with refused("RESOURCE_EXHAUSTED", "LOG_FULL"):
+                await append(process, 2)
+        assert await read(process) == ["m1"]
+        trace.lay(Fault.MENDED)
+
+        assert await append(process, 2) == 2
+        assert await process.stop() == 0
+
+
+async def test_a_start_on_a_full_disk_needs_no_room_for_an_index(tmp_path):
+    """The index of the write-ahead log is made in memory; `/readyz` says that nothing can be appended."""
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    async with sidecar(tmp_path) as s:
+        await s.chat().append(*(said(number) for number in range(1, 40)))
+        for name in ("abridged.db", "abridged.db-wal"):
+            shutil.copyfile(tmp_path / name, killed / name)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (INDEX_BYTES // 2, hard))
+    try:
+        async with sidecar(killed) as s:
+            chat = s.chat()
+            assert len((await chat.context()).messages) == 39
+            async with refused("RESOURCE_EXHAUSTED", "LOG_FULL") as refusal:
+                await chat.append(said(40))
+            assert "reads go on; make room" in refusal.text
+            ready = await s.http("/readyz")
+            assert " 503 " in ready.partition("\r\n")[0]
+            assert "LogFull" in ready
+            assert len((await chat.context()).messages) == 39
+
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            assert (await chat.append(said(40))).message_version == 40
+            assert " 200 " in (await s.http("/readyz")).partition("\r\n")[0]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 async def test_the_size_that_a_file_may_have_is_a_full_disk(tmp_path):

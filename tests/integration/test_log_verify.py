@@ -7,14 +7,17 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import grpc
 import pytest
 from click.testing import CliRunner, Result
 
+from abridged.v1 import conversation_pb2 as conversation
 from service.cli.main import main
 from service.conversations.row import Row, sealed
 from tests.support.flipped_bits import FILE, Flip, built_log, flipped
 from tests.support.log_places import places_of
-from tests.support.sidecar import said, sidecar
+from tests.support.read_tables import asked
+from tests.support.sidecar import ANY_DRAFT, Chat, said, sidecar
 
 DAMAGED = "chat-3"
 
@@ -173,3 +176,66 @@ def test_a_log_that_does_not_exist_is_told_apart_from_a_damaged_one(tmp_path):
 
 def _verified(path: Path) -> Result:
     return CliRunner().invoke(main, ["log", "verify", str(path)])
+
+
+@pytest.mark.parametrize("nth", range(4))
+def test_an_overwritten_page_names_what_is_lost_and_the_rest_is_served(tmp_path, whole, nth):
+    """Conversations with positions, not one line for the file; what is called whole is served, and nothing else."""
+    folder = tmp_path / "log"
+    flipped(whole, folder, None)
+    content = bytearray((folder / FILE).read_bytes())
+    page = _pages_with(content, b"reads table orders_")[nth]
+    content[page * PAGE_BYTES : (page + 1) * PAGE_BYTES] = b"\xa5" * PAGE_BYTES
+    (folder / FILE).write_bytes(content)
+    names = [name for (name,) in asked(whole, "SELECT name FROM streams ORDER BY name")]
+
+    ran = _verified(folder / FILE)
+
+    lost = {line.split(": ")[0].partition("default/")[2] for line in ran.stdout.splitlines() if "default/" in line}
+    assert 0 < len(lost) < len(names)
+    assert all("; damaged: " in line for line in ran.stdout.splitlines() if "default/" in line)
+    assert f"{len(names) - len(lost)} of {len(names)} conversations are whole; no file was changed" in ran.stderr
+    assert asyncio.run(_refused(folder, names)) == lost
+
+
+def test_a_conversation_that_goes_on_from_its_snapshot_is_said_to(tmp_path):
+    """Its window and what is appended are served; the position of the event that is lost is named."""
+
+    async def build() -> None:
+        async with sidecar(tmp_path) as s:
+            chat = Chat(s, "long", conversation.ConversationSettings(context_length=10_000_000))
+            for _ in range(3):
+                await chat.talk(200)
+
+    asyncio.run(build())
+    ((position, payload),) = asked(tmp_path / FILE, "SELECT position, payload FROM events WHERE version = 40")
+    content = bytearray((tmp_path / FILE).read_bytes())
+    content[content.index(payload) + 20] ^= 1
+    (tmp_path / FILE).write_bytes(content)
+
+    ran = _verified(tmp_path / FILE)
+
+    (line,) = ran.stdout.splitlines()
+    assert f"default/long: position {position} is not what was written; served from its snapshot at position " in line
+    assert asyncio.run(_refused(tmp_path, ["long"])) == set()
+
+
+PAGE_BYTES = 4_096
+
+
+def _pages_with(content: bytes | bytearray, text: bytes) -> list[int]:
+    pages = range(len(content) // PAGE_BYTES)
+    return [page for page in pages if text in content[page * PAGE_BYTES : (page + 1) * PAGE_BYTES]]
+
+
+async def _refused(folder: Path, names: list[str]) -> set[str]:
+    """The conversations whose windows a sidecar refuses as damaged."""
+    codes: dict[str, str] = {}
+    async with sidecar(folder, ANY_DRAFT) as s:
+        for name in names:
+            try:
+                await s.chat(name).context()
+            except grpc.aio.AioRpcError as error:
+                codes[name] = error.code().name
+    assert set(codes.values()) <= {"DATA_LOSS"}
+    return set(codes)

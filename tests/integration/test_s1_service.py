@@ -8,10 +8,13 @@ from __future__ import annotations
 import pytest
 
 from abridged.v1 import conversation_pb2 as conversation
+from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2, summary_pb2
 from tests.support.answers import record, saying
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_server import FakeOllama
+from tests.support.presets import preset
+from tests.support.refusal import refused
 from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, on_ollama, said, sidecar
 
 TECHNICAL = (
@@ -210,3 +213,46 @@ async def test_thanks_are_covered_and_not_in_the_prompt(tmp_path):
         assert "Thank you very much" not in prompts
         assert "Many thanks" in prompts
         assert any(r.first <= 5 <= r.last for r in record.covered)
+
+
+async def test_s1_preserve_recent_6_messages_are_kept_whatever_their_tokens(tmp_path):
+    """With the preset, messages alone bound the tail; half of the window does not."""
+    async with sidecar(tmp_path, preset("s1", "policy")) as s:
+        chat = s.chat(context_length=8_192)
+        turns = [said(n, tokens=70 if n <= 34 else 700) for n in range(1, 41)]
+        await chat.append(*turns, wait_s=PATIENCE_S)
+        await s.idle()
+        (made,) = await chat.summaries()
+
+        assert [(r.first, r.last) for r in made.covered] == [(1, 34)]
+        assert [m.number for m in (await chat.context()).messages if not m.tag] == [*range(35, 41)]
+
+
+@pytest.mark.parametrize("aborts", [False, True])
+async def test_s1_abort_on_failure_is_a_setting_too(tmp_path, aborts):
+    """Of the operator, without which a caller asks for it in each call; off, the original messages are served."""
+    settings = preset("s1", "policy") | {"policy.abort_on_failure": aborts}
+    async with FakeOllama(responder=saying("not JSON")) as ollama, sidecar(tmp_path, settings | on_ollama(ollama)) as s:
+        chat = s.chat()
+        await chat.talk(14)
+        if aborts:
+            async with refused("FAILED_PRECONDITION", "SUMMARIZATION_FAILED"):
+                await chat.context(wait_s=PATIENCE_S)
+        else:
+            assert len((await chat.context(wait_s=PATIENCE_S)).messages) == 14
+
+
+async def test_s1_original_message_ids_come_in_one_call(tmp_path):
+    """Of a record and of all that it covers; without asking there are none."""
+    async with sidecar(tmp_path, preset("s1", "policy")) as s:
+        chat = await technical_chat(s, turns=512)
+        await s.idle()
+        newest = (await chat.summaries())[0]
+        asked = api.GetSummaryRequest(conversation_id=chat.id, summary_id=newest.id, with_message_ids=True)
+        told = await s.conversations.GetSummary(asked)
+        asked.with_message_ids = False
+
+        covered = [f"m{n}" for r in newest.covered for n in range(r.first, r.last + 1)]
+        assert len(covered) > 500
+        assert (list(told.message_ids), told.more_message_ids) == (covered, False)
+        assert not (await s.conversations.GetSummary(asked)).message_ids

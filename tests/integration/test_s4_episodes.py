@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import tomllib
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,10 +17,11 @@ from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2, summary_pb2
 from tests.support.answers import gated
 from tests.support.command import abridged
+from tests.support.ollama_responder import Ask, Piece
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
-from tests.support.sidecar import Chat, Sidecar, call, on_ollama, said, script, sidecar, tool_result
+from tests.support.sidecar import ANY_DRAFT, Chat, Clock, Sidecar, call, on_ollama, said, script, sidecar, tool_result
 
 PRESET = Path(__file__).parents[2] / "presets" / "s4.toml"
 S4 = {f"policy.{name}": value for name, value in tomllib.loads(PRESET.read_text())["policy"].items()}
@@ -87,12 +90,124 @@ async def test_s4_background_the_append_returns_before_its_run_ends(tmp_path):
 
 
 async def test_s4_segmentation_an_episode_ends_where_the_topic_shifts(tmp_path):
-    """At `is_continuation=false`, once the least size is reached."""
+    """At `is_continuation=false`, once the least size is reached; within an exchange, with its question."""
+    async with sidecar(tmp_path, S4) as s:
+        chat, within = chat_of(s), chat_of(s, "within")
+        await tell(chat, 10, shifts=(3, 7))
+        await tell(within, 10, shifts=(3, 6))
+
+        assert bounds(*await episodes_of(chat)) == [(1, 6)]
+        assert bounds(*await episodes_of(within)) == [(1, 4)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_s4_segmentation_no_boundary_divides_an_exchange_and_no_episode_has_a_gap(tmp_path, seed):
+    """Chats with tools, several messages in a row and an agent that works on its own; appended as they come."""
     async with sidecar(tmp_path, S4) as s:
         chat = chat_of(s)
-        await tell(chat, 10, shifts=(3, 6))
+        said_so_far: list[message_pb2.Message] = []
+        for m in _busy_chat(Random(seed), 120):
+            said_so_far.append(m)
+            await chat.append(m, wait_s=PATIENCE_S)
+        await s.idle()
+        ranges = bounds(*reversed(await episodes_of(chat)))
 
-        assert bounds(*await episodes_of(chat)) == [(1, 5)]
+        assert len(ranges) == len(await episodes_of(chat))
+        assert [first for first, _ in ranges] == [1, *(last + 1 for _, last in ranges[:-1])]
+        assert len(ranges) > 4
+        for _, last in ranges:
+            before, after = said_so_far[last - 1], said_so_far[last]
+            assert before.role != message_pb2.ROLE_USER
+            assert after.role == message_pb2.ROLE_USER
+
+
+async def test_s4_segmentation_an_agent_on_its_own_has_episodes_without_a_gap(tmp_path):
+    """An exchange longer than an episode is divided between tool calls; the question stays, and is in no header."""
+    async with sidecar(tmp_path, S4) as s:
+        chat = chat_of(s)
+        await tell(chat, 8)
+        await chat.append(said(9, tokens=60))
+        for n in range(10, 70, 2):
+            await chat.append(call(n, f"c{n}", tokens=60), tool_result(n + 1, f"c{n}", tokens=60), wait_s=PATIENCE_S)
+        await s.idle()
+        ranges = bounds(*reversed(await episodes_of(chat)))
+        window = await chat.context()
+
+        assert ranges[:2] == [(1, 8), (10, 27)]
+        assert all(first % 2 == 0 for first, _ in ranges[1:])
+        assert [first for first, _ in ranges[2:]] == [last + 1 for _, last in ranges[1:-1]]
+        assert next(m.number for m in window.messages if not m.tag) == 9
+
+
+async def test_s4_emergency_a_call_that_waits_does_not_hold_the_rest_back(tmp_path):
+    """Its result may come after everything else; the window is within its budget all the same."""
+    async with sidecar(tmp_path, S4) as s:
+        chat = s.chat(context_length=2_000)
+        await chat.append(said(1, tokens=60), call(2, "slow", tokens=20))
+        for n in range(3, 63, 2):
+            await chat.append(call(n, f"c{n}", tokens=60), tool_result(n + 1, f"c{n}", tokens=60), wait_s=PATIENCE_S)
+        await s.idle()
+        window = await chat.context()
+
+        assert window.usage.ratio < 1
+        assert [m.number for m in window.messages if not m.tag][:2] == [1, 2]
+
+
+async def test_s4_rest_at_a_close_all_messages_are_in_an_episode(tmp_path):
+    """Those too that were too few for one, and the tail; closing again asks for nothing more."""
+    async with sidecar(tmp_path, S4) as s:
+        chat = chat_of(s)
+        await tell(chat, 10)
+        await tell(chat, 5)
+        closing = api.CloseConversationRequest(conversation_id=chat.id)
+        await s.conversations.CloseConversation(closing)
+        await s.idle()
+        after = (await chat.state()).event_version
+        await s.conversations.CloseConversation(closing)
+
+        assert bounds(*await episodes_of(chat)) == [(9, 15), (1, 8)]
+        assert (await chat.state()).event_version == after
+
+
+@pytest.mark.parametrize("silence_s", [3_599.7, 3_601])
+async def test_s4_rest_after_an_idle_hour_it_is_an_episode_and_the_last_exchange_stays(tmp_path, silence_s):
+    """Whoever comes back goes on from what was said last. A restart at its end, or after it, forgets no silence."""
+    clock = Clock()
+    async with sidecar(tmp_path, S4, now_us=clock) as s:
+        chat = chat_of(s)
+        await tell(chat, 10)
+        await tell(chat, 4)
+        assert bounds(*await episodes_of(chat)) == [(1, 8)]
+    clock.advance(silence_s)
+    async with sidecar(tmp_path, S4, now_us=clock) as s:
+        await completed(s, chat_of(s), 2)
+        assert bounds(*await episodes_of(chat_of(s))) == [(9, 12), (1, 8)]
+
+
+async def completed(s: Sidecar, chat: Chat, count: int) -> None:
+    """Return once so many passes of the conversation are complete."""
+    watching = s.conversations.WatchConversation(
+        api.WatchConversationRequest(conversation_id=chat.id), timeout=PATIENCE_S
+    )
+    async for item in watching:
+        count -= item.WhichOneof("item") == "event" and item.event.type == "SummarizationCompleted"
+        if not count:
+            return
+
+
+def _busy_chat(random: Random, count: int) -> Iterator[message_pb2.Message]:
+    """Messages of 60 tokens: questions of one to three messages, tool calls, and a reply."""
+    number = 0
+    while number < count:
+        for _ in range(random.choice((1, 1, 2, 3))):
+            number += 1
+            yield said(number, tokens=60, role=message_pb2.ROLE_USER)
+        for _ in range(random.choice((0, 0, 1, 3))):
+            yield call(number + 1, f"c{number}", tokens=60)
+            yield tool_result(number + 2, f"c{number}", tokens=60)
+            number += 2
+        number += 1
+        yield said(number, tokens=60, role=message_pb2.ROLE_ASSISTANT)
 
 
 async def test_s4_segmentation_a_backlog_becomes_several_episodes_of_twenty_at_most(tmp_path):
@@ -229,6 +344,25 @@ async def test_s4_identity_a_message_is_in_one_episode_once_and_for_ever(tmp_pat
         numbers = [n for pairs in seen.values() for first, last in pairs for n in range(first, last + 1)]
         assert len(numbers) == len(set(numbers)) == 94
         assert api.EPISODE_FORM_MERGED in [e.form for e in await episodes_of(chat)]
+
+
+async def test_s4_digest_no_sentence_of_merged_episodes_is_there_twice(tmp_path):
+    """Also if a model says it again."""
+    short = "The importer reads its tables. The parser was pinned."
+
+    async def respond(ask: Ask) -> AsyncIterator[Piece]:
+        episode = {"short_summary": short, "long_summary": short}
+        yield Piece(content=json.dumps(episode if "short_summary" in ask.prompt else {"summary": f"{short} {short}"}))
+        yield Piece(done_reason="stop")
+
+    settings = S4 | ANY_DRAFT | {"policy.episode_token_ratio": 0.02}
+    async with FakeOllama(responder=respond) as ollama, sidecar(tmp_path, settings | on_ollama(ollama)) as s:
+        chat = chat_of(s)
+        for _ in range(8):
+            await tell(chat, 10)
+        await s.idle()
+
+        assert {r.summary for r in await chat.summaries() if r.prompt_name == "digest"} == {short}
 
 
 async def test_s4_concurrency_messages_within_milliseconds_lead_to_one_run_at_a_time(tmp_path):

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
+from itertools import product
 from typing import Any
 
+from service.tokenizers.estimated import EstimatingCounter
 from tests.support.ollama_responder import Ask, Piece, Responder
 
-__all__ = ["gated", "hanging", "record", "saying"]
+__all__ = ["filling", "gated", "hanging", "record", "saying"]
+
+
+_SIZE = re.compile(r"at most\s+(\d+) tokens")
+_THINGS = ("importer", "parser", "table", "header", "queue", "worker", "client", "host", "index", "batch")
 
 
 def record(summary: str = "The user and the assistant settled how the importer reads orders.", **fields: Any) -> str:
@@ -44,3 +51,21 @@ def gated(gate: asyncio.Event, *texts: str) -> Responder:
 def hanging() -> Responder:
     """Never says anything."""
     return gated(asyncio.Event())
+
+
+def filling() -> Responder:
+    """Plain text of as many tokens as the prompt asks for at most, in sentences of its own, and never more."""
+    counter = EstimatingCounter()
+
+    async def respond(ask: Ask) -> AsyncIterator[Piece]:
+        size = int(_SIZE.findall(ask.prompt)[-1])
+        text = ""
+        for one, other, third in product(_THINGS, repeat=3):
+            sentence = f"The {one} reads the {other} before the {third}. "
+            if counter.count(text + sentence) > size:
+                break
+            text += sentence
+        yield Piece(content=text or "Done.")
+        yield Piece(done_reason="stop")
+
+    return respond

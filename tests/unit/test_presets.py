@@ -21,12 +21,14 @@ def test_the_preset_of_s1_has_the_numbers_of_s1() -> None:
 
 
 def test_the_preset_of_s0_has_the_numbers_of_s0() -> None:
-    """200 tokens, 5 new messages, 800 tokens a summary, plain text, temperature 0.2, qwen2.5:3b on this machine."""
+    """200 tokens, 5 new exchanges, 800 tokens a summary, plain text, temperature 0.2, 500 tokens an answer, qwen2.5:3b
+    on this machine."""
     settings = load({}, config_path=PRESETS / "s0.toml").settings
 
     policy = settings.policy_for("ollama:qwen2.5:3b")
     assert (policy.profile, policy.record_form) == (ProfileName.ROLLING, FormName.TEXT)
-    assert (policy.threshold_tokens, policy.min_new_messages, policy.max_summary_tokens) == (200, 5, 800)
+    assert (policy.threshold_tokens, policy.min_new_exchanges, policy.max_summary_tokens) == (200, 5, 800)
+    assert settings.summarizer.num_predict == 500
     assert (settings.summarizer.models, settings.summarizer.temperature) == (("ollama:qwen2.5:3b",), 0.2)
     assert settings.ollama.hosts == ("http://localhost:11434",)
 

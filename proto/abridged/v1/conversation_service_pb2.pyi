@@ -1366,19 +1366,23 @@ class GetSummaryRequest(_message.Message):
 
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     SUMMARY_ID_FIELD_NUMBER: _builtins.int
+    WITH_MESSAGE_IDS_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation."""
     summary_id: _builtins.str
     """The record."""
+    with_message_ids: _builtins.bool
+    """Return the ids of the messages that the record covers."""
     def __init__(
         self,
         *,
         conversation_id: _builtins.str = ...,
         summary_id: _builtins.str = ...,
+        with_message_ids: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "summary_id", b"summary_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "summary_id", b"summary_id", "with_message_ids", b"with_message_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1395,12 +1399,16 @@ class GetSummaryResponse(_message.Message):
     REVOKED_FIELD_NUMBER: _builtins.int
     RATING_FIELD_NUMBER: _builtins.int
     LEDGER_FIELD_NUMBER: _builtins.int
+    MESSAGE_IDS_FIELD_NUMBER: _builtins.int
+    MORE_MESSAGE_IDS_FIELD_NUMBER: _builtins.int
     live: _builtins.bool
     """Whether the window contains it, directly or through a descendant."""
     revoked: _builtins.bool
     """Whether it has been revoked."""
     rating: _summary_pb2.Rating.ValueType
     """The latest rating."""
+    more_message_ids: _builtins.bool
+    """Whether the record covers more messages than `message_ids` names; ExpandSummary pages through all of them."""
     @_builtins.property
     def summary(self) -> _summary_pb2.SummaryRecord:
         """The record."""
@@ -1411,6 +1419,10 @@ class GetSummaryResponse(_message.Message):
         of them.
         """
 
+    @_builtins.property
+    def message_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """With with_message_ids: the ids of the messages that the record covers, oldest first, at most 10,000."""
+
     def __init__(
         self,
         *,
@@ -1419,10 +1431,12 @@ class GetSummaryResponse(_message.Message):
         revoked: _builtins.bool = ...,
         rating: _summary_pb2.Rating.ValueType = ...,
         ledger: _abc.Iterable[_summary_pb2.LedgerEntry] | None = ...,
+        message_ids: _abc.Iterable[_builtins.str] | None = ...,
+        more_message_ids: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ledger", b"ledger", "live", b"live", "rating", b"rating", "revoked", b"revoked", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ledger", b"ledger", "live", b"live", "message_ids", b"message_ids", "more_message_ids", b"more_message_ids", "rating", b"rating", "revoked", b"revoked", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -340,10 +340,11 @@ class ConversationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CloseConversation(self, request, context):
-        """CloseConversation ends a conversation: no pass begins, and a pending one is cancelled. It stays readable. Appending,
-        forcing a pass, revoking, pinning, unpinning and rewinding return FAILED_PRECONDITION (CONVERSATION_CLOSED), but for
-        a repeat of messages that it has; settings, ratings and usage reports are still taken. Idempotent. Errors:
-        INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """CloseConversation ends a conversation: a pending pass is cancelled, and none begins but, in PROFILE_EPISODES, those of
+        the episodes that are left. It stays readable. Appending, forcing a pass, revoking, pinning, unpinning and rewinding
+        return FAILED_PRECONDITION (CONVERSATION_CLOSED), but for a repeat of messages that it has; settings, ratings and
+        usage reports are still taken. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED (LOG_FULL),
+        UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -134,10 +134,11 @@ class ConversationServiceStub:
     (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     CloseConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.CloseConversationRequest, _conversation_service_pb2.CloseConversationResponse]
-    """CloseConversation ends a conversation: no pass begins, and a pending one is cancelled. It stays readable. Appending,
-    forcing a pass, revoking, pinning, unpinning and rewinding return FAILED_PRECONDITION (CONVERSATION_CLOSED), but for
-    a repeat of messages that it has; settings, ratings and usage reports are still taken. Idempotent. Errors:
-    INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """CloseConversation ends a conversation: a pending pass is cancelled, and none begins but, in PROFILE_EPISODES, those of
+    the episodes that are left. It stays readable. Appending, forcing a pass, revoking, pinning, unpinning and rewinding
+    return FAILED_PRECONDITION (CONVERSATION_CLOSED), but for a repeat of messages that it has; settings, ratings and
+    usage reports are still taken. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED (LOG_FULL),
+    UNAVAILABLE.
     """
     ReopenConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ReopenConversationRequest, _conversation_service_pb2.ReopenConversationResponse]
     """ReopenConversation undoes CloseConversation; the trigger rules run at once. Idempotent. Errors: as
@@ -271,10 +272,11 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     CloseConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.CloseConversationRequest, _conversation_service_pb2.CloseConversationResponse]  # type: ignore[assignment]
-    """CloseConversation ends a conversation: no pass begins, and a pending one is cancelled. It stays readable. Appending,
-    forcing a pass, revoking, pinning, unpinning and rewinding return FAILED_PRECONDITION (CONVERSATION_CLOSED), but for
-    a repeat of messages that it has; settings, ratings and usage reports are still taken. Idempotent. Errors:
-    INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """CloseConversation ends a conversation: a pending pass is cancelled, and none begins but, in PROFILE_EPISODES, those of
+    the episodes that are left. It stays readable. Appending, forcing a pass, revoking, pinning, unpinning and rewinding
+    return FAILED_PRECONDITION (CONVERSATION_CLOSED), but for a repeat of messages that it has; settings, ratings and
+    usage reports are still taken. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED (LOG_FULL),
+    UNAVAILABLE.
     """
     ReopenConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ReopenConversationRequest, _conversation_service_pb2.ReopenConversationResponse]  # type: ignore[assignment]
     """ReopenConversation undoes CloseConversation; the trigger rules run at once. Idempotent. Errors: as
@@ -519,10 +521,11 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.CloseConversationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.CloseConversationResponse, _abc.Awaitable[_conversation_service_pb2.CloseConversationResponse]]:
-        """CloseConversation ends a conversation: no pass begins, and a pending one is cancelled. It stays readable. Appending,
-        forcing a pass, revoking, pinning, unpinning and rewinding return FAILED_PRECONDITION (CONVERSATION_CLOSED), but for
-        a repeat of messages that it has; settings, ratings and usage reports are still taken. Idempotent. Errors:
-        INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """CloseConversation ends a conversation: a pending pass is cancelled, and none begins but, in PROFILE_EPISODES, those of
+        the episodes that are left. It stays readable. Appending, forcing a pass, revoking, pinning, unpinning and rewinding
+        return FAILED_PRECONDITION (CONVERSATION_CLOSED), but for a repeat of messages that it has; settings, ratings and
+        usage reports are still taken. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED (LOG_FULL),
+        UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod

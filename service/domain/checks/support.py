@@ -287,11 +287,15 @@ def _parts(text: str, chars_max: int) -> Iterator[str]:
         if held and len(held) + len(sentence) > chars_max:
             yield held
             held = ""
-        while len(sentence) > 2 * chars_max:
-            end = max(sentence.rfind(" ", 0, chars_max), sentence.rfind(",", 0, chars_max)) + 1 or chars_max
-            yield sentence[:end]
-            sentence = sentence[end:]
-        held = f"{held}\n{sentence}" if held else sentence
+        # By place: to cut off what is read would copy the rest each time.
+        start = 0
+        while len(sentence) - start > 2 * chars_max:
+            limit = start + chars_max
+            end = max(sentence.rfind(" ", start, limit), sentence.rfind(",", start, limit)) + 1 or limit
+            yield sentence[start:end]
+            start = end
+        rest = sentence[start:]
+        held = f"{held}\n{rest}" if held else rest
     if held.strip():
         yield held
 

@@ -27,7 +27,7 @@ from service.domain.record import MessageRange, SummaryRecord
 from service.domain.sizes import record_sizes
 from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, summary_tokens
 
-__all__ = ["ahead", "defaults", "due", "follow_up", "forced", "held_by", "trigger_ratio"]
+__all__ = ["ahead", "closing", "defaults", "due", "follow_up", "forced", "held_by", "idle_from_us", "trigger_ratio"]
 
 _CLEARING = frozenset({Trigger.RATIO, Trigger.EMERGENCY})
 """Triggers of a window that is too full. A summary that was asked for is always made."""
@@ -93,6 +93,16 @@ def follow_up(
     if division is None:
         return None
     return _requested(state, context, Trigger.FOLLOW_UP, division, extractive=extractive)
+
+
+def closing(_state: Conversation, _context: DecisionContext, *, extractive: bool) -> None:  # noqa: ARG001 - see Profile
+    """See Profile. Nothing: a closed window stays as it is."""
+    return
+
+
+def idle_from_us(_state: Conversation) -> int:
+    """See Profile. Never: its passes do not wait for the user to be silent."""
+    return 0
 
 
 def ahead(state: Conversation, context: DecisionContext) -> PassPlan | None:

@@ -7,13 +7,13 @@ never made anew unless its record is revoked or stood in for a model's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from service.domain.conversation import Conversation, ShownRecord, live_coverage
+from service.domain.conversation import Conversation, ShownRecord
 from service.domain.errors import NothingToSummarize
 from service.domain.events import (
     MessageAppended,
@@ -23,17 +23,17 @@ from service.domain.events import (
     SummarizationSkipped,
     Trigger,
 )
-from service.domain.message import Role
 from service.domain.policy import RECORD_TOKENS_MIN, Policy, ProfileName, summary_cap
-from service.domain.portion import closed_units, portion_tokens_max, prompt_tokens
+from service.domain.portion import portion_tokens_max, prompt_tokens
 from service.domain.profiles.profile import DecisionContext, HeldBy
-from service.domain.ranges import covers, merged, ranges_of
+from service.domain.ranges import merged, ranges_of
 from service.domain.record import FormName, MessageRange
+from service.domain.stretch import SEEN_BEYOND, Stretch, least_tokens, rest, stretch, tokens_of
 from service.domain.tokens import TokenSource, calibrated_tokens
 from service.domain.topics import topic_shifts
-from service.domain.window import TAIL_MESSAGES_MIN, counted_tokens, split, tool_pairs, tool_units
+from service.domain.window import TAIL_MESSAGES_MIN, counted_tokens
 
-__all__ = ["ahead", "defaults", "due", "follow_up", "forced", "held_by", "trigger_ratio"]
+__all__ = ["ahead", "closing", "defaults", "due", "follow_up", "forced", "held_by", "idle_from_us", "trigger_ratio"]
 
 EPISODE_TOKENS_MAX: Final = 384
 """Eight long sentences and two short ones."""
@@ -41,13 +41,11 @@ EPISODE_TOKENS_MAX: Final = 384
 MERGE_WORTH_TOKENS: Final = 2 * RECORD_TOKENS_MIN
 """Short summaries that take less could not pay for the record that is made of them."""
 
-SEEN_BEYOND: Final = 8
-"""Messages after the longest episode that the search for topic shifts looks at."""
+SILENCE_US: Final = 3_600_000_000
+"""An hour without an event ends a conversation for now: what is left becomes an episode, so that it can be found."""
 
 OVERRUN: Final = 2
 """Models write more than they are asked for."""
-
-Unit = Sequence[MessageAppended]
 
 
 class _Episode(NamedTuple):
@@ -74,7 +72,10 @@ def due(
     policy = context.policy
     is_emergency = state.ratio >= policy.emergency_token_ratio
     if not is_emergency and not _is_due(state, policy):
-        return None
+        if not 0 < idle_from_us(state) <= context.now_us:
+            return None
+        found = stretch(state, policy, tail_messages=policy.preserve_recent)
+        return _rest(state, context, Trigger.PERIODIC, found, extractive=extractive)
     trigger = Trigger.EMERGENCY if is_emergency else Trigger.PERIODIC
     wanted = _wanted(state, context, trigger, extractive=extractive)
     if wanted is None and is_emergency and _may_say(state, policy):
@@ -84,17 +85,32 @@ def due(
 
 def forced(state: Conversation, context: DecisionContext) -> SummarizationRequested:
     """See Profile. An episode of any length, if it has min_range_tokens."""
-    units = _units(state, context.policy, tail_messages=context.policy.preserve_recent)
-    factor = state.settings.calibration_factor
-    if counted_tokens(chain.from_iterable(units), factor) < context.policy.min_range_tokens:
+    found = stretch(state, context.policy, tail_messages=context.policy.preserve_recent)
+    if tokens_of(state, found.units) < context.policy.min_range_tokens:
         raise NothingToSummarize
-    return _requested(state, context, Trigger.FORCED, _first(state, context.policy, units), extractive=False)
+    return _requested(state, context, Trigger.FORCED, _first(state, context.policy, found), extractive=False)
+
+
+def closing(state: Conversation, context: DecisionContext, *, extractive: bool) -> SummarizationRequested | None:
+    """See Profile. All that no episode covers, the tail too, in as many episodes as it takes."""
+    return _rest(state, context, Trigger.PERIODIC, rest(state, context.policy), extractive=extractive)
+
+
+def idle_from_us(state: Conversation) -> int:
+    """See Profile. None is due of a tail alone, or of a window of which an episode was tried."""
+    last = state.passes[-1] if state.passes else None
+    tried = last is not None and not last.record_id and last.plan.message_version == state.message_version
+    waiting = state.chat_messages - len(state.pins) > TAIL_MESSAGES_MIN
+    is_due = waiting and not tried and not state.closed and not state.pending
+    return state.updated_us + SILENCE_US if is_due else 0
 
 
 def follow_up(
     state: Conversation, ended: PassPlan, context: DecisionContext, *, extractive: bool
 ) -> SummarizationRequested | None:
     """See Profile. The next episode, as often as there was one left; then the merge of short summaries."""
+    if state.closed:
+        return _rest(state, context, Trigger.FOLLOW_UP, rest(state, context.policy), extractive=extractive)
     if ended.cut and (_is_due(state, context.policy) or state.ratio >= context.policy.emergency_token_ratio):
         return _wanted(state, context, Trigger.FOLLOW_UP, extractive=extractive)
     return _merge(state, context, Trigger.FOLLOW_UP, extractive=extractive, anything=False)
@@ -114,30 +130,33 @@ def held_by(state: Conversation, policy: Policy) -> HeldBy | None:
 
 def _is_due(state: Conversation, policy: Policy) -> bool:
     """Whether enough messages wait to be an episode, or short summaries to be merged; whatever the topics are."""
-    return bool(_old_ones(state, policy, anything=False) or _due_units(state, policy))
+    return bool(_old_ones(state, policy, anything=False) or _due_stretch(state, policy))
 
 
-def _due_units(state: Conversation, policy: Policy) -> list[Unit]:
-    """What may be compressed, if that is due by count or because a record was revoked; else nothing."""
+def _due_stretch(state: Conversation, policy: Policy) -> Stretch | None:
+    """What may be compressed, if that is due by count or because a record was revoked."""
     waiting = state.chat_messages - len(state.pins)
     if waiting < policy.episode_trigger_messages and not state.redo_due:
-        return []
-    units = _units(state, policy, tail_messages=policy.preserve_recent)
-    return units if _is_worth(state, policy, units) else []
+        return None
+    found = stretch(state, policy, tail_messages=policy.preserve_recent)
+    return found if _is_worth(state, policy, found) else None
 
 
-def _is_worth(state: Conversation, policy: Policy, units: Sequence[Unit]) -> bool:
-    """Whether the units are an episode in length and in tokens, or as long as one may be."""
-    messages = [m for unit in units for m in unit]
-    tokens = counted_tokens(messages, state.settings.calibration_factor)
-    if len(messages) >= policy.max_episode_size:
-        return tokens >= _least_tokens(policy)
-    return len(messages) >= policy.min_episode_size and tokens >= policy.min_range_tokens
+def _is_worth(state: Conversation, policy: Policy, found: Stretch) -> bool:
+    """Whether a stretch is an episode in length and in tokens, or as long as one may be."""
+    tokens = tokens_of(state, found.units)
+    if found.messages >= policy.max_episode_size:
+        return tokens >= least_tokens(policy)
+    return found.messages >= policy.min_episode_size and tokens >= policy.min_range_tokens
 
 
-def _least_tokens(policy: Policy) -> int:
-    """What the smallest record needs to replace to be worth it; an episode is longer than it may be below that."""
-    return int(RECORD_TOKENS_MIN / (1 - policy.min_gain)) + 1
+def _rest(
+    state: Conversation, context: DecisionContext, trigger: Trigger, found: Stretch, *, extractive: bool
+) -> SummarizationRequested | None:
+    """An episode of what has not come to one, however short, if its record is smaller."""
+    if tokens_of(state, found.units) < least_tokens(context.policy):
+        return None
+    return _requested(state, context, trigger, _first(state, context.policy, found), extractive=extractive)
 
 
 def _wanted(
@@ -146,8 +165,8 @@ def _wanted(
     """The next episode, else a merge; in an emergency of whatever there is."""
     policy = context.policy
     is_emergency = state.ratio >= policy.emergency_token_ratio
-    if units := _due_units(state, policy):
-        return _requested(state, context, trigger, _first(state, policy, units), extractive=extractive)
+    if found := _due_stretch(state, policy):
+        return _requested(state, context, trigger, _first(state, policy, found), extractive=extractive)
     if is_emergency and (episode := _emergency_episode(state, policy)):
         return _requested(state, context, trigger, episode, extractive=extractive)
     return _merge(state, context, trigger, extractive=extractive, anything=is_emergency)
@@ -156,11 +175,11 @@ def _wanted(
 def _emergency_episode(state: Conversation, policy: Policy) -> _Episode | None:
     """The oldest messages, however few, if a record of them makes the window smaller."""
     window = state.window_tokens + state.settings.overhead_tokens
-    for tail_messages in (policy.preserve_recent, TAIL_MESSAGES_MIN):
-        units = _units(state, policy, tail_messages=tail_messages)
-        if not units:
+    for tail_messages, whole in ((policy.preserve_recent, True), (TAIL_MESSAGES_MIN, True), (TAIL_MESSAGES_MIN, False)):
+        found = stretch(state, policy, tail_messages=tail_messages, whole=whole)
+        if not found.units:
             continue
-        episode = _first(state, policy, units)
+        episode = _first(state, policy, found)
         replaced = _replaced_tokens(state, episode)
         fits = window - replaced + RECORD_TOKENS_MIN <= state.budget
         if replaced > (RECORD_TOKENS_MIN if fits else 2 * RECORD_TOKENS_MIN):
@@ -168,47 +187,28 @@ def _emergency_episode(state: Conversation, policy: Policy) -> _Episode | None:
     return None
 
 
-def _units(state: Conversation, policy: Policy, *, tail_messages: int) -> list[Unit]:
-    """What may be compressed, oldest first, in units that a boundary may not divide.
-
-    Of a long window this looks at the beginning alone: the work is for one episode, however many messages follow.
-    """
-    reach = policy.max_episode_size + SEEN_BEYOND + len(state.pins)
-    if state.chat_messages > 2 * reach + tail_messages:
-        head = list(islice((m for m in state.window if m.message.role is not Role.SYSTEM), reach))
-        if units := closed_units(state, head):
-            return units
-    dropped = split(state, policy, tail_messages=tail_messages).dropped
-    return list(tool_units(dropped, tool_pairs(dropped)))
-
-
-def _first(state: Conversation, policy: Policy, units: Sequence[Unit]) -> _Episode:
-    """The first episode of the units: to a topic shift or to its greatest length, at unit boundaries."""
-    seen = units[: policy.max_episode_size + SEEN_BEYOND]
+def _first(state: Conversation, policy: Policy, found: Stretch) -> _Episode:
+    """The first episode of a stretch: to a topic shift or to its greatest length. A shift within an exchange begins
+    with its question."""
+    seen = found.units[: policy.max_episode_size + SEEN_BEYOND]
     messages = [m for unit in seen for m in unit]
     shifts = {messages[place].number for place in topic_shifts([m.message for m in messages])}
-    coverage = live_coverage(state)
     factor, limit = state.settings.calibration_factor, portion_tokens_max(state, policy)
     taken: list[MessageAppended] = []
     tokens = read = 0
-    for unit in units:
+    for unit in found.units:
         cost = prompt_tokens(unit, policy)
         if taken:
-            shifted = unit[0].number in shifts or _lies_between(coverage, taken[-1].number, unit[0].number)
+            shifted = any(m.number in shifts for m in unit)
             whole = len(taken) >= policy.min_episode_size and tokens >= policy.min_range_tokens
             full = len(taken) + len(unit) > policy.max_episode_size or read + cost > limit
-            if (shifted and whole) or (full and tokens >= _least_tokens(policy)):
+            if (shifted and whole) or (full and tokens >= least_tokens(policy)):
                 break
         taken.extend(unit)
         tokens += counted_tokens(unit, factor)
         read += cost
     episode = tuple(sorted(taken, key=attrgetter("number")))
-    return _Episode(episode, more=len(taken) < sum(map(len, units)))
-
-
-def _lies_between(coverage: tuple[MessageRange, ...], before: int, after: int) -> bool:
-    """Whether another episode lies between two messages."""
-    return after > before + 1 and any(covers(coverage, number) for number in (before + 1, after - 1))
+    return _Episode(episode, more=len(taken) < found.messages + found.others)
 
 
 def _replaced_tokens(state: Conversation, episode: _Episode) -> int:

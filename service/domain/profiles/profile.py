@@ -64,6 +64,16 @@ class Profile(Protocol):
         """One more pass right after the record of `ended`, if that did not suffice and another would free more."""
         ...
 
+    def closing(
+        self, state: Conversation, context: DecisionContext, /, *, extractive: bool
+    ) -> SummarizationRequested | None:
+        """The pass of a conversation that closes now, of what an open one would have kept; None for none."""
+        ...
+
+    def idle_from_us(self, state: Conversation, /) -> int:
+        """When the rules have to be asked again if nothing happens, in microseconds since the epoch; 0 for never."""
+        ...
+
     def ahead(self, state: Conversation, context: DecisionContext, /) -> PassPlan | None:
         """The pass that would be due if the window were at its trigger, from prepare_token_ratio on; None if none would
         ask a model. The plan is for a draft and never in an event."""

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from service.domain.chunks import calls_needed
 from service.domain.conversation import Conversation, ShownRecord
 from service.domain.errors import NothingToSummarize
-from service.domain.events import PassPlan, SkipReason, SummarizationRequested, SummarizationSkipped, Trigger
+from service.domain.events import (
+    MessageAppended,
+    PassPlan,
+    SkipReason,
+    SummarizationRequested,
+    SummarizationSkipped,
+    Trigger,
+)
+from service.domain.exchanges import answered_since, exchanges, whole_before_kept
+from service.domain.message import Role
 from service.domain.policy import (
     RECORD_TOKENS_MIN,
     SUMMARY_TOKENS_MIN,
@@ -28,7 +37,12 @@ from service.domain.record import FormName, MessageRange, SummaryRecord
 from service.domain.sizes import ledger_tokens, record_sizes
 from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, counted_tokens, summary_tokens, tool_pairs, tool_units
 
-__all__ = ["ahead", "defaults", "due", "follow_up", "forced", "held_by", "trigger_ratio"]
+__all__ = ["ahead", "closing", "defaults", "due", "follow_up", "forced", "held_by", "idle_from_us", "trigger_ratio"]
+
+
+FULL_SHARE: Final = 7 / 8
+"""Share of its limit at which a record is full: summarizers write whole sentences and stop short of the limit, and what
+is left would hold no more than one of them."""
 
 
 def defaults() -> Policy:
@@ -85,6 +99,16 @@ def follow_up(
     return SummarizationRequested(plan) if plan else None
 
 
+def closing(_state: Conversation, _context: DecisionContext, *, extractive: bool) -> None:  # noqa: ARG001 - see Profile
+    """See Profile. Nothing: a closed window stays as it is."""
+    return
+
+
+def idle_from_us(_state: Conversation) -> int:
+    """See Profile. Never: its passes do not wait for the user to be silent."""
+    return 0
+
+
 def ahead(_state: Conversation, _context: DecisionContext) -> PassPlan | None:
     """See Profile. Prepares nothing: messages trigger its passes, whatever the ratio."""
     return None
@@ -127,9 +151,20 @@ def _trigger(state: Conversation, policy: Policy) -> Trigger | None:
         return Trigger.EMERGENCY
     if not state.redo_due and state.messages_since_pass < policy.min_new_messages:
         return None
-    if state.ratio >= _token_trigger(state, policy):
-        return Trigger.RATIO
-    return Trigger.PERIODIC if _messages_due(state, policy) else None
+    is_full = state.ratio >= _token_trigger(state, policy)
+    if not is_full and not _messages_due(state, policy):
+        return None
+    if not state.redo_due and not _enough_exchanges(state, policy):
+        return None
+    return Trigger.RATIO if is_full else Trigger.PERIODIC
+
+
+def _enough_exchanges(state: Conversation, policy: Policy) -> bool:
+    """Whether min_new_exchanges were answered since the last pass; looks at no message before it."""
+    if not policy.min_new_exchanges:
+        return True
+    since = state.message_version - state.messages_since_pass
+    return answered_since(state.window, since) >= policy.min_new_exchanges
 
 
 def _may_say(state: Conversation, policy: Policy) -> bool:
@@ -151,9 +186,31 @@ def _portion(state: Conversation, policy: Policy, *, tail_messages: int = 0, who
     view = _with_records_as_overhead(state, state.shown[:-1] if revised else state.shown)
     tail = tail_messages or policy.preserve_recent
     division = compressible(view, _fitted(state, policy), tail_messages=tail, whole=whole)
+    if division is not None and policy.min_new_exchanges and state.ratio < policy.emergency_token_ratio:
+        division = _whole_exchanges(state, policy, division)
     if division is None:
         return None
     return _older_first(state, policy, _Portion(division, revised, division.kept_tokens))
+
+
+def _whole_exchanges(state: Conversation, policy: Policy, division: WindowSplit) -> WindowSplit | None:
+    """The split without the messages of an exchange of which others stay; None if the rest is not worth a pass."""
+    chat: list[MessageAppended] = []
+    last = max(m.number for m in division.dropped)
+    for m in state.window:
+        if m.message.role is not Role.SYSTEM:
+            chat.append(m)
+        # The message after them says whether their exchange goes on.
+        if chat and chat[-1].number > last:
+            break
+    dropped = {m.number for m in division.dropped}
+    whole = whole_before_kept(exchanges(chat, messages_max=len(chat)), dropped, state.pins)
+    left = tuple(m for unit in whole for m in unit)
+    tokens = counted_tokens(left, state.settings.calibration_factor)
+    if tokens < policy.min_range_tokens:
+        return None
+    kept_tokens = division.kept_tokens + division.dropped_tokens - tokens
+    return replace(division, dropped=left, dropped_tokens=tokens, kept_tokens=kept_tokens)
 
 
 def _with_records_as_overhead(state: Conversation, beside: tuple[ShownRecord, ...]) -> Conversation:
@@ -188,8 +245,8 @@ def _older_first(state: Conversation, policy: Policy, portion: _Portion) -> _Por
 
 
 def _is_full(state: Conversation, record: SummaryRecord, policy: Policy) -> bool:
-    """Whether a record is as large as it may be, or stands for more than could be read again within bounds."""
-    if record.tokens_after >= _fitted(state, policy).max_summary_tokens:
+    """Whether a record holds what it may, or stands for more than could be read again within bounds."""
+    if record.tokens_after >= FULL_SHARE * _fitted(state, policy).max_summary_tokens:
         return True
     return not _is_readable(state, record.covered_tokens, policy, calls=policy.rebase_calls_max)
 
@@ -223,11 +280,11 @@ def _compressing(
     division, revised, kept_tokens = portion
     taken, read = division.ranges, division.ranges
     covered_tokens = prompt_tokens(division.dropped, policy)
-    replaced_tokens, base = division.dropped_tokens, revised
+    revised_tokens, base = 0, revised
     if revised is not None:
         taken = merged((*revised.covered, *taken))
         covered_tokens += revised.covered_tokens
-        replaced_tokens += summary_tokens(state, revised.id)
+        revised_tokens = summary_tokens(state, revised.id)
         readable = _is_readable(state, covered_tokens, policy, calls=policy.rebase_calls_max)
         if readable and _is_no_base(state, revised, policy, extractive=extractive):
             base, read = None, taken
@@ -243,7 +300,7 @@ def _compressing(
             depth=0,
             token_ratio=state.ratio,
             message_version=state.message_version,
-            replaced_tokens=replaced_tokens,
+            replaced_tokens=division.dropped_tokens + revised_tokens,
             summary_tokens_max=0,
             policy=policy,
             covered_tokens=covered_tokens,
@@ -255,6 +312,7 @@ def _compressing(
             label=_label(division.ranges),
         ),
         kept_tokens=kept_tokens,
+        revised_tokens=revised_tokens,
     )
 
 
@@ -306,10 +364,16 @@ def _merging(
     )
 
 
-def _sized(state: Conversation, plan: PassPlan, *, kept_tokens: int) -> PassPlan:
+def _sized(state: Conversation, plan: PassPlan, *, kept_tokens: int, revised_tokens: int = 0) -> PassPlan:
     """The plan with the sizes of its record."""
     policy = _fitted(state, plan.policy)
-    cap, room = record_sizes(state, policy, kept_tokens=kept_tokens, replaced_tokens=plan.replaced_tokens)
+    cap, room = record_sizes(
+        state,
+        policy,
+        kept_tokens=kept_tokens,
+        replaced_tokens=plan.replaced_tokens,
+        revised_tokens=revised_tokens,
+    )
     return replace(plan, summary_tokens_max=cap, room_tokens=room)
 
 

@@ -39,7 +39,7 @@ TASKS: Final[Phrases] = MappingProxyType(
             r"\b(?:nous (?:devons|allons)|on (?:doit|va)|tu dois|vous devez)\b|\bà faire ?:",
             (
                 r"\b(?:doit|doivent|devra|devront|va|vont)\b.{0,80}\b(?:avant|d'ici|pour) (?:le |la |l')?(?:lundi|mardi"
-                r"|mercredi|jeudi|vendredi|samedi|dimanche|demain|midi|fin|\d)"
+                r"|mercredi|jeudi|vendredi|samedi|dimanche|demain|midi|fin|\d{1,2}(?![\d:]| ?h))"
             ),
         ),
         "es": (

@@ -50,7 +50,10 @@ DECISIONS: Final[Phrases] = MappingProxyType(
             r"\b(?:wir|ich) (?:nehmen?|bleiben? bei|entscheiden? (?:uns|mich)|einigen uns|beschließen)\b",
         ),
         "fr": (
-            r"\b(?:a|ont|avons) (?:\w+ )?(?:décidé|convenu|acté|validé|voté|tranché|retenu|adopté)\b",
+            (
+                r"^\W*(?:(?:le|la|les|notre|nos) |l')(?:[\w'-]+ ){1,4}(?:a|ont) (?:\w+ )?"
+                r"(?:décidé|convenu|acté|voté|tranché)\b"
+            ),
             r"\bc'est (?:acté|validé|décidé)\b",
             (
                 r"\b(?:conseil|comité|équipe|bureau|direction|assemblée|commission|groupe|jury|conseil d'\w+"

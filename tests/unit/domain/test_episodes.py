@@ -41,6 +41,7 @@ from service.domain.profiles.profile import DecisionContext, HeldBy
 from service.domain.ranges import covers
 from service.domain.record import EpisodeFigures, FormName, MessageRange
 from service.domain.render import rendered_window
+from service.domain.stretch import least_tokens
 from service.domain.triggers import held_by
 from service.domain.ways_back import needed
 from tests.support import invariants
@@ -139,10 +140,10 @@ def test_ten_messages_outside_episodes_begin_a_pass():
 
 @pytest.mark.parametrize(
     ("shifts", "last"),
-    [((), 8), ((5,), 4), ((3,), 8), ((3, 6), 5), ((9,), 8), ((4, 5), 4)],
+    [((), 8), ((5,), 4), ((3,), 8), ((3, 6), 4), ((3, 7), 6), ((9,), 8), ((4, 5), 4)],
 )
 def test_an_episode_ends_at_the_first_shift_after_its_least_size(shifts, last):
-    """Or where the tail begins, when the trigger is reached without one."""
+    """Or where the tail begins, if the trigger is reached without one. A shift in a reply begins with its question."""
     assert only_plan(EpisodicChat().say(10, shifts=shifts)).covered == ranges((1, last))
 
 
@@ -163,7 +164,7 @@ def test_a_short_stretch_waits_until_a_record_of_it_would_pay():
     chat.say(30, tokens=4)
     plan = pending_in(chat.state)
 
-    assert plan.replaced_tokens >= episodes._least_tokens(chat.policy)
+    assert plan.replaced_tokens >= least_tokens(chat.policy)
     assert len(plan.covered[0]) > chat.policy.max_episode_size
 
 
@@ -182,7 +183,7 @@ def test_a_tool_call_and_its_results_are_in_one_episode():
     assert pending_in(chat.state).covered == ranges((1, 4))
     chat.take(complete(chat.state))
     chat.say(4)
-    assert pending_in(chat.state).covered == ranges((5, 9))
+    assert pending_in(chat.state).covered == ranges((5, 8))
 
 
 def test_the_overlap_is_read_and_not_covered():
@@ -317,19 +318,20 @@ def test_the_newest_that_stays_is_shown_at_length_after_a_rewind():
     assert not chat.state.window
 
 
-def test_a_pin_stays_outside_every_episode_and_joins_one_when_it_is_unpinned():
-    """No message is covered twice."""
+def test_a_pin_stays_outside_every_episode_and_in_the_window_when_it_is_unpinned():
+    """Its episode is over, and the header of another one would overlap with that."""
     chat = EpisodicChat()
     chat.say(4)
     chat.take(PinMessages((3,)))
     chat.say(7)
     chat.finish()
-    assert chat.state.records[0].covered == ranges((1, 2), (4, 9))
+    assert chat.state.records[0].covered == ranges((1, 2), (4, 8))
     chat.take(UnpinMessages((3,)))
     chat.say(8)
 
-    assert pending_in(chat.state).covered[0] == MessageRange(3, 3)
+    assert pending_in(chat.state).covered == ranges((9, 16))
     chat.finish()
+    assert chat.state.window[0].number == 3
     invariants.coverage_is_exact(chat.state)
 
 
@@ -338,7 +340,7 @@ def test_an_emergency_takes_whatever_there_is():
     chat = EpisodicChat(budget=1_000)
     plan = only_plan(chat.say(5, tokens=220))
 
-    assert (plan.trigger, plan.covered) == (Trigger.EMERGENCY, ranges((1, 3)))
+    assert (plan.trigger, plan.covered) == (Trigger.EMERGENCY, ranges((1, 2)))
     chat.finish()
     assert chat.state.ratio < 1
 

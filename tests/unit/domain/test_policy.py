@@ -28,7 +28,7 @@ NOT_A_NUMBER = float("nan")
         ("record_form", {"record_form": FormName.EPISODE}),
         ("record_form", {"record_form": FormName.DIGEST}),
         ("pin_token_ratio", {"pin_token_ratio": 0.6}),
-        ("tail_token_ratio", {"tail_token_ratio": 0.0}),
+        ("tail_token_ratio", {"tail_token_ratio": -0.1}),
         ("tail_token_ratio", {"tail_token_ratio": 1.0}),
         ("tail_token_ratio", {"tail_token_ratio": 0.58}),
         ("max_summary_tokens", {"max_summary_tokens": -1}),

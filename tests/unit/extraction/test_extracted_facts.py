@@ -355,14 +355,12 @@ def test_a_value_that_was_replaced_is_no_key_point() -> None:
 
 
 def test_rows_of_a_table_are_no_names() -> None:
-    """Names that only count say nothing; a short list of them may."""
-    rows = ", ".join(f"value_{n} and total_{n} of row_{n}" for n in range(12))
-    messages = said(
-        f"Ana: The export of the warehouse has {rows} in the second sheet.",
-        "Ben: Please compare stage_1 with stage_2 of the importer.",
-    )
+    """Names that only count say nothing in the results of a tool; what somebody lists may be meant one by one."""
+    rows = ", ".join(f'{{"name": "value_{n}", "sum": "total_{n}"}}' for n in range(12))
+    table = Message("m0", Role.TOOL, f"[{rows}]", tool_call_id="c1")
+    messages = (table, *said("Ana: Please compare stage_1, stage_2, stage_3 and stage_4 of the importer."))
 
     names = extract_of(messages).context.domain_entities
 
-    assert not [name for name in names if name.startswith(("value_", "total_", "row_"))]
-    assert {"stage_1", "stage_2"} <= set(names)
+    assert not [name for name in names if name.startswith(("value_", "total_"))]
+    assert {"stage_1", "stage_2", "stage_3", "stage_4"} <= set(names)

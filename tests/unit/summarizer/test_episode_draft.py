@@ -164,5 +164,8 @@ def test_a_digest_has_the_first_sentence_of_each_text_and_drops_the_oldest_first
     assert extracted_digest(texts, tokens_max=9, count_tokens=COUNT).splitlines()[-1] == "Three began."
     assert extracted_digest(texts, tokens_max=0, count_tokens=COUNT) == "Three began."
     assert digest_of('{"summary": "One began."}', 100).summary == "One began."
+    assert digest_of('{"summary": "One began. Two ended. One began!"}', 100).summary == "One began. Two ended."
+    texts = ["user: Hello.\nuser: One began.", "user: Hello.\nuser: Two began."]
+    assert extracted_digest(texts, tokens_max=100, count_tokens=COUNT) == "user: One began.\nuser: Hello."
     with pytest.raises(InvalidDraft):
         digest_of(answer(), 100)

@@ -1,0 +1,1 @@
+"""The five design documents, played: each preset with its document's own numbers, over the real path."""
