@@ -36,7 +36,7 @@ from service.extraction.passages import Corpus, Passage, Scored, is_usable, repe
 from service.extraction.sentences import Terms, terms_of
 from service.extraction.standing import stands_alone
 
-__all__ = ["VALUES", "action_items", "decisions", "participants", "talk_of", "unresolved"]
+__all__ = ["action_items", "decisions", "participants", "talk_of", "unresolved"]
 
 _RECENT: Final = 0.6
 """Tasks and open points count from this part of the conversation on, or if they have a date."""
@@ -60,7 +60,7 @@ rather successfully together use using
 _DECIDING: Final = frozenset(_DECIDING_LINES.split())
 """Words that settle something, whatever it is about."""
 
-VALUES: Final = frozenset(
+_VALUES: Final = frozenset(
     {
         *(IdentifierKind.AMOUNT, IdentifierKind.DATE, IdentifierKind.TIME),
         *(IdentifierKind.NUMBER, IdentifierKind.DECIMAL, IdentifierKind.VERSION),
@@ -215,7 +215,7 @@ class _Subject:
 
 
 def _subject(text: str) -> _Subject:
-    things = frozenset(found.text.casefold() for found in identifiers(text) if found.kind not in VALUES)
+    things = frozenset(found.text.casefold() for found in identifiers(text) if found.kind not in _VALUES)
     return _Subject(terms_of(text) - _DECIDING, things)
 
 

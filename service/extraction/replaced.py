@@ -11,9 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from service.domain.checks.identifiers import identifiers
 from service.domain.words import STEM_CHARS
-from service.extraction.facts import VALUES
 from service.extraction.passages import Passage, Scored
 from service.extraction.phrases import either
 from service.extraction.phrases.changing import CORRECTIONS, GIVEN_UP
@@ -24,9 +22,9 @@ __all__ = ["outdated"]
 _COMPARED_MAX: Final = 200
 """How many passages, best first, are compared with each other."""
 
-_SAME_SHARE: Final = 0.6
-_SAME_MIN: Final = 2
-"""With these many common words, and this share of the longer subject, two values are of the same thing."""
+_SUBJECT_TERMS_MIN: Final = 2
+_SUBJECT_PAIRS_MIN: Final = 4
+"""Words, or pairs of characters in scripts without spaces, that name the subject of a value."""
 
 _FOLLOWING: Final = 6
 """Sources between a value and a correction that does not repeat its subject."""
@@ -52,18 +50,9 @@ _GRAMMAR: Final = re.compile(
 """Kana, Chinese characters of grammar, and words for values of any kind."""
 
 _OWN_SUBJECT: Final = re.compile(
-    r"^\W*(?:the|our|my|der|die|das|unsere?|mein|le|la|les|notre|el|los|las|nuestr[oa])\b", re.IGNORECASE
+    r"^\W*(?:the|our|my|der|die|das|unsere?|mein|le|la|les|notre|el|los|las|nuestr[oa]) (\w+)", re.IGNORECASE
 )
 """How a sentence opens that names what it is about."""
-
-_SPACELESS_MIN: Final = 4
-_DESIGNATOR: Final = re.compile(
-    r"(?<![A-Za-z\d])[A-Z](?![A-Za-z\d.])|第?[一二三四五六七八九十甲乙丙丁](?=[\u4e00-\u9fff])|[東西南北左右上下前後后]"
-)
-"""What tells two things of one kind apart."""
-
-_LABELLED: Final = re.compile(r"[\w ]{1,20}: ")
-"""A line of a list of options, each with values of its own."""
 
 _COPULA: Final = re.compile(
     r"^(?P<subject>.{3,80}?)(?:\s(?:is|are|ist|sind|est|sont|es|son|heißt)\s|是|は)(?P<value>.{2,60})$"
@@ -76,7 +65,6 @@ class _Told(NamedTuple):
     Attributes:
         passage: The passage.
         values: The values that it names.
-        things: The identifiers that it names and that are no values.
         subject: Its words without values, grammar and words of change.
         corrects: Whether it speaks of a change.
         gives_up: What it says no longer holds.
@@ -84,7 +72,6 @@ class _Told(NamedTuple):
 
     passage: Passage
     values: frozenset[str]
-    things: frozenset[str]
     subject: Terms
     corrects: bool
     gives_up: frozenset[str]
@@ -141,27 +128,30 @@ def _is_only_value(old: _Told, new: _Told) -> bool:
 
 
 def _is_same(old: _Told, new: _Told) -> bool:
-    """Whether both tell of one subject; a short correction repeats less of it."""
-    shared = len(old.subject & new.subject)
-    if new.corrects and _is_short(old):
-        return shared >= 1 and shared * 3 >= min(len(old.subject), len(new.subject))
-    if old.things.isdisjoint(new.things) and (old.things or new.things):
+    """Whether both tell of one subject, the new one as a short correction, or in the words of the old one."""
+    if not new.corrects or not _is_short(old):
+        return _is_told_again(old, new)
+    if _opening(old) and _opening(new) and _opening(old) != _opening(new):
         return False
-    return (
-        shared >= _SAME_MIN
-        and shared >= _SAME_SHARE * max(len(old.subject), len(new.subject))
-        and _is_value_of(old, new)
-    )
+    shared = len(old.subject & new.subject)
+    return shared >= 1 and shared * 3 >= min(len(old.subject), len(new.subject))
 
 
-def _is_value_of(old: _Told, new: _Told) -> bool:
-    """Whether only a value differs, and it is told of something: the number of `room 12` tells two rooms apart."""
+def _opening(told: _Told) -> str:
+    """What a sentence names first, if it opens with an article; empty otherwise."""
+    found = _OWN_SUBJECT.match(told.passage.text)
+    return found[1].casefold()[:STEM_CHARS] if found is not None else ""
+
+
+def _is_told_again(old: _Told, new: _Told) -> bool:
+    """Whether the new one repeats the old one up to its value. The number of `room 12` tells two rooms apart."""
     gone, come = old.values - new.values, new.values - old.values
-    if len(gone) != 1 or len(come) != 1 or _LABELLED.match(old.passage.text):
+    if len(gone) != 1 or len(come) != 1:
         return False
     before = old.passage.text.partition(min(gone))[0]
-    designators = set(_DESIGNATOR.findall(old.passage.text)) ^ set(_DESIGNATOR.findall(new.passage.text))
-    return not designators and len(terms_of(before)) >= (_SAME_MIN if " " in before else _SPACELESS_MIN)
+    again = new.passage.text.partition(min(come))[0]
+    terms_min = _SUBJECT_TERMS_MIN if " " in before else _SUBJECT_PAIRS_MIN
+    return before.casefold() == again.casefold() and len(terms_of(before)) >= terms_min
 
 
 def _is_short(told: _Told) -> bool:
@@ -171,10 +161,10 @@ def _is_short(told: _Told) -> bool:
 def _is_same_position(old: _Told, new: _Told) -> bool:
     """Whether the new one fills by a correction what the old one says something or somebody is."""
     stated = _COPULA.match(old.passage.text)
-    if stated is None:
+    if stated is None or new.gives_up:
         return False
     subject, terms = _stems(stated["subject"]), _stems(new.passage.text)
-    return len(subject) >= _SAME_MIN and subject <= terms and not _stems(stated["value"]) <= terms
+    return len(subject) >= _SUBJECT_TERMS_MIN and subject <= terms and not _stems(stated["value"]) <= terms
 
 
 def _announced(told: _Told, before: _Told | None) -> _Told:
@@ -196,7 +186,6 @@ def _told(passage: Passage) -> _Told:
     return _Told(
         passage,
         frozenset(_VALUE.findall(text)),
-        frozenset(found.text.casefold() for found in identifiers(text) if found.kind not in VALUES),
         terms_of(_GRAMMAR.sub(" ", _VALUE.sub(" ", _CORRECTION.sub(" ", text)))),
         corrects,
         frozenset(filter(_is_value, given_up)) if corrects else frozenset(),
