@@ -194,14 +194,14 @@ def is_reversal(sentence: str) -> bool:
 
 
 def is_action(sentence: str) -> bool:
-    """Whether somebody is to do something; a question only if it asks somebody by name."""
+    """Whether somebody is to do something; a question only if it asks somebody by name, or sets a deadline."""
     plain = _own(sentence)
     if _is_in_capitals(plain) or _RULE.search(plain) or _UNNEEDED.search(plain):
         return False
     if addressed(plain):
         return not is_question(plain) or directs(plain)
     if is_question(plain):
-        return directs(plain) and not is_courtesy(plain)
+        return directs(plain) and not is_courtesy(plain) and bool(deadline_of(plain))
     if asks(plain) or is_courtesy(plain):
         return False
     if (_CONDITION.search(plain) or _OPINION.search(plain) or _IDLE.search(plain)) and not deadline_of(plain):

@@ -7,7 +7,7 @@ from typing import Final
 
 from service.extraction.due import due_of
 
-__all__ = ["addressed", "announces", "owner_of", "subject_of"]
+__all__ = ["addressed", "announces", "owner_of"]
 
 _SPEAKER: Final = r"^(?:[\w .'-]{1,60}: )?"
 _WORD: Final = r"[^\W\d_a-z][^\W\d_]{1,20}"
@@ -136,7 +136,7 @@ def owner_of(sentence: str, speaker: str) -> str:
     asked = addressed(plain)
     if asked or _SPEAKER_ACTS.search(plain):
         return asked or speaker
-    return subject_of(plain)
+    return _subject_of(plain)
 
 
 def announces(plain: str) -> bool:
@@ -150,7 +150,7 @@ def addressed(plain: str) -> str:
     return named[1] if named is not None and _is_name(named[1]) else ""
 
 
-def subject_of(plain: str) -> str:
+def _subject_of(plain: str) -> str:
     """Who does what a statement says, if it has a date to come; empty otherwise."""
     if not due_of(plain) or _PAST.search(plain):
         return ""

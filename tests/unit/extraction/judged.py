@@ -68,7 +68,7 @@ def wrong_in(half: str, language: str) -> Counter[str]:
 
 def is_right(item: Mapping[str, Any]) -> bool:
     """Whether extraction reads the item as its author expected."""
-    return _READERS[item["kind"]](item)
+    return bool(_READERS[item["kind"]](item))
 
 
 def _reading(item: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -83,7 +83,7 @@ def _is_listed_rightly(item: Mapping[str, Any]) -> bool:
     kind, owner, due = _reading(item)
     expected = item["expected"].replace("rule", "none")
     if kind != expected or kind != "task":
-        return kind == expected
+        return bool(kind == expected)
     owns = _bare(owner) == _bare(item["owner"]) if item["owner"] else owner.casefold() in _SPEAKERS
     return owns and _bare(due) == _bare(item["due"] or "")
 
