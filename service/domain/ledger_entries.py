@@ -30,7 +30,7 @@ _USES: Final = tuple(Use)
 
 @dataclass(slots=True)
 class Found:
-    """An identifier as the messages name it so far."""
+    """An identifier as the messages name it so far. `is_said` tells that prose names it, not rows of data alone."""
 
     kind: IdentifierKind
     text: str
@@ -41,6 +41,7 @@ class Found:
     count: int = 0
     matters: set[tuple[str, ...]] = field(default_factory=set)
     replaced_by: int = 0
+    is_said: bool = False
 
     def entry(self) -> LedgerEntry:
         """It as an entry, not counted yet."""
@@ -56,7 +57,7 @@ def found_in(
     reading = _Reading(ledger)
     for m in leaving:
         reading.read(m)
-    own = reading.found
+    own = reading.said_or_alone()
     reading.only_replaces = True
     for m in staying:
         reading.read(m)
@@ -83,23 +84,25 @@ class _Reading:
     def read(self, m: MessageAppended) -> None:
         """Read one message; they come in order."""
         for text, use in _texts(m.message):
-            named = list(mentions(text))
-            # What people list they may mean one by one.
-            counting = serial(mention.text for mention in named) if use in (Use.TOOL, Use.CALL) else frozenset()
-            for mention in named:
-                if mention.text in counting:
-                    continue
+            is_data = use is Use.TOOL or text.lstrip()[:1] in ("{", "[")
+            for mention in mentions(text):
                 if use is not Use.TOOL or _is_worth_a_place(mention):
-                    self._named(mention, m.number, use)
+                    self._named(mention, m.number, use, is_data=is_data)
         if len(self.found) > 2 * FOUND_MAX:
             self._forget()
 
-    def _named(self, mention: Mention, number: int, use: Use) -> None:
+    def said_or_alone(self) -> dict[str, Found]:
+        """What was found, without names that only count the rows of data, one a message."""
+        counting = serial(key for key, found in self.found.items() if not found.is_said)
+        return {key: found for key, found in self.found.items() if key not in counting}
+
+    def _named(self, mention: Mention, number: int, use: Use, *, is_data: bool) -> None:
         key = mention.text.casefold()
         if not self.only_replaces:
             found = self.found.get(key)
             if found is None:
                 found = self.found[key] = Found(mention.kind, mention.text, mention.context, use, number)
+            found.is_said = found.is_said or not is_data
             _count(found, mention, number, use)
         if use in (Use.USER, Use.ASSISTANT):
             self._replace(mention, key, number)

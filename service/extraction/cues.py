@@ -9,7 +9,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from service.extraction.due import DAY, MONTH, due_of
+from service.extraction.due import DAY, MONTH, deadline_of
+from service.extraction.owners import addressed, announces, owner_of
+from service.extraction.phrases import either
+from service.extraction.phrases.asking import ASKED, CHITCHAT, REQUESTS
+from service.extraction.phrases.doing import RULES, TASKS, UNNEEDED
+from service.extraction.phrases.settling import DECISIONS, UNDECIDED
 
 __all__ = [
     "asks",
@@ -23,7 +28,6 @@ __all__ = [
     "is_promise",
     "is_reversal",
     "is_wish",
-    "owner_of",
     "seeks_agreement",
 ]
 
@@ -31,26 +35,24 @@ _BUT_TO_LOOK: Final = r"(?![^.]{0,80}\bto (?:see|find|check|look|locate|verify|v
 """What is used in order to look at something is a next step, and settles nothing."""
 
 _DECISION: Final = re.compile(
-    r"\b(?:we|they|i)(?:'ve| have)? (?:just |all |both |now )?"
-    r"(?:decided|agreed|chose|settled on|concluded|opted)\b"
-    rf"|\blet(?:'s| us) (?:just |all |both )?"
-    rf"(?:go (?:ahead )?with|use|keep|stick|drop|ship|proceed|book)\b{_BUT_TO_LOOK}"
-    r"|\b(?:decided|agreed|decision is|plan is) (?:to|on|that)\b|\bdecision:"
-    r"|\bagreed[.!]|\bit(?: i|')s (?:agreed|decided)"
-    r"|\b(?:i|we)(?:'ll| will|'d like to| would like to)? (?:just )?(?:go (?:with|for|ahead with)|prefer the|choose)\b"
-    r"|\b(?:i|we)(?:'d| would) like to (?:proceed|go ahead)\b"
-    r"|\b(?:i|we)(?:'ll| will) (?:use|pay with|go ahead|be (?:using|paying))\b"
-    r"|\bplease (?:just )?(?:go ahead|proceed)\b"
-    r"|\b(?:i|we) confirm\b|\bsigned off\b"
-    r"|\b(?:has|have) (?:now |already )?been (?:successfully )?"
-    r"(?:approved|confirmed|cancell?ed|booked|merged|decided|accepted|rejected)\b"
-    r"|\b(?:has|have) been successfully "
-    r"(?!creat|remov|delet|edit|execut|install|open|load|compil|print|saved)[a-z]+ed\b"
-    r"|\b(?:wir|ich) haben? (?:uns )?.{0,40}(?:entschieden|beschlossen|geeinigt)"
-    r"|\b(?:nous avons|on a) (?:décidé|convenu)"
-    r"|\b(?:hemos decidido|decidimos|acordamos)\b|\b(?:решили|договорились)\b|决定|商定|同意|ことにし|決定|하기로 했",
+    either(
+        DECISIONS,
+        rf"\blet(?:'s| us) (?:just |all |both )?"
+        rf"(?:go (?:ahead )?with|use|keep|stick|drop|ship|proceed|book)\b{_BUT_TO_LOOK}"
+        r"|\b(?:i|we)(?:'ll| will|'d like to| would like to)? (?:just )?"
+        r"(?:go (?:with|for|ahead with)|prefer the|choose)\b"
+        r"|\b(?:i|we)(?:'d| would) like to (?:proceed|go ahead)\b"
+        r"|\b(?:i|we)(?:'ll| will) (?:use|pay with|go ahead|be (?:using|paying))\b"
+        r"|\bplease (?:just )?(?:go ahead|proceed)\b"
+        r"|\b(?:i|we) confirm\b|\bsigned off\b"
+        r"|\b(?:has|have) (?:now |already )?been (?:successfully )?"
+        r"(?:approved|confirmed|cancell?ed|booked|merged|decided|accepted|rejected)\b"
+        r"|\b(?:has|have) been successfully "
+        r"(?!creat|remov|delet|edit|execut|install|open|load|compil|print|saved)[a-z]+ed\b",
+    ),
     re.IGNORECASE,
 )
+_UNDECIDED: Final = re.compile(either(UNDECIDED), re.IGNORECASE)
 _REVERSAL: Final = re.compile(
     r"\b(?:instead(?! of\b)|instead of|after all|on second thoughts?|no longer|not any ?more|rather not"
     r"|chang(?:e|ed|ing) (?:my|our|his|her|their) minds?|(?:scrap|undo|revert|reverse|overturn) (?:that|this|the)"
@@ -59,37 +61,27 @@ _REVERSAL: Final = re.compile(
     r"|doch nicht|stattdessen|finalement|plutôt|en lugar de|вместо)\b|改为|やめて|대신",
     re.IGNORECASE,
 )
-_RULE: Final = re.compile(
-    r"\b(?:please|kindly),? (?:also |just |from now on,? )?(?:(?:never|always|avoid|refrain|only ever)\b"
-    r"|(?:do not|don't) (?!forget|hesitate))"
-    r"|\bbitte (?:\w+ )?(?:nie|niemals|nicht (?!vergessen)|immer|keine?[nmrs]?|stets)\b"
-    r"|\b(?:bitte|por favor),? (?:nunca|no (?!olvid)|siempre|evit)"
-    r"|\b(?:merci de|veuillez|s'il (?:vous|te) plaît,?) (?:\w+ )?"
-    r"(?:ne (?:pas|jamais|\w+ (?:pas|jamais))|toujours|éviter)\b"
-    r"|\b(?:пожалуйста,? )(?:не|никогда|всегда)\b"
-    r"|请(?:不要|勿|别|始终|务必不|总是|永远)|ないでください|いつも.{0,20}てください|必ず.{0,20}(?:こと|ように)",
-    re.IGNORECASE,
-)
-"""What holds whenever it applies is a rule, and no task that is done once."""
-
+_RULE: Final = re.compile(either(RULES), re.IGNORECASE)
+_UNNEEDED: Final = re.compile(either(UNNEEDED), re.IGNORECASE)
 _ACTION: Final = re.compile(
-    r"\b(?:i|we)(?:'ll| will| am going to|'m going to|'re going to| are going to) "
-    r"(?!be\b|need|want|not|have (?:a|an|to)|see\b|say\b|probably|never)\w"
-    r"|\b(?:to-?do|action item|next steps? (?:is|are|will|:))\b"
-    r"|\bplease (?!let|note|hold|wait|give|stand|reach|feel)[a-z]"
-    r"|^\W*(?:(?:so|and|but|then|also|okay|well|yeah|yes|um|uh),? ){0,3}(?:i|we|you) (?:still |also )?(?:need|have) to "
-    r"(?!say|admit|be\b|agree|think|know|show|consider|deal|keep in mind|really|go\b)[a-z]"
-    r"|\b(?:remember|make sure) to [a-z]|\bdon't forget\b"
-    rf"|\b(?:must|shall|should|will|has to|have to|needs? to|is due|are due|deadline)\b.{{0,80}}"
-    rf"\bby (?:{DAY}|tomorrow|tonight|noon|next|end of|eod|{MONTH} \d|the \d|\d)"
-    r"|\b(?:wir müssen|ich werde|bitte)\b|\b(?:il faut|je vais|veuillez|s'il vous plaît)\b"
-    r"|\b(?:hay que|voy a|por favor)\b"
-    r"|\b(?:нужно|надо|пожалуйста)\b|请|(?<![不无無])需要|てください|해 주세요",
+    either(
+        TASKS,
+        r"\b(?:i|we)(?:'ll| will| am going to|'m going to|'re going to| are going to) "
+        r"(?!be\b|need|want|not|have (?:a|an|to)|see\b|say\b|probably|never)\w"
+        r"|\b(?:to-do|(?-i:TODO)|todo(?=:)|action item|next steps? (?:is|are|will|:))\b"
+        r"|\bplease (?!let|note|hold|wait|give|stand|reach|feel)[a-z]"
+        r"|^\W*(?:(?:so|and|but|then|also|okay|well|yeah|yes|um|uh),? ){0,3}"
+        r"(?:i|we|you) (?:still |also )?(?:need|have) to "
+        r"(?!say|admit|be\b|agree|think|know|show|consider|deal|keep in mind|really|go\b)[a-z]"
+        r"|\b(?:remember|make sure) to [a-z]|\bdon't forget\b"
+        rf"|\b(?:must|shall|should|will|has to|have to|needs? to|is due|are due|deadline)\b.{{0,80}}"
+        rf"\bby (?:{DAY}|tomorrow|tonight|noon|next|end of|eod|{MONTH} \d|the \d|\d)",
+    ),
     re.IGNORECASE,
 )
 _CONDITION: Final = re.compile(
     r"^\W*(?:(?:and|but|so|or|then|because|well|okay|maybe),? ){0,3}(?:if|when|whether|unless|once|suppose|there may)\b"
-    r"|\bonce (?:you|i|confirmed)\b",
+    r"|\bonce (?:you|i|confirmed)\b|\bprovided (?:it|that|you|we)\b",
     re.IGNORECASE,
 )
 _OPINION: Final = re.compile(r"\b(?:might|probably|i suppose|i think|i guess|would have)\b", re.IGNORECASE)
@@ -101,10 +93,14 @@ _OPEN: Final = re.compile(
     r"|not (?:yet )?(?:sure|clear) (?:yet|about|if|whether|how|why|what|who|when|where|which)|unclear"
     r"|to be (?:decided|confirmed|determined)|tbd"
     r"|waiting (?:for|on)|blocked (?:by|on)|no answer yet|remains? (?:open|to be)|don't know (?:yet|why|how|whether))\b"
-    r"|\b(?:noch (?:offen|unklar)|reste à|pas encore|todavía no|aún no|пока не|ещё не)\b|还没|尚未|まだ|아직",
+    r"|\b(?:noch (?:offen|unklar)|reste à|pas encore|todavía no|aún no|пока не|ещё не"
+    r"|steht noch nicht fest|ungeklärt|sin decidir|por decidir|no está claro|en suspens)\b"
+    r"|还没|尚未|未定|待定|不确定|まだ|未定|検討中|決まってい(?:ない|ません)|未解決|아직",
     re.IGNORECASE,
 )
-_QUOTED: Final = re.compile(r"[\"\u201c\u201e][^\"\u201c\u201d\u201e]{1,200}[\"\u201d\u201c]")
+_QUOTED: Final = re.compile(
+    r"[\"\u201c\u201e][^\"\u201c\u201d\u201e]{1,200}[\"\u201d\u201c]|\u00ab[^\u00ab\u00bb]{1,200}\u00bb|[\u300c\u300e][^\u300d\u300f]{1,200}[\u300d\u300f]"
+)
 """What somebody quotes is not what that person does."""
 
 _SUPPOSED: Final = re.compile(r"\b(?:if|when|whenever|whether|unless)\b[^.;]{0,40}$", re.IGNORECASE)
@@ -126,11 +122,19 @@ _ASKING: Final = re.compile(
     r"|\b(?:would you (?:like|prefer)|do you (?:want|wish))\b|\bbitte (?:bestätigen|teilen|geben|nennen)",
     re.IGNORECASE,
 )
+_ASKED: Final = re.compile(either(ASKED), re.IGNORECASE)
+_ENDED: Final = re.compile(r"[.!\u2026\u3002\uff01][\"'\u201d\u2019)\]]{0,3}$")
+_UNMARKED_CHARS_MAX: Final = 120
+"""A question without a mark is written in a hurry, and short."""
+
 _DIRECTING: Final = re.compile(
-    r"\b(?:can|could|will|would) you (?:please |also |just |then |maybe )*"
-    r"(?!please|also|just|then|like|prefer|mind|be\b)"
-    r"(?!tell|explain|say|remind|confirm|clarify|provide|share|specify|give|repeat|elaborate|describe|let|see|think)"
-    r"[a-z]",
+    either(
+        REQUESTS,
+        r"\b(?:can|could|will|would) you (?:please |also |just |then |maybe )*"
+        r"(?!please|also|just|then|like|prefer|mind|be\b)"
+        r"(?!tell|explain|say|remind|confirm|clarify|provide|share|specify|give|repeat|elaborate|describe|let|see|think)"
+        r"[a-z]",
+    ),
     re.IGNORECASE,
 )
 """A request in the form of a question; those that only ask for an answer are questions."""
@@ -152,11 +156,16 @@ _DONE: Final = re.compile(
     re.IGNORECASE,
 )
 _COURTESY: Final = re.compile(
-    r"\b(?:feel free|happy to (?:help|assist|take)|glad to (?:help|assist)|anything else|any (?:further|other|more)"
-    r" (?:questions?|assistance|help|preferences)|any(?:thing)? further|let me know if|(?:thank you|thanks)\b(?! to)"
-    r"|you're welcome|have a (?:great|good|nice|safe)|no (?:problem|worries)|here to (?:help|assist)|how (?:can|may) i"
-    r"|i can help you with|i'd be happy|good (?:morning|afternoon|evening)|appreciate (?:your|the|it|that)"
-    r"|sorry for|hold on|one moment|apologi[sz]e for|take your time|whenever you)\b",
+    either(
+        CHITCHAT,
+        r"\b(?:feel free|happy to (?:help|assist|take)|glad to (?:help|assist)|anything else|any (?:further|other|more)"
+        r" (?:questions?|assistance|help|preferences)|any(?:thing)? further|let me know if"
+        r"|(?:thank you|thanks)\b(?! to)"
+        r"|you're welcome|have a (?:great|good|nice|safe)|no (?:problem|worries)|here to (?:help|assist)"
+        r"|how (?:can|may) i"
+        r"|i can help you with|i'd be happy|good (?:morning|afternoon|evening)|appreciate (?:your|the|it|that)"
+        r"|sorry for|hold on|one moment|apologi[sz]e for|take your time|whenever you)\b",
+    ),
     re.IGNORECASE,
 )
 _COURTESY_CHARS_MAX: Final = 160
@@ -168,37 +177,13 @@ _WISH: Final = re.compile(
     r"|\bich (?:möchte|will|brauche)\b|\bje (?:voudrais|veux)\b|\b(?:quiero|quisiera|necesito)\b|\bя хочу\b",
     re.IGNORECASE,
 )
-_SPEAKER: Final = r"^(?:[\w .'-]{1,60}: )?"
-_NAME: Final = r"([^\W\d_a-z][^\W\d_]{1,20}(?:[ -][^\W\d_a-z][^\W\d_]{1,20})?)"
-_REQUEST: Final = (
-    r"(?:please|can you|could you|would you|will you|you (?:should|need to|have to|must|are to)"
-    r"|bitte|kannst du|können sie|por favor|s'il te plaît|s'il vous plaît|veuillez|пожалуйста)\b"
-)
-_OWNER: Final = re.compile(rf"{_SPEAKER}{_NAME} (?:will|shall|should|must|needs to|has to|is going to|is to) [a-z]")
-_ADDRESSED: Final = re.compile(rf"{_SPEAKER}@?{_NAME},? {_REQUEST}")
-_ADDRESSED_LAST: Final = re.compile(rf"\b[Pp]lease\b[^,]{{1,200}}, {_NAME}[.!?]?$")
-_SPEAKER_ACTS: Final = re.compile(
-    r"\b(?:I(?:'ll| will|'m going to| am going to| need to| have to)|let me(?! know)|ich werde|je vais|voy a)\b"
-)
 _PROMISE: Final = re.compile(r"\bI(?:'ll| will|'m going to| am going to)\b|\b[Ll]et(?:'s| us| me)\b")
-_NOT_NAMED_LINES: Final = """
-he she it we you they this that there what who which when where why how one someone somebody everyone everybody anyone
-nobody people all both also and but or so then now just yes yeah yep no nope ok okay alright right well sure fine
-great good perfect thanks thank hello hi hey dear sorry oh ah um uh hmm first firstly second third next finally last
-again maybe perhaps however therefore otherwise instead meanwhile additionally alternatively furthermore actually
-basically finally hopefully ideally lastly obviously personally secondly ultimately unfortunately today tomorrow
-tonight here once if could can would will please system user assistant tool everything something nothing anything
-license licensee licensor licence agreement party parties section software contributor contributors copyright program
-work customer company provider user users client contract warranty covenant document recipient
-bonjour merci oui non hallo danke ja nein gracias hola sí
-"""
-_NOT_NAMED: Final = frozenset(_NOT_NAMED_LINES.split())
 
 
 def is_decision(sentence: str) -> bool:
     """Whether something was settled; questions, conditions, requests to confirm and capitals settle nothing."""
     plain = _own(sentence)
-    if _is_in_capitals(plain):
+    if _is_in_capitals(plain) or _UNDECIDED.search(plain):
         return False
     return _DECISION.search(plain) is not None and not asks(plain) and _CONDITION.search(plain) is None
 
@@ -209,17 +194,19 @@ def is_reversal(sentence: str) -> bool:
 
 
 def is_action(sentence: str) -> bool:
-    """Whether somebody is to do something; a question only if it asks somebody by name."""
+    """Whether somebody is to do something; a question only if it asks somebody by name, or sets a deadline."""
     plain = _own(sentence)
-    if _is_in_capitals(plain) or _RULE.search(plain):
+    if _is_in_capitals(plain) or _RULE.search(plain) or _UNNEEDED.search(plain):
         return False
-    if _addressed(plain):
+    if addressed(plain):
         return not is_question(plain) or directs(plain)
-    if asks(plain) or (
-        (_CONDITION.search(plain) or _OPINION.search(plain) or _IDLE.search(plain)) and not due_of(plain)
-    ):
+    if is_question(plain):
+        return directs(plain) and not is_courtesy(plain) and bool(deadline_of(plain))
+    if asks(plain) or is_courtesy(plain):
         return False
-    return _ACTION.search(plain) is not None or bool(owner_of(plain, ""))
+    if (_CONDITION.search(plain) or _OPINION.search(plain) or _IDLE.search(plain)) and not deadline_of(plain):
+        return False
+    return _ACTION.search(plain) is not None or announces(plain) or bool(owner_of(plain, ""))
 
 
 def is_promise(sentence: str) -> bool:
@@ -251,7 +238,12 @@ def seeks_agreement(sentence: str) -> bool:
 
 def asks(sentence: str) -> bool:
     """Whether the speaker wants an answer: a question, or a request to confirm, provide or choose."""
-    return is_question(sentence) or _ASKING.search(_plain(sentence)) is not None
+    plain = _plain(sentence)
+    if is_question(plain) or _ASKING.search(plain) is not None:
+        return True
+    if len(plain) > _UNMARKED_CHARS_MAX or _ENDED.search(plain) or _is_in_capitals(plain):
+        return False
+    return _ASKED.search(plain) is not None
 
 
 def directs(sentence: str) -> bool:
@@ -272,25 +264,6 @@ def is_courtesy(sentence: str) -> bool:
 def is_wish(sentence: str) -> bool:
     """Whether the sentence says what the speaker wants."""
     return _WISH.search(_plain(sentence)) is not None
-
-
-def owner_of(sentence: str, speaker: str) -> str:
-    """Who is to do it: the name before `will` or `please`, the speaker of `I will`; empty otherwise."""
-    plain = _plain(sentence)
-    named = _OWNER.match(plain)
-    if named is not None and _is_name(named[1]):
-        return named[1]
-    return _addressed(plain) or (speaker if _SPEAKER_ACTS.search(plain) else "")
-
-
-def _addressed(plain: str) -> str:
-    """Whom a request addresses by name; empty otherwise."""
-    named = _ADDRESSED.match(plain) or _ADDRESSED_LAST.search(plain)
-    return named[1] if named is not None and _is_name(named[1]) else ""
-
-
-def _is_name(word: str) -> bool:
-    return word.split(maxsplit=1)[0].casefold() not in _NOT_NAMED
 
 
 def _is_in_capitals(plain: str) -> bool:

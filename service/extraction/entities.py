@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from service.domain.checks.identifiers import IdentifierKind, identifiers, serial
 from service.domain.checks.required import IDENTIFIER_CHARS_MAX, KIND_WEIGHTS, NUMBER_CHARS_MIN
+from service.domain.words import FUNCTION_WORDS
 
 __all__ = ["Day", "day_of", "fullest_forms", "ranked_entities"]
 
@@ -117,11 +118,9 @@ def _identifier_scores(texts: Sequence[str], spoken: Sequence[str]) -> dict[str,
     said: set[str] = set()
     for position, (text, words) in enumerate(zip(texts, spoken, strict=True), start=1):
         recency = position / len(texts)
-        named = identifiers(text)
-        counting = frozenset() if words else serial(found.text for found in named)
-        for found in named:
+        for found in identifiers(text):
             weight = KIND_WEIGHTS.get(found.kind)
-            if weight is None or len(found.text) > IDENTIFIER_CHARS_MAX or found.text in counting:
+            if weight is None or len(found.text) > IDENTIFIER_CHARS_MAX:
                 continue
             if found.kind is IdentifierKind.NUMBER and len(found.text) < NUMBER_CHARS_MIN:
                 continue
@@ -129,7 +128,8 @@ def _identifier_scores(texts: Sequence[str], spoken: Sequence[str]) -> dict[str,
             if words:
                 said.add(found.text)
             scores[found.text] = weight + recency + min(counts[found.text], _REPEATS_MAX) / 2
-    return {name: score + _SAID_WEIGHT * (name in said) for name, score in scores.items()}
+    counting = serial(name for name in scores if name not in said)
+    return {name: score + _SAID_WEIGHT * (name in said) for name, score in scores.items() if name not in counting}
 
 
 def _name_scores(spoken: Sequence[str]) -> dict[str, float]:
@@ -157,7 +157,12 @@ def _common_words(spoken: Iterable[str]) -> frozenset[str]:
 
 
 def _is_name(name: str, common: frozenset[str]) -> bool:
-    """Whether a word of `name` is neither common nor written in lower case elsewhere, or a year makes it a title."""
+    """Whether a word of `name` is neither common nor written in lower case elsewhere, or a year makes it a title.
+
+    A clause in capitals, such as `EXPRESS OR IMPLIED`, is no name.
+    """
+    if any(word.isupper() and word.casefold() in FUNCTION_WORDS for word in name.split()):
+        return False
     words = [word.casefold() for word in name.split() if not word.islower()]
     if len(words) > 1 and words[-1].isdigit():
         return True

@@ -17,6 +17,7 @@ from service.domain.record import DOMAIN_ENTITIES_MAX, KEY_POINTS_MAX, RecordCon
 from service.extraction import facts
 from service.extraction.entities import ranked_entities
 from service.extraction.passages import LEAD, Passage, diverse, gathered, is_usable, ranked
+from service.extraction.replaced import outdated
 
 __all__ = ["Extract", "extract"]
 
@@ -90,13 +91,14 @@ def extract(
     listed = {*context.decisions, *tasks, *context.unresolved}
     spent = (*listed, *context.participants, *context.domain_entities)
     left = max(0, budget - sum(_cost(text, count_tokens) for text in spent))
-    chosen = diverse(best, corpus, skipped=listed | facts.outdated(best))
+    stale = outdated(best)
+    chosen = diverse(best, corpus, skipped=listed | stale)
     told, untold = _divided(chosen[: -(-len(chosen) // 2)], int(left * _SUMMARY_SHARE), count_tokens=count_tokens)
     points, _ = _divided(
         [*untold, *chosen[-(-len(chosen) // 2) :]], left - int(left * _SUMMARY_SHARE), count_tokens=count_tokens
     )
     return Extract(
-        summary=_summary(told or chosen[:1] or [scored.passage for scored in best[:1]]),
+        summary=_summary(told or chosen[:1] or [one.passage for one in best if one.passage.line not in stale][:1]),
         key_points=_lines(points[:KEY_POINTS_MAX]),
         context=context,
     )

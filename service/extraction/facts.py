@@ -28,15 +28,15 @@ from service.extraction.cues import (
     is_open,
     is_promise,
     is_reversal,
-    owner_of,
     seeks_agreement,
 )
-from service.extraction.due import due_of
+from service.extraction.due import deadline_of, due_of
+from service.extraction.owners import owner_of
 from service.extraction.passages import Corpus, Passage, Scored, is_usable, repetition
 from service.extraction.sentences import Terms, terms_of
 from service.extraction.standing import stands_alone
 
-__all__ = ["action_items", "decisions", "outdated", "participants", "talk_of", "unresolved"]
+__all__ = ["action_items", "decisions", "participants", "talk_of", "unresolved"]
 
 _RECENT: Final = 0.6
 """Tasks and open points count from this part of the conversation on, or if they have a date."""
@@ -67,9 +67,6 @@ _VALUES: Final = frozenset(
     }
 )
 """What a decision sets; other identifiers say what it is about."""
-
-_CHANGED_WITHIN: Final = 6
-"""Turns between a value and a change that names no subject, such as `make it 9090 instead`."""
 
 _REPLIES_MAX: Final = 3
 """Turns of others in which to look for a reply."""
@@ -146,42 +143,6 @@ def decisions(best: Sequence[Scored], talk: Talk, *, carried: Sequence[str]) -> 
     return _by_turns(new, [line for line in carried if line in lines])[:DECISIONS_MAX]
 
 
-def outdated(best: Sequence[Scored]) -> set[str]:
-    """The lines whose value a later one replaced: of the same subject, or of the same kind shortly before a change."""
-    told = sorted((scored.passage for scored in best[:_CANDIDATES_MAX]), key=lambda passage: passage.place)
-    values = [_values(passage.text) for passage in told]
-    subjects = [_subject(passage.text) if kinds else _NOTHING for passage, kinds in zip(told, values, strict=True)]
-    lines: set[str] = set()
-    for later, passage in enumerate(told):
-        changing = dict(values[later]) if values[later] and is_reversal(passage.text) else {}
-        for earlier in range(later - 1, -1, -1):
-            before = told[earlier]
-            # Of several values of a kind none is the one that another replaces.
-            other = {
-                kind
-                for kind, texts in values[earlier].items()
-                if len(texts) == 1 == len(values[later].get(kind, ())) and texts != values[later][kind]
-            }
-            if not other or before.source == passage.source:
-                continue
-            if _replaces(subjects[later], subjects[earlier], back=False):
-                lines.add(before.line)
-            elif other & changing.keys() and passage.source - before.source <= _CHANGED_WITHIN:
-                lines.add(before.line)
-                changing = {kind: texts for kind, texts in changing.items() if kind not in other}
-    return lines
-
-
-def _values(text: str) -> dict[IdentifierKind, set[str]]:
-    """The values by kind; an amount is a number, since a change seldom repeats the unit."""
-    found: dict[IdentifierKind, set[str]] = {}
-    for value in identifiers(text):
-        if value.kind in _VALUES:
-            kind = IdentifierKind.NUMBER if value.kind is IdentifierKind.AMOUNT else value.kind
-            found.setdefault(kind, set()).add(value.text)
-    return found
-
-
 def action_items(
     best: Sequence[Scored], corpus: Corpus, talk: Talk, *, carried: Sequence[ActionItem]
 ) -> list[ActionItem]:
@@ -192,12 +153,12 @@ def action_items(
     ]
     found: list[tuple[bool, Passage, str]] = []
     for passage in likely:
-        due = due_of(passage.text)
+        due, dated = due_of(passage.text), bool(deadline_of(passage.text))
         if (
             is_decision(passage.text)
             or not stands_alone(passage.text)
-            or not (due or passage.source >= recent)
-            or _is_past(passage, talk, dated=bool(due))
+            or not (dated or passage.source >= recent)
+            or _is_past(passage, talk, dated=dated)
         ):
             continue
         if all(repetition(passage.terms, other.terms) < _SAME_TASK_SHARE for _, other, _ in found):
@@ -251,9 +212,6 @@ class _Subject:
 
     terms: Terms
     things: frozenset[str]
-
-
-_NOTHING: Final = _Subject(frozenset(), frozenset())
 
 
 def _subject(text: str) -> _Subject:

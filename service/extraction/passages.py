@@ -78,6 +78,9 @@ _CHOSEN_MAX: Final = 80
 _REPEATED: Final = 0.7
 """From this overlap on, a passage says nothing new."""
 
+_REPEATED_SPACELESS: Final = 0.85
+"""The same for scripts without spaces, whose terms are pairs of characters: those of grammar recur everywhere."""
+
 _REPETITION_WEIGHT: Final = 0.6
 
 _LEAD_BONUS: Final = 0.2
@@ -295,7 +298,8 @@ def diverse(best: Sequence[Scored], corpus: Corpus, *, skipped: set[str]) -> lis
     while pool and len(chosen) < _CHOSEN_MAX:
         index = max(range(len(pool)), key=lambda i: pool[i].score - _REPETITION_WEIGHT * repeated[i])
         passage, redundancy = pool.pop(index).passage, repeated.pop(index)
-        if redundancy >= _REPEATED or not left[passage.source]:
+        most = _REPEATED if " " in passage.text else _REPEATED_SPACELESS
+        if redundancy >= most or not left[passage.source]:
             continue
         left[passage.source] -= 1
         chosen.append(passage)

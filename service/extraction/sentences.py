@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from service.extraction.stops import CONTEXT_CHARS, GERMAN_MONTH, is_inside
+
 __all__ = [
     "CLIP_CHARS_MAX",
     "Terms",
@@ -34,37 +36,25 @@ _SENTENCE_CHARS_MIN: Final = 8
 _ELLIPSIS: Final = "\u2026"
 _FENCE: Final = "```"
 
+_SMALL: Final = "a-z\u00df-\u00f6\u00f8-\u00ff"
+_WIDE_STOPS: Final = "\u3002\uff01\uff1f"
+_BRACKETS_CLOSED: Final = "\uff09\u300b\u3009\u3011"
+_QUOTES_CLOSED: Final = "\u300d\u300f\u201d\u2019"
+_GOING_ON: Final = "\u3068\u3063\u306a\u306e\u3001\uff0c"
+"""What follows a quotation inside of a Japanese or Chinese sentence: particles and commas."""
+
+_NAMED_WITH_STOP: Final = "[\u3092\u306e\uff0c\u3001]"
+"""What follows a name that ends in a stop."""
+
 _END: Final = re.compile(
-    r"(?<=[.!?\u2026\u061f\u0964])[\"'\u201d\u2019)\]]{0,3}\s+(?=[^\sa-z])"
-    r"|(?<=[\u3002\uff01\uff1f])(?![\u300d\u300f\u201d\u2019\uff09])"
-    r"|(?<=[\u3002\uff01\uff1f][\u300d\u300f\u201d\u2019\uff09])(?![\u3068\u3063\u3001\u3002\uff0c\u300d\u300f])"
+    rf"(?<=[.!?\u2026\u061f\u0964])(?:[\"'\u201d\u2019)\]\u00bb]|\s\u00bb){{0,3}}\s+(?=[^\s{_SMALL}\u00bb])(?![\u2014\u2013-]\s?[{_SMALL}])"
+    rf"|(?<=[{_WIDE_STOPS}])(?![{_WIDE_STOPS}{_QUOTES_CLOSED}{_BRACKETS_CLOSED}]|{_NAMED_WITH_STOP})"
+    rf"|(?<=\u3002[{_QUOTES_CLOSED}])(?![{_WIDE_STOPS}{_QUOTES_CLOSED}{_GOING_ON}])"
 )
 _LAST_END: Final = re.compile(
     r".*(?:[.!?\u2026\u061f\u0964][\"'\u201d\u2019)\]]{0,3}(?=\s|$)|[\u3002\uff01\uff1f])", re.DOTALL
 )
-_ABBREVIATED: Final = re.compile(
-    r"(?:^|[\s(])(?:[A-Z]|[Mm]rs?|[Mm]s|[Dd]r|[Pp]rof|[Ss]t|[Nn]o|[Vv]s|e\.g|i\.e|etc|approx|[Ff]ig|[Vv]ol|Jr|Inc|Ltd"
-    r"|[dosuz]|u\. a|\u00d6|[Nn]r|[Bb]zw|ca|[Vv]gl|inkl|evtl|ggf|sog|Abs|Art|Hr|Fr|Str|Sra?|Dra"
-    r"|[Nn]\u00fam|aprox|env|Mme)\.$"
-)
-_ORDINAL: Final = re.compile(
-    r"(?:^|[\s(])(?:a[mb]|im|zu[mr]|vom|beim|bis|seit|de[rmns]|die|das|diese[rmns]?|jede[rmns]?|(?:ihr|sein|uns|euer|mein|dein)"
-    r"e?[rmns]?|e?in(?:e[rmns]?)?|und|oder|nach|vor)\s+\d{1,3}\.$",
-    re.IGNORECASE,
-)
-"""A number that an article or a preposition of German makes an ordinal: a stop after it ends no sentence."""
-
-_DATED: Final = re.compile(r"(?:^|[\s(])\d{1,2}\.$")
-_MONTH: Final = re.compile(
-    r"(?:Jan|Feb|M\u00e4r|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)[a-z]{0,6}\b|\d{1,2}\.(?:\s|$)|(?:19|20)\d\d\b"
-)
-_OPENING: Final = re.compile(
-    r"(?:danach|dann|wir|ich|es|er|sie|ihr|man|das|die|der|den|dem|aber|und|bitte|leider|deshalb|da|so|wenn|in|an|auf|f\u00fcr)\b",
-    re.IGNORECASE,
-)
-"""A word that opens a sentence, and is none that an ordinal counts."""
-
-_LIST_MARK: Final = re.compile(r"^(?:[-*+\u2022>#|]{1,6}\s+|\d{1,3}[.)]\s+)+")
+_LIST_MARK: Final = re.compile(rf"^(?:[-*+\u2022>#|]{{1,6}}\s+|\d{{1,3}}[.)]\s+(?!{GERMAN_MONTH}))+")
 _SPACES: Final = re.compile(r"\s+")
 _SPEAKER: Final = re.compile(r"^(?:user|assistant|tool|system): ")
 _LOOSE_STOP: Final = re.compile(r" (?=[.,](?:\s|$))")
@@ -77,7 +67,11 @@ _BRACKETED: Final = re.compile(r"\((?=[^()]*[:/\\\d])[^()]*\)|\[[^\[\]]*\]|[\w./
 """A whole line in brackets from a program or a transcriber: a place, a state, a shell prompt."""
 
 _LISTING: Final = re.compile(
-    r"\d{1,6}:(?![\d ])|\d{1,6}: {2,}|\d{1,6}:$"
+    r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d\S* .{0,20}?\[?[A-Z]{4,8}\]?[: ]|[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d \S+ \S+:"
+    r"|\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL)\]?[: ]"
+    r"|(?=.{0,60}\d\d:\d\d:\d\d).{0,60}(?:\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL|WARNUNG|FEHLER"
+    r"|AVISO|ERREUR)\b|\[\w{2,8}\])|(?:\S* )?\w+=\S+ \w+=\S"
+    r"|\d{1,6}:(?![\d ])|\d{1,6}: {2,}|\d{1,6}:$"
     r"|(?:from \S{1,80} )?import [\w.*, ]{1,80}$|(?:def|class) \w{1,80}[(:]|(?:return|raise|assert) \S{0,80}[(\[=]"
     r"|#(?:include|define) |File \"|Traceback \(|[\w.\[\]'\"]{1,80} ?[-+*/|&:]?= ?[^=]|[\w.]{1,80}\(.{0,300}\)[;:,]?$"
 )
@@ -174,9 +168,7 @@ def first_sentences(text: str, count: int) -> str:
     """`text` up to the end of its `count`-th sentence; unchanged where it has no more."""
     left = count
     for end in _END.finditer(text):
-        if _goes_on(
-            text[max(0, end.start() - _BEFORE_CHARS) : end.start()], text[end.end() : end.end() + _BEFORE_CHARS]
-        ):
+        if _is_inside(text, 0, end):
             continue
         left -= 1
         if not left:
@@ -193,7 +185,7 @@ def unrepeated(text: str, said: set[str]) -> Iterator[str]:
         end.end()
         for line in re.finditer(r"[^\n]*(?:\n|$)", text)
         for end in (*_END.finditer(text, line.start(), line.end()), line)
-        if end is line or not _ABBREVIATED.search(text, max(0, end.start() - 8), end.start())
+        if end is line or not _is_inside(text, line.start(), end)
     )
     for end in ends:
         sentence, start = text[start:end], end
@@ -216,7 +208,7 @@ def _unwrapped(prose: str) -> Iterator[str]:
         bare = raw.strip()
         line = _LIST_MARK.sub("", bare)
         is_wrapped = _WRAPPED_CHARS_MIN <= len(held) <= _SENTENCE_CHARS_MAX and not _STOPPED.search(held)
-        if is_wrapped and line == bare and line[:1].islower():
+        if is_wrapped and line == bare and _continues(held, line):
             held = f"{held} {line}"
             continue
         if held:
@@ -224,6 +216,11 @@ def _unwrapped(prose: str) -> Iterator[str]:
         held = "" if _is_code(line) or _BRACKETED.fullmatch(line) else line
     if held:
         yield held
+
+
+def _continues(held: str, line: str) -> bool:
+    """Whether a wrapped line goes on: in lower case, after a word that ends no sentence, or in a clause of capitals."""
+    return line[:1].islower() or _BROKEN_OFF.search(held) is not None or (held.isupper() and line.isupper())
 
 
 def _is_code(line: str) -> bool:
@@ -236,24 +233,16 @@ def _is_code(line: str) -> bool:
 def _of_line(line: str) -> Iterator[str]:
     begin = 0
     for end in _END.finditer(line):
-        after = line[end.end() : end.end() + _BEFORE_CHARS]
-        if not _goes_on(line[max(begin, end.start() - _BEFORE_CHARS) : end.start()], after):
+        if not _is_inside(line, begin, end):
             yield from _bounded(line[begin : end.start()])
             begin = end.end()
     yield from _bounded(line[begin:])
 
 
-def _goes_on(before: str, after: str) -> bool:
-    """Whether the stop at the end of `before` belongs to an abbreviation or an ordinal, and so ends no sentence."""
-    if _ABBREVIATED.search(before):
-        return True
-    if _DATED.search(before) and _MONTH.match(after):
-        return True
-    return _ORDINAL.search(before) is not None and _OPENING.match(after) is None
-
-
-_BEFORE_CHARS: Final = 24
-"""What is looked at before a stop and after it."""
+def _is_inside(text: str, begin: int, end: re.Match[str]) -> bool:
+    """Whether the sentence that begins at `begin` goes on after the stop before `end`."""
+    before = text[max(begin, end.start() - CONTEXT_CHARS) : end.start()]
+    return is_inside(before, text[end.end() : end.end() + CONTEXT_CHARS])
 
 
 def _bounded(sentence: str) -> Iterator[str]:

@@ -31,6 +31,9 @@ CHUNK_CHARS_MAX: Final = 1_024
 SERIES_MIN: Final = 4
 """So many names that differ in their number alone count rows, columns or fields."""
 
+_COUNTED: Final = re.compile(r"(.*_)\d{1,3}", re.ASCII)
+"""Longer numbers are no counts: `gift_card_7480005` names one card."""
+
 
 class IdentifierKind(StrEnum):
     """The form of an identifier, most distinctive first. A COMMAND is recognized by where it stands, in
@@ -150,12 +153,14 @@ def identifiers(text: str) -> tuple[Identifier, ...]:
 
 
 def serial(found: Iterable[str]) -> frozenset[str]:
-    """Those that only count: SERIES_MIN or more that differ in a number at their end, such as `row_0`, `row_1`."""
+    """Those that only count: SERIES_MIN or more that differ in a number of up to three digits at their end, such as
+    `row_0`, `row_1`.
+    """
     series: dict[str, set[str]] = {}
     for text in found:
-        stem = text.rstrip("0123456789")
-        if stem != text and stem[-1:] == "_":
-            series.setdefault(stem.casefold(), set()).add(text)
+        counted = _COUNTED.fullmatch(text)
+        if counted is not None:
+            series.setdefault(counted[1].casefold(), set()).add(text)
     return frozenset(text for texts in series.values() if len(texts) >= SERIES_MIN for text in texts)
 
 

@@ -288,3 +288,20 @@ def test_rows_of_a_tools_table_take_no_place():
 
     assert [one.text for one in found if one.text.startswith(("value_", "total_", "row_"))] == []
     assert "order_archive" in [one.text for one in found]
+
+
+def test_rows_of_data_take_no_place_though_each_has_a_message_of_its_own():
+    """What counts rows is known across messages; numbered names of people and cards stay, and so does what is said."""
+    rows = [
+        appended(n, message=Message(f"m{n}", role, f'{{"key": "row_{n}", "cells": ["value_{n}", "total_{n + 1}"]}}'))
+        for n, role in enumerate((Role.TOOL, Role.USER) * 6, start=1)
+    ]
+    cards = " ".join(f"gift_card_{7480000 + 913 * n}" for n in range(5))
+    wallet = appended(20, message=Message("w", Role.TOOL, f"[{cards}]", tool_call_id="c"))
+    asked = appended(21, message=Message("a", Role.USER, "Please delete row_3, it is wrong."))
+
+    found, _ = found_in([*rows, wallet, asked], (), NO_LEDGER)
+
+    texts = [one.text for one in found]
+    assert [text for text in texts if text.startswith(("value_", "total_", "row_"))] == ["row_3"]
+    assert [text for text in texts if text.startswith("gift_card_")] == cards.split()

@@ -13,6 +13,8 @@ from service.domain.message import Message, Role
 from service.domain.record import ActionItem, RecordContext
 from service.extraction.entities import Day, day_of, fullest_forms
 from service.extraction.extract import Extract
+from service.extraction.passages import gathered, ranked
+from service.extraction.replaced import outdated
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.extracts import extract_of, record_of
 from tests.unit.extraction.corpora import said
@@ -364,3 +366,54 @@ def test_rows_of_a_table_are_no_names() -> None:
 
     assert not [name for name in names if name.startswith(("value_", "total_"))]
     assert {"stage_1", "stage_2", "stage_3", "stage_4"} <= set(names)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("The oven of the bakery runs at 180 degrees.", "The freezer of the bakery is now at minus 18."),
+        ("Room 12 of the museum is free on weekdays.", "Room 14 of the museum is free on weekdays."),
+        ("Hall A of the theatre holds 300 people.", "Hall B of the theatre holds 120 people."),
+        ("I fly from Denver to Houston on May 27 with my son.", "I fly from Houston to Denver on May 29 with my son."),
+        (
+            "\u4f1a\u8b70\u5ba4\u306f20\u5ea6\u3067\u3059\u3002",
+            "\u5009\u5eab\u306f5\u5ea6\u306b\u3057\u3066\u3044\u307e\u3059\u3002",
+        ),
+    ],
+)
+def test_a_value_of_another_thing_replaces_nothing(earlier, later) -> None:
+    """Two rooms, two trips and two machines have a value each."""
+    messages = said(f"Ana: {earlier}", f"Ben: {later}")
+
+    assert outdated(ranked(gathered(messages, previous=None))) == set()
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("The night shift starts at 22:00 in the ward.", "Correction: the night shift starts at 21:30, not 22:00."),
+        ("The mural costs 4500 euros with the frame.", "Sorry, it is 4900 instead of 4500."),
+        ("The contact of ward 4 is Sister Brennan.", "The contact of ward 4 is now Mr Adeyemi."),
+        ("Die Probe ist am 14. Mai um 19:00 Uhr.", "Korrektur: Die Probe ist um 18:30 Uhr, nicht um 19:00."),
+    ],
+)
+def test_a_correction_takes_back_what_it_corrects(earlier, later) -> None:
+    """Only the newer sentence is told, in whatever words it says that it corrects."""
+    lines = told(extract_of(said(f"Ana: {earlier}", f"Ben: {later}")))
+
+    assert later in lines
+    assert earlier not in lines
+
+
+def test_clauses_in_capitals_are_no_names() -> None:
+    """A document shouts; who is named in it stays, and so does a name of capitals."""
+    text = (
+        "The work is provided by Ada Lovelace under the GNU GPL as it stands, and the work is WITHOUT WARRANTY OF ANY "
+        "KIND, EITHER EXPRESSED OR IMPLIED, and the author is not liable."
+    )
+
+    names = extract_of(said(f"user: {text}")).context.domain_entities
+
+    assert "Ada Lovelace" in names
+    assert "GNU GPL" in names
+    assert [name for name in names if "WARRANTY" in name or "IMPLIED" in name] == []

@@ -16,24 +16,43 @@ import pytest
 from service.extraction.cues import asks, is_action, is_decision
 from service.extraction.due import due_of
 from service.extraction.sentences import sentences
+from tests.unit.extraction.judged import HALVES, LANGUAGES, counts, wrong_in
 
 UNSEEN = Path(__file__).parent / "unseen"
 KINDS: Final = ("negative", "task", "decision", "question", "split", "due")
 SCORES: Final = {
-    ("look", "de"): ((33, 36), (1, 9), (1, 4), (4, 5), (6, 7), (8, 10)),
-    ("look", "en"): ((32, 35), (5, 9), (4, 4), (4, 5), (6, 7), (8, 10)),
-    ("look", "es"): ((35, 36), (1, 9), (1, 4), (4, 5), (5, 7), (8, 10)),
-    ("look", "fr"): ((35, 36), (0, 9), (1, 4), (4, 5), (4, 7), (9, 10)),
-    ("look", "ja"): ((37, 37), (1, 9), (1, 4), (3, 5), (6, 7), (8, 10)),
-    ("look", "zh"): ((34, 37), (0, 9), (2, 4), (4, 5), (6, 7), (8, 10)),
-    ("held", "de"): ((37, 37), (0, 9), (3, 5), (3, 4), (8, 9), (9, 10)),
-    ("held", "en"): ((36, 37), (2, 9), (3, 5), (3, 4), (8, 9), (7, 10)),
-    ("held", "es"): ((36, 37), (1, 9), (1, 5), (3, 4), (4, 7), (9, 10)),
-    ("held", "fr"): ((37, 37), (1, 9), (1, 5), (3, 4), (3, 7), (9, 10)),
-    ("held", "ja"): ((32, 37), (0, 9), (1, 5), (2, 4), (5, 7), (9, 10)),
-    ("held", "zh"): ((34, 37), (0, 9), (1, 5), (3, 4), (5, 7), (9, 10)),
+    ("look", "de"): ((35, 36), (9, 9), (4, 4), (5, 5), (6, 7), (10, 10)),
+    ("look", "en"): ((34, 35), (9, 9), (4, 4), (5, 5), (6, 7), (8, 10)),
+    ("look", "es"): ((35, 36), (9, 9), (4, 4), (5, 5), (7, 7), (10, 10)),
+    ("look", "fr"): ((35, 36), (9, 9), (4, 4), (5, 5), (5, 7), (10, 10)),
+    ("look", "ja"): ((37, 37), (9, 9), (4, 4), (4, 5), (7, 7), (10, 10)),
+    ("look", "zh"): ((37, 37), (9, 9), (4, 4), (5, 5), (7, 7), (10, 10)),
+    ("held", "de"): ((37, 37), (7, 9), (3, 5), (4, 4), (9, 9), (10, 10)),
+    ("held", "en"): ((37, 37), (8, 9), (5, 5), (4, 4), (9, 9), (9, 10)),
+    ("held", "es"): ((37, 37), (8, 9), (5, 5), (4, 4), (7, 7), (10, 10)),
+    ("held", "fr"): ((37, 37), (8, 9), (5, 5), (3, 4), (7, 7), (10, 10)),
+    ("held", "ja"): ((35, 37), (4, 9), (5, 5), (3, 4), (7, 7), (10, 10)),
+    ("held", "zh"): ((35, 37), (3, 9), (3, 5), (4, 4), (7, 7), (10, 10)),
 }
 """By half and language, how many of each kind are right, and of how many."""
+
+
+ITEMS_MIN: Final = 40
+
+SETTLED = frozenset(
+    {
+        *("label please-never", "label negated-obligation", "label licence-capitals", "label licence-boilerplate"),
+        *("label copyright-notice", "label json-rows", "label csv-rows", "label log-line"),
+        *("due time-of-day", "due opening-hours"),
+    }
+)
+"""Categories in which no item may be read wrongly; of splits and of values that were replaced, none at all."""
+
+RIGHT = {
+    "look": {"en": 73, "de": 74, "es": 74, "fr": 74, "zh": 76, "ja": 76},
+    "held": {"en": 75, "de": 72, "es": 71, "fr": 71, "zh": 66, "ja": 67},
+}
+"""How many items are read rightly. Raise a figure with the cues that earn it; it never falls."""
 
 
 @pytest.mark.parametrize(("half", "language"), SCORES)
@@ -79,3 +98,22 @@ def _is_right(item: dict[str, Any]) -> bool:
         case "question":
             return any(map(asks, read)) and not decides
     return not acts and not decides
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_rules_needs_documents_and_replaced_values_are_read_without_a_fault(half, language):
+    """Neither half has one wrong, of sentences that its author chose without knowing the cues."""
+    wrong = wrong_in(half, language)
+
+    assert {kind: n for kind, n in wrong.items() if kind in SETTLED or kind.startswith(("split ", "replaced "))} == {}
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_share_that_is_read_rightly_never_falls(half, language):
+    """A figure that rises is raised in RIGHT, so that it cannot fall back."""
+    total, right = counts(half, language)
+
+    assert total >= ITEMS_MIN
+    assert right == RIGHT[half][language], dict(wrong_in(half, language))

@@ -1,0 +1,201 @@
+"""Sentences whose value a later sentence replaced, so that an extract does not tell both as true.
+
+A value gives way if a later sentence gives another to the same subject, if a short correction follows it at once (`make
+it 9090 instead`), or if a correction names what it replaces (`9090 instead of 8443`). The correction itself stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from service.domain.words import STEM_CHARS
+from service.extraction.passages import Passage, Scored
+from service.extraction.phrases import either
+from service.extraction.phrases.changing import CORRECTIONS, GIVEN_UP
+from service.extraction.sentences import Terms, terms_of
+
+__all__ = ["outdated"]
+
+_COMPARED_MAX: Final = 200
+"""How many passages, best first, are compared with each other."""
+
+_SUBJECT_TERMS_MIN: Final = 2
+_SUBJECT_PAIRS_MIN: Final = 4
+"""Words, or pairs of characters in scripts without spaces, that name the subject of a value."""
+
+_FOLLOWING: Final = 6
+"""Sources between a value and a correction that does not repeat its subject."""
+
+_SHORT_CHARS: Final = 120
+"""Longer sentences tell more than a value, so they neither correct one in passing nor are dropped for it."""
+
+_VALUES_MAX: Final = 2
+"""Values that one sentence changes, such as a row and a seat."""
+
+_SUBJECTLESS_TERMS: Final = 2
+"""A correction with no more words of its own names no subject."""
+
+_VALUE: Final = re.compile(
+    r"(?<![A-Za-z\d_.-])[$€£¥]?(?:[A-Z]{1,2}-?)?\d+(?:[.,:/-]\d+)*[A-Za-z]?(?![\d.]\d|[A-Za-z])"
+    r"|[一二三四五六七八九十百千万两〇零]{2,}(?=[元块円人度点分个日号席排段番時])"
+)
+_CORRECTION: Final = re.compile(either(CORRECTIONS), re.IGNORECASE)
+_GIVEN_UP: Final = re.compile(either(GIVEN_UP), re.IGNORECASE)
+_GRAMMAR: Final = re.compile(
+    "[\u3041-\u309f吧的了是就那请把它用设为在到块元円度]+|値段|価格|料金|時間|番号|座席|价格|价钱|时间|号码|座位"
+)
+"""Kana, Chinese characters of grammar, and words for values of any kind."""
+
+_OWN_SUBJECT: Final = re.compile(
+    r"^\W*(?:the|our|my|der|die|das|unsere?|mein|le|la|les|notre|el|los|las|nuestr[oa]) (\w+)", re.IGNORECASE
+)
+"""How a sentence opens that names what it is about."""
+
+_COPULA: Final = re.compile(
+    r"^(?P<subject>.{3,80}?)(?:\s(?:is|are|ist|sind|est|sont|es|son|heißt)\s|是|は)(?P<value>.{2,60})$"
+)
+
+
+class _Told(NamedTuple):
+    """A passage as a statement of a value.
+
+    Attributes:
+        passage: The passage.
+        values: The values that it names.
+        subject: Its words without values, grammar and words of change.
+        corrects: Whether it speaks of a change.
+        gives_up: What it says no longer holds.
+    """
+
+    passage: Passage
+    values: frozenset[str]
+    subject: Terms
+    corrects: bool
+    gives_up: frozenset[str]
+
+
+def outdated(best: Sequence[Scored]) -> set[str]:
+    """The lines of the best passages whose value a later one of them replaced."""
+    whole = (one.passage for one in best if not one.passage.fragment)
+    told = sorted(map(_told, islice(whole, _COMPARED_MAX)), key=lambda told: told.passage.place)
+    told = [_announced(one, before) for before, one in zip([None, *told], told, strict=False)]
+    lines = {one.passage.line for one in told if one.corrects and not (one.values or one.subject or one.gives_up)}
+    for at, new in enumerate(told):
+        if new.values or new.corrects:
+            lines.update(old.passage.line for old in _replaced(new, told[:at]))
+    return lines
+
+
+def _replaced(new: _Told, earlier: Sequence[_Told]) -> Iterator[_Told]:
+    is_subjectless = new.corrects and _is_subjectless(new)
+    for old in reversed(earlier):
+        if old.passage.source == new.passage.source:
+            continue
+        is_near = new.passage.source - old.passage.source <= _FOLLOWING
+        if is_near and any(_names(old.passage.text, given_up) for given_up in new.gives_up):
+            yield old
+        elif _differ(old, new) and not new.gives_up:
+            if _is_same(old, new):
+                yield old
+            elif is_near and _is_short(old) and (is_subjectless or _is_only_value(old, new)):
+                is_subjectless = False
+                yield old
+        elif new.corrects and _is_same_position(old, new):
+            yield old
+
+
+def _is_subjectless(told: _Told) -> bool:
+    """Whether it says a value of something that it does not name."""
+    if not told.passage.text.isascii() and not told.subject:
+        return True
+    spaced = " " in told.passage.text
+    return spaced and len(told.subject) <= _SUBJECTLESS_TERMS and _OWN_SUBJECT.match(told.passage.text) is None
+
+
+def _differ(old: _Told, new: _Told) -> bool:
+    """Whether each has a value or two of its own; a longer list replaces no single value."""
+    gone, come = old.values - new.values, new.values - old.values
+    return 0 < len(gone) <= _VALUES_MAX and 0 < len(come) <= _VALUES_MAX
+
+
+def _is_only_value(old: _Told, new: _Told) -> bool:
+    """Whether the old one names nothing but a value, and the new one corrects it or names nothing else either."""
+    spaceless = " " not in old.passage.text
+    return spaceless and not old.subject and (new.corrects or not new.subject)
+
+
+def _is_same(old: _Told, new: _Told) -> bool:
+    """Whether both tell of one subject, the new one as a short correction, or in the words of the old one."""
+    if not new.corrects or not _is_short(old):
+        return _is_told_again(old, new)
+    if _opening(old) and _opening(new) and _opening(old) != _opening(new):
+        return False
+    shared = len(old.subject & new.subject)
+    return shared >= 1 and shared * 3 >= min(len(old.subject), len(new.subject))
+
+
+def _opening(told: _Told) -> str:
+    """What a sentence names first, if it opens with an article; empty otherwise."""
+    found = _OWN_SUBJECT.match(told.passage.text)
+    return found[1].casefold()[:STEM_CHARS] if found is not None else ""
+
+
+def _is_told_again(old: _Told, new: _Told) -> bool:
+    """Whether the new one repeats the old one up to its value. The number of `room 12` tells two rooms apart."""
+    gone, come = old.values - new.values, new.values - old.values
+    if len(gone) != 1 or len(come) != 1:
+        return False
+    before = old.passage.text.partition(min(gone))[0]
+    again = new.passage.text.partition(min(come))[0]
+    terms_min = _SUBJECT_TERMS_MIN if " " in before else _SUBJECT_PAIRS_MIN
+    return before.casefold() == again.casefold() and len(terms_of(before)) >= terms_min
+
+
+def _is_short(told: _Told) -> bool:
+    return len(told.passage.text) <= _SHORT_CHARS
+
+
+def _is_same_position(old: _Told, new: _Told) -> bool:
+    """Whether the new one fills by a correction what the old one says something or somebody is."""
+    stated = _COPULA.match(old.passage.text)
+    if stated is None or new.gives_up:
+        return False
+    subject, terms = _stems(stated["subject"]), _stems(new.passage.text)
+    return len(subject) >= _SUBJECT_TERMS_MIN and subject <= terms and not _stems(stated["value"]) <= terms
+
+
+def _announced(told: _Told, before: _Told | None) -> _Told:
+    """`told` as a correction if the sentence before it in its message only announces one, such as `Correction.`"""
+    if before is None or before.passage.source != told.passage.source or not before.corrects or before.values:
+        return told
+    return told._replace(corrects=len(told.passage.text) <= _SHORT_CHARS)
+
+
+def _stems(text: str) -> frozenset[str]:
+    """The beginnings of its words, which forms of one word share."""
+    return frozenset(term[:STEM_CHARS] for term in terms_of(text))
+
+
+def _told(passage: Passage) -> _Told:
+    text = passage.text
+    corrects = len(text) <= _SHORT_CHARS and _CORRECTION.search(text) is not None
+    given_up = (found[found.lastindex].strip(" .,") for found in _GIVEN_UP.finditer(text) if found.lastindex)
+    return _Told(
+        passage,
+        frozenset(_VALUE.findall(text)),
+        terms_of(_GRAMMAR.sub(" ", _VALUE.sub(" ", _CORRECTION.sub(" ", text)))),
+        corrects,
+        frozenset(filter(_is_value, given_up)) if corrects else frozenset(),
+    )
+
+
+def _is_value(word: str) -> bool:
+    """Whether a word can be a value: a number, a name or a code."""
+    return word[:1].isupper() or any(map(str.isdigit, word))
+
+
+def _names(text: str, value: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text) is not None
