@@ -84,10 +84,13 @@ class _Reading:
     def read(self, m: MessageAppended) -> None:
         """Read one message; they come in order."""
         for text, use in _texts(m.message):
-            is_data = use is Use.TOOL or text.lstrip()[:1] in ("{", "[")
-            for mention in mentions(text):
+            named = list(mentions(text))
+            is_data = use is Use.TOOL or (use is not Use.CALL and text.lstrip()[:1] in ("{", "["))
+            # The model chooses what a call names, so calls count rows only within one of them.
+            rows = serial(mention.text for mention in named) if use is Use.CALL else frozenset()
+            for mention in named:
                 if use is not Use.TOOL or _is_worth_a_place(mention):
-                    self._named(mention, m.number, use, is_data=is_data)
+                    self._named(mention, m.number, use, is_data=is_data or mention.text in rows)
         if len(self.found) > 2 * FOUND_MAX:
             self._forget()
 

@@ -301,7 +301,7 @@ class _OwnDisk:
             setattr(os, name, getattr(self, name))
 
     def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        name = self._disk.name(path)
+        name = None if flags & os.O_TMPFILE == os.O_TMPFILE else self._disk.name(path)
         existed = os.path.lexists(path)
         descriptor = _open(path, flags, mode, dir_fd=dir_fd)
         if name is not None:
