@@ -59,7 +59,7 @@ class Room:
 
     def _prepare(self, connection: Connection) -> None:
         self.table.prepare(connection)
-        prepare(connection, anew=not self.table.is_complete)
+        prepare(connection)
 
     async def write(self, *events: Event, originals: list[MessageAppended] | None = None) -> None:
         """Append events that follow the state."""
