@@ -347,8 +347,8 @@ STATUSES: Mapping[type[Exception], _Row] = {
     log.LogCorrupt: _Row(
         _C.DATA_LOSS,
         _R.ERROR_REASON_LOG_CORRUPT,
-        text="something that is stored is damaged or missing, and nothing was changed; "
-        "`abridged log verify`, with the sidecar stopped, says what",
+        text="something that is stored is damaged or missing, and nothing was changed; stop the sidecar and run "
+        "`abridged log verify`, which says what",
     ),
     log.StreamCorrupt: _Row(
         _C.DATA_LOSS,
@@ -379,8 +379,8 @@ def _damaged(conversation_id: str, version: int) -> str:
     """By its version, because positions count the events of all namespaces."""
     where = f"event {version} of conversation {conversation_id}" if version else f"conversation {conversation_id}"
     return (
-        f"{where} is damaged or missing, so the conversation is refused; its events were not changed, and its last "
-        "snapshot is kept; `abridged log verify`, with the sidecar stopped, says what is damaged: restore a backup"
+        f"{where} is damaged, so the conversation is refused; its events were not changed, and what was kept of its "
+        "state is set aside; stop the sidecar, run `abridged log verify`, and restore a backup"
     )
 
 
