@@ -102,19 +102,6 @@ async def test_a_state_that_was_in_memory_alone_is_kept(tmp_path: Path) -> None:
     assert [m.message.id for m in state_from_bytes(data).window] == [f"m{n}" for n in range(1, 11)]
 
 
-async def test_appends_that_are_under_way_carry_no_doubted_state_on(tmp_path: Path) -> None:
-    """Each is decided on the one before it: without an end to that, a busy conversation would never be read again."""
-    await _built(tmp_path)
-    async with sidecar(tmp_path) as s:
-        chat = s.chat("long")
-        await chat.context()
-        appends = [asyncio.ensure_future(_outcome(chat.append(said(1_000 + n, tokens=1)))) for n in range(200)]
-        async with refused("DATA_LOSS", "LOG_CORRUPT"):
-            await read_events(s)
-        await _is_refused(s)
-        assert set(await asyncio.gather(*appends)) <= {"OK", "DATA_LOSS"}
-
-
 @pytest.mark.parametrize("pragma", ["max_page_count = 1", "query_only = 1"], ids=["full", "read-only"])
 async def test_a_snapshot_that_cannot_be_set_aside_is_where_it_was_and_nothing_ends(
     tmp_path: Path, pragma: str

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection
@@ -229,6 +230,23 @@ async def test_a_conversation_that_is_doubted_without_cause_keeps_its_snapshot(t
 
         assert not it.resuming.is_doubted(KEY)
         assert it.taken_at() == it.state.event_version
+
+
+async def test_a_fold_that_began_with_a_snapshot_counts_for_nothing_once_there_is_doubt(tmp_path):
+    """What a read of the damaged event finds meanwhile, it has not looked at."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(20)
+        await it.take()
+        it.changed("UPDATE events SET payload = x'00' WHERE version = 3")
+
+        def read(query: Callable[[Connection], Any]) -> Any:
+            found = it.log.read(query)
+            it.writer.doubted.add(KEY)
+            return found
+
+        it.writer.snapshots = SqlSnapshots(it.log.secret(PURPOSE), read)
+        with pytest.raises(LogCorrupt):
+            await it.resuming.fold(KEY)
 
 
 async def test_no_snapshot_is_written_of_a_conversation_that_is_doubted(tmp_path):
