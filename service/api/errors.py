@@ -379,8 +379,8 @@ def _damaged(conversation_id: str, version: int) -> str:
     """By its version, because positions count the events of all namespaces."""
     where = f"event {version} of conversation {conversation_id}" if version else f"conversation {conversation_id}"
     return (
-        f"{where} is damaged, so the conversation is refused; its events were not changed, and what was kept of its "
-        "state is set aside; stop the sidecar, run `abridged log verify`, and restore a backup"
+        f"{where} is damaged, so the conversation is refused; its events were not changed, and no snapshot of it "
+        "was removed; stop the sidecar, run `abridged log verify`, which says what is damaged, and restore a backup"
     )
 
 

@@ -85,7 +85,7 @@ def drop_proven(connection: Connection, proven: Mapping[StreamId, int]) -> int:
     with _moving():
         if not has_snapshots(connection):
             return 0
-        return sum(connection.exec_driver_sql(_DROP_UP_TO, (*key, version)).rowcount for key, version in proven.items())
+        return connection.exec_driver_sql(_DROP_UP_TO, [(*key, version) for key, version in proven.items()]).rowcount
 
 
 def carried(connection: Connection) -> None:

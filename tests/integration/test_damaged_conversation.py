@@ -15,13 +15,16 @@ from typing import Any
 import grpc
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
+from sqlalchemy.schema import CreateTable
 
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
 from service.cli.main import main
 from service.codec.state import state_from_bytes
+from service.conversations.set_aside import SET_ASIDE
 from tests.support.broken_log import Connections, connections, damaged
-from tests.support.read_tables import asked, changed
+from tests.support.read_tables import asked, changed, restored
 from tests.support.refusal import Refusal, refused
 from tests.support.sidecar import Sidecar, said, sidecar
 
@@ -161,6 +164,21 @@ async def test_a_start_that_makes_the_read_table_again_keeps_the_snapshot(tmp_pa
         await _is_refused(s)
 
     assert (asked(tmp_path / FILE, LIVE), asked(tmp_path / FILE, KEPT)) == ([], [(MESSAGES + 1,)])
+
+
+async def test_an_upgrade_keeps_what_is_set_aside(tmp_path: Path) -> None:
+    """It writes the file anew."""
+    path = restored("schema-0001.sql", tmp_path / FILE)
+    row = ("default", "gone", 301, 308, b"chain", "codec", b"state", b"seal")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(str(CreateTable(SET_ASIDE).compile(dialect=sqlite_dialect())))
+        database.execute(f"INSERT INTO {SET_ASIDE.name} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        database.commit()
+
+    async with sidecar(tmp_path) as s:
+        assert "log.upgraded" in {line["event"] for line in s.logs}
+
+    assert asked(path, f"SELECT * FROM {SET_ASIDE.name}") == [row]
 
 
 def test_a_rebuild_keeps_what_it_can_read_of_damaged_snapshots(tmp_path: Path) -> None:
