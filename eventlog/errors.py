@@ -17,6 +17,7 @@ EventLogError
 ├── LogFailed              an I/O error left the file in doubt; the process must stop, a new one recovers
 ├── LogGone                the log's file is not in its place; nothing is acknowledged into the one that is open
 └── LogCorrupt             a row or a file is not what was written; never served, never retried
+    ├── StreamCorrupt      what is damaged belongs to one stream
     └── LogForeign         the file is no log: another program's database, or none
 """
 
@@ -24,6 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+
+from eventlog.event import StreamId
 
 __all__ = [
     "EventIdConflict",
@@ -43,6 +46,7 @@ __all__ = [
     "LogUnavailable",
     "LogUnsafe",
     "RequestKeyConflict",
+    "StreamCorrupt",
     "WrongExpectedVersion",
 ]
 
@@ -135,6 +139,16 @@ class LogGone(EventLogError):
 
 class LogCorrupt(EventLogError):
     """What was read is not what was written."""
+
+
+class StreamCorrupt(LogCorrupt):
+    """What was read of one stream is not what was written; `version` is that of its first damaged event that is known,
+    0 if none is."""
+
+    def __init__(self, what: str, stream: StreamId, version: int = 0) -> None:
+        super().__init__(what)
+        self.stream = stream
+        self.version = version
 
 
 class LogForeign(LogCorrupt):

@@ -14,7 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogUnavailable
 from eventlog.sqlite.file import NO_ROOM, has_room
 
-__all__ = ["DATABASE_ERRORS", "no_room", "opening", "original", "translated", "translating"]
+__all__ = ["DATABASE_ERRORS", "is_read_only", "no_room", "opening", "original", "translated", "translating"]
 
 DATABASE_ERRORS = (sqlite3.Error, DBAPIError)
 """The driver's errors, bare and as SQLAlchemy wraps them."""
@@ -48,6 +48,12 @@ _BY_CODE: dict[int, type[EventLogError]] = {
 def original(error: sqlite3.Error | DBAPIError) -> BaseException | None:
     """The driver's own error: SQLAlchemy's text adds the statement and a link."""
     return error.orig if isinstance(error, DBAPIError) else error
+
+
+def is_read_only(error: sqlite3.Error | DBAPIError) -> bool:
+    """Whether a write failed because the file can only be read."""
+    code = getattr(original(error), "sqlite_errorcode", None)
+    return code is not None and code & _PRIMARY == sqlite3.SQLITE_READONLY
 
 
 def translated(

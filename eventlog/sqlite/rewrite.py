@@ -2,8 +2,8 @@
 
 The log's own tables are copied into a file beside it, which takes its place when all of it is on disk. Until then the
 file is only read: a process that is killed leaves it as it was, and the next one begins again. Read tables are left
-out, since they can be made again. A log that is itself damaged is refused, because a copy would hide what index and
-table say against each other.
+out, since they can be made again; what cannot, the caller carries over. A log that is itself damaged is refused,
+because a copy would hide what index and table say against each other.
 """
 
 from __future__ import annotations
@@ -109,13 +109,14 @@ class Rewrite(NamedTuple):
 
     `check` looks at the file before anything is copied, and raises what forbids it. `free_bytes` returns what may still
     be written on the volume of a file. `walked` is called with the events copied and their total, `goes_on` every few
-    milliseconds.
+    milliseconds. `carry` copies other tables that are kept, from the schema `main` to `new`, after the log's own.
     """
 
     check: Callable[[Connection], None]
     free_bytes: Callable[[Path], int]
     walked: Callable[[int, int], None] = lambda _done, _total: None
     goes_on: Callable[[], bool] = lambda: True
+    carry: Callable[[Connection], None] = lambda _: None
 
 
 class Rewritten(NamedTuple):
@@ -214,6 +215,7 @@ def _copied_rows(connection: Connection, copy: _Copy, rewrite: Rewrite) -> int:
     if done != total:
         raise LogCorrupt(f"of {total} events {done} can be copied; `abridged log verify` says more")
     connection.exec_driver_sql(copy.requests)
+    rewrite.carry(connection)
     return done
 
 

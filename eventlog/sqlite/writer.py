@@ -17,11 +17,11 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.admission import Admitted, KnownEvent, KnownRequest, StreamState, admit
 from eventlog.chain import LogIdentity, genesis
-from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogGone
+from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogGone, LogUnavailable
 from eventlog.event import StreamId
 from eventlog.log import Append, AppendHook, AppendResult, Outcome
 from eventlog.schema import events, requests, streams, types
-from eventlog.sqlite.errors import DATABASE_ERRORS, no_room, translated
+from eventlog.sqlite.errors import DATABASE_ERRORS, is_read_only, no_room, translated
 from eventlog.sqlite.file import NO_ROOM, OpenFiles, has_room, wal_of
 from eventlog.sqlite.sql import (
     event_row,
@@ -152,7 +152,8 @@ class SqliteWriter:
             return [self._translated(error) for _ in appends]
 
     def write(self, query: Callable[[Connection], T]) -> T:
-        """Run `query` in its own transaction. Raises what an append would fail with."""
+        """Run `query` in its own transaction. Raises what an append would fail with, but LogUnavailable for a file that
+        can only be read: nothing is in doubt, and appends find out by themselves."""
         if self._failed is not None:
             raise _again(self._failed)
         try:
@@ -164,6 +165,8 @@ class SqliteWriter:
             self._stop(gone)
             raise
         except DATABASE_ERRORS as error:
+            if is_read_only(error):
+                raise LogUnavailable("the file can only be read") from error
             raise self._translated(error) from error
         return written
 

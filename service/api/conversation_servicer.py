@@ -367,7 +367,8 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             yield response
 
     async def SearchHistory(self, request: _pb.SearchHistoryRequest, context: Any) -> _pb.SearchHistoryResponse:
-        return await self._search(request, current_caller().namespace)
+        async with self._watching.noticing():
+            return await self._search(request, current_caller().namespace)
 
     async def _view(self, key: StreamId, state: Conversation) -> conversation_pb2.Conversation:
         return await conversation_shown(self._conversations, self._policies, key, state)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -33,7 +33,8 @@ _STAGES = {stage: _pb.PassStage.Value(f"PASS_STAGE_{stage.name}") for stage in S
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """What streams are made of. `stopping` is set when the server wants them to end."""
+    """What streams are made of. `stopping` is set when the server wants them to end; what reads events reads them in a
+    block of `noticing`, see ConversationLog."""
 
     log: EventLog
     executor: Executor
@@ -43,6 +44,7 @@ class Watching:
     now_us: Callable[[], int]
     now_s: Callable[[], float]
     timing: Timing
+    noticing: Callable[[], AbstractAsyncContextManager[None]]
 
 
 async def watch(watching: Watching, key: StreamId, *, after: int) -> AsyncGenerator[Any, None]:
@@ -62,7 +64,7 @@ async def watch(watching: Watching, key: StreamId, *, after: int) -> AsyncGenera
     pages = stream_pages(watching.log, watching.executor, stream=key, encoded=encoded)
     items = subscribe(pages, watching.wake_up, after=after, clock=watching.now_s, timing=watching.timing)
     with watching.board.watching(key) as queue:
-        async with aclosing(until_stopped(watching.stopping, items, queue)) as taken:
+        async with watching.noticing(), aclosing(until_stopped(watching.stopping, items, queue)) as taken:
             async for item in taken:
                 for response in _responses(watching, item):
                     yield response

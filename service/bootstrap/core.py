@@ -27,6 +27,7 @@ from service.bootstrap.summarizers import summarizers_of, texts_of
 from service.codec.events import EVENT_TYPES
 from service.config.prompt_file import title_template
 from service.config.settings import Settings
+from service.conversations.cache import ConversationCache
 from service.conversations.changes import Changes
 from service.conversations.chat_models import ChatModels
 from service.conversations.context_lengths import ContextLengths
@@ -215,14 +216,18 @@ def _conversations(
     listeners: _Listeners,
     now_us: Callable[[], int],
 ) -> Conversations:
+    cache = ConversationCache()
     return Conversations(
-        ConversationLog(log, table=table, new_id=new_id, traceparent=current_traceparent, snapshots=snapshots),
+        ConversationLog(
+            log, table=table, new_id=new_id, traceparent=current_traceparent, snapshots=snapshots, cached=cache.get
+        ),
         policies=policies,
         counting=Counting(counter, want=counter.want),
         clock_us=now_us,
         new_id=new_id,
         on_changed=listeners.changed,
         on_loaded=listeners.loaded,
+        cache=cache,
     )
 
 

@@ -68,7 +68,7 @@ def open_log(
 
     def prepare(connection: Connection) -> None:
         table.prepare(connection)
-        prepare_snapshots(connection, anew=not table.is_complete)
+        prepare_snapshots(connection)
 
     log = SqliteEventLog.open(
         settings.log.path,

@@ -19,6 +19,7 @@ from service.bootstrap.core import open_core
 from service.bootstrap.progress_lines import ProgressLines
 from service.config.settings import Settings
 from service.conversations.rebuild import Rebuild, RebuildReport, Rebuilt
+from service.conversations.set_aside import carried
 from service.conversations.table_schema import refuse_lost_end
 
 __all__ = ["rebuild_if_due", "rebuilt_anew"]
@@ -45,7 +46,7 @@ async def rebuilt_anew(settings: Settings, environ: Mapping[str, str], report: R
     an EventLogError if that fails: LogOlder for a log that needs an upgrade first, LogFull without room for a copy.
     """
     ended = threading.Event()
-    rewrite = Rewrite(_require_rebuildable, volume_free_bytes, goes_on=lambda: not ended.is_set())
+    rewrite = Rewrite(_require_rebuildable, volume_free_bytes, goes_on=lambda: not ended.is_set(), carry=carried)
     try:
         await asyncio.to_thread(rewritten, settings.log.path, rewrite)
     finally:

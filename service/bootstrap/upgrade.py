@@ -13,6 +13,7 @@ from eventlog.sqlite.rewrite import Rewrite, is_older, rewritten
 from service.api.http import health_routes, http_server_at
 from service.bootstrap.progress_lines import ProgressLines
 from service.config.settings import Settings
+from service.conversations.set_aside import carried
 from service.conversations.table_schema import refuse_lost_end
 
 __all__ = ["upgrade_if_due"]
@@ -38,8 +39,8 @@ async def upgrade_if_due(settings: Settings, *, stop: asyncio.Event, free_bytes:
             await server.start()
             resources.push_async_callback(server.close)
         _log.info("log.upgrading", hint=await progress.reason())
-        goes_on = Rewrite(refuse_lost_end, free_bytes, progress, lambda: not stop.is_set())
-        done = await asyncio.to_thread(rewritten, path, goes_on)
+        rewrite = Rewrite(refuse_lost_end, free_bytes, progress, lambda: not stop.is_set(), carried)
+        done = await asyncio.to_thread(rewritten, path, rewrite)
     if done is None:
         return False
     _log.info("log.upgraded", events=done.events, bytes_before=done.bytes_before, bytes_after=done.bytes_after)

@@ -113,11 +113,12 @@ def verify(invocation: Invocation, file: Path | None) -> None:
 @settings_options
 @click.pass_obj
 def rebuild(invocation: Invocation, file: Path | None) -> None:
-    """Rebuild the read table of FILE, or of the configured log, from its events, and drop its snapshots.
+    """Rebuild the read table of FILE, or of the configured log, from its events, which replace its snapshots.
 
     The sidecar does this at start if an older version made the table. Run it for a table that a newer version made, and
     for a damaged one. The log is copied into a new file, which replaces the old one when it is complete, so the volume
-    needs that much room. Exits with 1 if a conversation cannot be read; it gets no row.
+    needs that much room. Exits with 1 if a conversation cannot be read: it gets no row, its events are copied as they
+    are, and its snapshot is kept, set aside.
     """
     settings = configuration(invocation).settings
     path = file or settings.log.path
@@ -127,15 +128,19 @@ def rebuild(invocation: Invocation, file: Path | None) -> None:
     from service.bootstrap import logging_as_set
     from service.bootstrap.rebuild import rebuilt_anew
     from service.conversations.rebuild import RebuildReport
+    from service.conversations.set_aside import SET_ASIDE
 
     of_file = settings.model_copy(update={"log": settings.log.model_copy(update={"path": path, "backend": "sqlite"})})
 
     def left_out(stream: StreamId, error: Exception) -> None:
         say(f"left out  {stream.namespace}/{stream.name}: {error}")
 
+    def kept(stream: StreamId, version: int) -> None:
+        say(f"kept      {stream.namespace}/{stream.name}: its snapshot at event {version}, in {SET_ASIDE.name}")
+
     undo_logs = logging_as_set(settings.telemetry)
     try:
-        done = asyncio.run(rebuilt_anew(of_file, environment(), RebuildReport(_Progress(), left_out)))
+        done = asyncio.run(rebuilt_anew(of_file, environment(), RebuildReport(_Progress(), left_out, kept)))
     except LogLocked as error:
         raise CommandFailed(str(error), hint="stop the sidecar, then run this again") from error
     except LogForeign as error:

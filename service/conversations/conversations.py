@@ -84,8 +84,8 @@ class Conversations:
         self._queues: WeakValueDictionary[StreamId, QueuedAppends] = WeakValueDictionary()
 
     async def state(self, key: StreamId) -> Conversation:
-        """The conversation now; raises ConversationNotFound."""
-        state = self._cache.get(key)
+        """The conversation now; raises ConversationNotFound, or LogCorrupt if its events do not prove it."""
+        state = self._cached(key)
         if state is None:
             queue = self._queue(key)
             async with queue.turn:
@@ -176,6 +176,8 @@ class Conversations:
         """
         queue = self._queue(key)
         async with queue.turn:
+            if self.log.is_doubted(key):
+                return None
             newest = await queue.newest()
             state = newest.state if newest else await self._current(key)
             try:
@@ -353,8 +355,11 @@ class Conversations:
     def _ids(self, key: StreamId, messages: Sequence[Message], event_ids: Sequence[bytes]) -> tuple[str, ...]:
         return tuple(m.id for m in messages if self.log.message_event_id(key, m.id) in event_ids)
 
+    def _cached(self, key: StreamId) -> Conversation | None:
+        return None if self.log.is_doubted(key) else self._cache.get(key)
+
     async def _current(self, key: StreamId) -> Conversation:
-        state = self._cache.get(key)
+        state = self._cached(key)
         if state is None:
             state = await self.log.fold(key)
             if state.is_open:

@@ -1,7 +1,8 @@
 """Snapshots of conversations' states in the log's database, so that opening a long one reads only its end.
 
 A snapshot is never trusted over the log: it is sealed under the log's own secret, and it counts only if its stream has,
-at its version, the event whose position and chain hash it names. One that does not fit is ignored.
+at its version, the event whose position and chain hash it names. One that does not fit is ignored. One whose stream is
+damaged may be the only copy of its state, and is kept (`service.conversations.set_aside`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ __all__ = [
     "BYTES_MAX",
     "MESSAGES_MAX",
     "PURPOSE",
+    "SNAPSHOTS",
     "Snapshot",
     "SqlSnapshots",
     "has_snapshots",
@@ -85,6 +87,11 @@ class SqlSnapshots:
             return None
         return Snapshot(state_from_bytes(row.state), row.event_version, row.position, row.chain)
 
+    def version_of(self, key: StreamId) -> int:
+        """The version after which the conversation's snapshot was taken, whoever wrote it; 0 without one."""
+        row = self._row(key)
+        return 0 if row is None else int(row.event_version)
+
     def is_damaged(self, key: StreamId) -> bool:
         """Whether the conversation has a snapshot whose seal does not fit."""
         row = self._row(key)
@@ -126,9 +133,12 @@ class SqlSnapshots:
         return digest.digest()
 
 
-def prepare(connection: Connection, *, anew: bool) -> None:
-    """Make the table in the transaction that opens the log; anew, or if it is not as this version makes it, empty."""
-    if anew or not has_snapshots(connection):
+def prepare(connection: Connection) -> None:
+    """Make the table in the transaction that opens the log, in the place of one that is not as this version makes it.
+
+    What a fault of the read table makes doubtful stays until the rebuild has read the events that it is a state of.
+    """
+    if not has_snapshots(connection):
         dropped(connection, SNAPSHOTS.name)
         connection.execute(CreateTable(SNAPSHOTS))
 

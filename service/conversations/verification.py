@@ -132,7 +132,7 @@ def _lost(log: LogVerification, stream: StreamId, snapshot: Snapshot | None, kno
     told = "" if known.startswith(f"position {named} ") else f"; damaged: {named}{more}"
     if snapshot is None or not positions or positions[-1] >= snapshot.position:
         return told
-    return f"{told}; served from its snapshot at position {snapshot.position} on, until a rebuild drops that"
+    return f"{told}; served from its snapshot at position {snapshot.position} on, until a read meets the damage"
 
 
 def _snapshot(snapshots: SqlSnapshots | None, stream: StreamId) -> tuple[Snapshot | None, str]:

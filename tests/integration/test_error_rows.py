@@ -315,7 +315,7 @@ async def a_server_that_stops(at: Scene) -> None:
     await asyncio.gather(waiting, at.s.stop())
 
 
-@row("DATA_LOSS", "LOG_CORRUPT")
+@row("DATA_LOSS", "LOG_CORRUPT", metadata={"conversation_id": "c1", "version": "3"})
 async def a_corrupt_row(at: Scene) -> None:
     await at.s.chat().append(said(1), said(2))
     await at.s.stop()
