@@ -42,7 +42,7 @@ __all__ = ["doctor"]
 TIMEOUT_S = 3.0
 ANOTHERS_LOG = "log: --address may be another sidecar, with another log"
 UNANSWERED = "it loads, or works for others, or is too slow: see `ollama ps` and the host's own log, then try again"
-GONE = "the file was moved or replaced, or the sidecar was started with another log.path: see docs/operations.md"
+GONE = "the file was moved or replaced, or the sidecar was started with another log.path: see docs/production.md"
 WITHOUT_MODEL = "set summarizer.models=extractive:default, which needs none"
 
 
@@ -158,7 +158,7 @@ def _readiness(address: str) -> Iterator[Finding]:
         if status == HTTPStatus.OK:
             yield Finding(OK, f"readiness {address}: {', '.join(checks)}")
         else:
-            yield Finding(FAIL, f"readiness {address}: {unfit or 'starting'}", "see docs/operations.md")
+            yield Finding(FAIL, f"readiness {address}: {unfit or 'starting'}", "see docs/production.md")
 
 
 async def _ollama(settings: Settings, models: Sequence[str], *, asks: bool) -> list[Finding]:
@@ -240,7 +240,7 @@ def _file(path: Path, serving: str) -> Finding:
     except LogForeign as error:
         return Finding(FAIL, f"log: {error}", "check log.path")
     except EventLogError as error:
-        return Finding(FAIL, f"log {path}: {error}", "put the log's own file there, or a backup: docs/operations.md")
+        return Finding(FAIL, f"log {path}: {error}", "put the log's own file there, or a backup: docs/production.md")
     if found != serving and serving:
         what = f"it is log {found[:8]}" if found else "no log is there"
         return Finding(FAIL, f"log {path}: {what}, and the sidecar serves log {serving[:8]}", GONE)

@@ -19,7 +19,7 @@ from service.config.sources import environment
 __all__ = ["log"]
 
 PROGRESS_EVENTS = 20_000
-SEE_OPERATIONS = "see docs/operations.md"
+SEE_OPERATIONS = "see docs/production.md"
 SEE_UPGRADE = f"{SEE_OPERATIONS}, Upgrade"
 CHECK_PATH = "check the name of the file, or log.path"
 
@@ -101,7 +101,7 @@ def verify(invocation: Invocation, file: Path | None) -> None:
             details=(
                 f"{conversations - len(damaged):,} of {conversations:,} conversations are whole; no file was changed",
             ),
-            hint="restore a backup, see docs/operations.md"
+            hint="restore a backup, see docs/production.md"
             if in_events
             else "stop the sidecar and run `abridged log rebuild`",
         )

@@ -50,6 +50,6 @@ def _standing(info: GetServerInfoResponse) -> Iterator[Finding]:
     indexed = min(recall.words_position, recall.vectors_position)
     if indexed < recall.head_position:
         what = f"search index: {made_by}, up to position {indexed:,} of {recall.head_position:,}"
-        yield Finding(WARN, what, "it follows the log; if this does not grow, see docs/operations.md")
+        yield Finding(WARN, what, "it follows the log; if this does not grow, see docs/features/search.md")
         return
     yield Finding(OK, f"search index: {made_by}, up to date")

@@ -37,7 +37,7 @@ def explained() -> Iterator[None]:
     except LogForeign as error:
         raise CommandFailed(str(error), hint="check log.path") from error
     except EventLogError as error:
-        raise CommandFailed(f"{error.__class__.__name__}: {error}", hint="see docs/operations.md") from error
+        raise CommandFailed(f"{error.__class__.__name__}: {error}", hint="see docs/production.md") from error
     except AddressTaken as error:
         raise CommandFailed(
             str(error), hint=f"stop the process that uses it, or set {error.setting} to another address"

@@ -86,7 +86,7 @@ def test_a_command_names_an_older_file_and_leaves_it_as_it_was(tmp_path: Path, c
     assert ran.exit_code == 1
     assert ran.stderr == (
         "abridged: the file was written by an earlier version: start a sidecar on it once, which upgrades it\n"
-        "  see docs/operations.md, Upgrade\n"
+        "  see docs/production.md, Upgrade\n"
     )
     assert path.read_bytes() == before
 

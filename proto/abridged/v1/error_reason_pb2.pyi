@@ -57,7 +57,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_SUMMARIZATION_DISABLED: _ErrorReason.ValueType  # 15
     """FAILED_PRECONDITION: passes are switched off."""
     ERROR_REASON_TOO_MANY_REQUESTS: _ErrorReason.ValueType  # 16
-    """RESOURCE_EXHAUSTED: over a limit on concurrent work, or out of memory; "Who may call" in docs/operations.md lists
+    """RESOURCE_EXHAUSTED: over a limit on concurrent work, or out of memory; "Who may call" in docs/production.md lists
     the causes. RetryInfo says when to retry.
     """
     ERROR_REASON_LOG_FULL: _ErrorReason.ValueType  # 17
@@ -166,7 +166,7 @@ ERROR_REASON_DEPTH_LIMIT: ErrorReason.ValueType  # 14
 ERROR_REASON_SUMMARIZATION_DISABLED: ErrorReason.ValueType  # 15
 """FAILED_PRECONDITION: passes are switched off."""
 ERROR_REASON_TOO_MANY_REQUESTS: ErrorReason.ValueType  # 16
-"""RESOURCE_EXHAUSTED: over a limit on concurrent work, or out of memory; "Who may call" in docs/operations.md lists
+"""RESOURCE_EXHAUSTED: over a limit on concurrent work, or out of memory; "Who may call" in docs/production.md lists
 the causes. RetryInfo says when to retry.
 """
 ERROR_REASON_LOG_FULL: ErrorReason.ValueType  # 17
