@@ -26,6 +26,7 @@ from service.conversations.set_aside import SET_ASIDE
 from tests.support.broken_log import Connections, connections, damaged
 from tests.support.read_tables import asked, changed, restored
 from tests.support.refusal import Refusal, refused
+from tests.support.searching import WORDS, searched
 from tests.support.sidecar import Sidecar, said, sidecar
 
 FILE = "abridged.db"
@@ -60,7 +61,11 @@ async def all_messages(s: Sidecar) -> None:
     await s.chat("long").context(view=api.CONTEXT_VIEW_ORIGINAL)
 
 
-READS = [read_events, read_all_events, subscribe, watch, all_messages]
+async def search(s: Sidecar) -> None:
+    await searched(s, _text("long", DAMAGED_VERSION - 1))
+
+
+READS = [read_events, read_all_events, subscribe, watch, all_messages, search]
 
 
 @pytest.mark.parametrize("read", READS, ids=lambda read: read.__name__)
@@ -69,7 +74,7 @@ async def test_nothing_is_served_once_a_read_has_met_the_damage(
 ) -> None:
     """Neither from memory nor from the snapshot, before or after a restart; the snapshot is kept."""
     await _built(tmp_path)
-    async with sidecar(tmp_path) as s:
+    async with sidecar(tmp_path, WORDS) as s:
         assert len((await s.chat("long").context()).messages) == MESSAGES
         async with refused("DATA_LOSS", "LOG_CORRUPT"):
             await read(s)
@@ -202,14 +207,15 @@ def test_a_rebuild_keeps_what_it_can_read_of_damaged_snapshots(tmp_path: Path) -
 
 async def _built(folder: Path, *others: str) -> None:
     """A conversation that has a snapshot, damaged before it; and another one, without damage."""
-    async with sidecar(folder) as s:
+    async with sidecar(folder, WORDS) as s:
         await s.chat("other").append(*(said(n, tokens=1) for n in range(1, AHEAD)))
         for name in ("long", *others):
             chat = s.chat(name, context_length=1_000_000)
             await chat.append(*(said(n, _text(name, n), tokens=1) for n in range(1, MESSAGES + 1)))
-    async with sidecar(folder) as s:
+    async with sidecar(folder, WORDS) as s:
         for name in ("long", *others):
             await s.chat(name).context()
+        await searched(s, "anything")  # so that the index has all of it
     damaged(folder / FILE, position=DAMAGED_VERSION + AHEAD)
 
 
