@@ -32,7 +32,7 @@ from eventlog.sqlite.sql import (
     select_streams,
 )
 
-__all__ = ["BUSY_WAIT_MS", "CHECKPOINT_PAGES", "STREAMS_KEPT_MAX", "WAL_BYTES_MAX", "SqliteWriter"]
+__all__ = ["BUSY_WAIT_MS", "CHECKPOINT_PAGES", "STREAMS_KEPT_MAX", "WAL_BYTES_MAX", "SqliteWriter", "ends_of"]
 
 CHECKPOINT_PAGES = 2_000
 """SQLite copies the write-ahead log back into the file at the first commit past this many pages (PASSIVE)."""
@@ -73,6 +73,23 @@ _States = dict[StreamId, StreamState]
 _Judged = tuple[_States, Admitted]
 _Judge = Callable[[Sequence[Append], dict[StreamId, _Tip]], _Judged]
 """Decides on a group of appends, and returns the streams' states after it."""
+
+
+class Ends(NamedTuple):
+    """What a writer begins with: the numbers of event types by name, the last stream's number, the last position."""
+
+    types: dict[str, int]
+    last_stream: int
+    head: int
+
+
+def ends_of(driver: sqlite3.Connection) -> Ends:
+    """The ends of the log as they are on disk. Raises what SQLite raises for a damaged page."""
+    return Ends(
+        dict(driver.execute(_TYPES).fetchall()),
+        driver.execute(_LAST_STREAM).fetchone()[0],
+        driver.execute(_LAST_POSITION).fetchone()[0],
+    )
 
 
 class _HookRefused(Exception):
@@ -120,9 +137,7 @@ class SqliteWriter:
         self._payload_bytes = 0
         self._next_look = 0
         self._tips: dict[StreamId, _Tip] = {}
-        self._types: dict[str, int] = dict(driver.execute(_TYPES).fetchall())
-        self._last_stream: int = driver.execute(_LAST_STREAM).fetchone()[0]
-        self.head: int = driver.execute(_LAST_POSITION).fetchone()[0]
+        self._types, self._last_stream, self.head = ends_of(driver)
 
     def commit(self, appends: Sequence[Append]) -> Sequence[Outcome]:
         """Write the admissible appends of the group and flush them; returns one outcome per append, in order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import click
@@ -19,6 +20,9 @@ from service.config.sources import environment
 __all__ = ["log"]
 
 PROGRESS_EVENTS = 20_000
+LINES_MAX = 100
+"""Findings about conversations that are printed without `--all`."""
+
 SEE_OPERATIONS = "see docs/production.md"
 SEE_UPGRADE = f"{SEE_OPERATIONS}, Upgrade"
 CHECK_PATH = "check the name of the file, or log.path"
@@ -35,8 +39,9 @@ def log() -> None:
 @log.command()
 @_file
 @settings_options
+@click.option("--all", "is_all", is_flag=True, help=f"Print every finding, also more than {LINES_MAX}.")
 @click.pass_obj
-def verify(invocation: Invocation, file: Path | None) -> None:
+def verify(invocation: Invocation, file: Path | None, is_all: bool) -> None:
     """Report everything that is damaged in FILE, or in the configured log.
 
     Checks the file's structure and indexes, that positions and versions have no gaps, every event against its
@@ -47,42 +52,10 @@ def verify(invocation: Invocation, file: Path | None) -> None:
     """
     path = file or configuration(invocation).settings.log.path
     # What reads a log is loaded by this command alone.
-    from eventlog.sqlite.verification import LogVerification
-    from service.conversations.snapshots import PURPOSE, SqlSnapshots, has_snapshots
-    from service.conversations.sql_table import SqlConversationTable
-    from service.conversations.table_schema import Fault, table_fault
-    from service.conversations.verification import damages
+    from service.cli.log_verification import verified
 
-    found = in_events = 0
-    damaged: set[str] = set()
     try:
-        with LogVerification.opened(path) as verification:
-            table = SqlConversationTable()
-            table.read_through(verification.reader.read)
-            try:
-                fault = verification.reader.read(table_fault)
-            except LogCorrupt:  # also of a page that was found damaged: SQLite repeats it when the snapshot ends
-                fault = Fault.DAMAGED
-            has_them = fault is None and verification.reader.read(has_snapshots)
-            if fault in (Fault.OLDER, Fault.NEWER, Fault.INTERRUPTED):
-                say(f"not checked: the read table, because it {fault}", is_error=True)
-            elif fault is not None:
-                found += 1
-                say(f"damaged  log: the read table {fault}")
-            events = verification.event_count()
-            progress = _Progress()
-            for damage in damages(
-                verification,
-                table if fault is None else None,
-                SqlSnapshots(verification.secret(PURPOSE), verification.reader.read) if has_them else None,
-                walked=lambda done: progress(done, events),
-            ):
-                found += 1
-                in_events += not damage.of_table
-                damaged |= {damage.where} if damage.where and not damage.of_table else set()
-                say(f"damaged  {damage.where or 'log'}: {damage.what}")
-            conversations = len(verification.streams())
-            summary = f"{events:,} events in {conversations:,} conversations, log {verification.log_id[:8]}"
+        summary = verified(path, sys.maxsize if is_all else LINES_MAX, _Progress())
     except FileNotFoundError as error:
         raise Misconfigured(f"there is no log at {path}", hint="name its file, or set log.path") from error
     except LogForeign as error:
@@ -93,18 +66,14 @@ def verify(invocation: Invocation, file: Path | None) -> None:
         raise CommandFailed(str(error), hint=SEE_UPGRADE) from error
     except LogUnsafe as error:
         raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
+    except LogCorrupt as error:
+        raise CommandFailed(
+            f"{path} cannot be read: {error}",
+            details=("no sidecar starts on this file; no file was changed",),
+            hint="restore a backup",
+        ) from error
     except (EventLogError, OSError) as error:
         raise CommandFailed(f"{path} cannot be read: {error}", hint="restore a backup") from error
-    if found:
-        raise CommandFailed(
-            f"{path} is damaged: {found} {'finding' if found == 1 else 'findings'}",
-            details=(
-                f"{conversations - len(damaged):,} of {conversations:,} conversations are whole; no file was changed",
-            ),
-            hint="restore a backup, see docs/production.md"
-            if in_events
-            else "stop the sidecar and run `abridged log rebuild`",
-        )
     say(f"ok: {summary}")
 
 
