@@ -12,7 +12,7 @@ EventLogError
 │   └── LogForked          the log was opened by the parent of this process
 ├── LogLocked              another process owns the file
 ├── LogUnsafe              the place or the setting cannot keep what the log promises; refused when it is opened
-│   ├── LogOlder           an older version wrote the file, and it has not been upgraded
+│   ├── LogOlder           a version before the first release wrote the file
 │   └── LogNewer           a newer version wrote the file, or a table beside the log
 ├── LogFailed              an I/O error left the file in doubt; the process must stop, a new one recovers
 ├── LogGone                the log's file is not in its place; nothing is acknowledged into the one that is open
@@ -120,7 +120,7 @@ class LogUnsafe(EventLogError):
 
 
 class LogOlder(LogUnsafe):
-    """An older version of the program wrote the file; starting a sidecar on it upgrades it."""
+    """A version before the first release wrote the file; no later one reads it."""
 
 
 class LogNewer(LogUnsafe):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogFull, LogLocked, LogOlder, LogUnsafe
+from eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogFull, LogLocked, LogUnsafe
 from eventlog.event import StreamId
 from service.cli.failures import CommandFailed, Misconfigured
 from service.cli.options import Invocation, settings_options
@@ -24,7 +24,6 @@ LINES_MAX = 100
 """Findings about conversations that are printed without `--all`."""
 
 SEE_OPERATIONS = "see docs/production.md"
-SEE_UPGRADE = f"{SEE_OPERATIONS}, Upgrade"
 CHECK_PATH = "check the name of the file, or log.path"
 
 
@@ -62,8 +61,6 @@ def verify(invocation: Invocation, file: Path | None, is_all: bool) -> None:
         raise CommandFailed(str(error), hint=CHECK_PATH) from error
     except LogLocked as error:
         raise CommandFailed(str(error), hint="stop the sidecar, or verify a backup") from error
-    except LogOlder as error:
-        raise CommandFailed(str(error), hint=SEE_UPGRADE) from error
     except LogUnsafe as error:
         raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
     except LogCorrupt as error:
@@ -114,8 +111,6 @@ def rebuild(invocation: Invocation, file: Path | None) -> None:
         raise CommandFailed(str(error), hint="stop the sidecar, then run this again") from error
     except LogForeign as error:
         raise CommandFailed(str(error), hint=CHECK_PATH) from error
-    except LogOlder as error:
-        raise CommandFailed(str(error), hint=SEE_UPGRADE) from error
     except (LogUnsafe, LogFull) as error:
         raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
     except (EventLogError, OSError) as error:

@@ -545,7 +545,7 @@ _NEVER_AT_THE_EDGE = {
     log_errors.RequestKeyConflict: "translated to RequestIdReused",
     log_errors.LogLocked: "refuses the start",
     log_errors.LogNewer: "refuses the start",
-    log_errors.LogOlder: "refuses the start, or is upgraded by it",
+    log_errors.LogOlder: "refuses the start",
     log_errors.LogUnsafe: "refuses the start",
 }
 

@@ -24,7 +24,7 @@ from service.cli.main import main
 from service.codec.state import state_from_bytes
 from service.conversations.set_aside import SET_ASIDE
 from tests.support.broken_log import Connections, connections, damaged
-from tests.support.read_tables import asked, changed, restored
+from tests.support.read_tables import asked, changed, grown
 from tests.support.refusal import Refusal, refused
 from tests.support.searching import WORDS, searched
 from tests.support.sidecar import Sidecar, said, sidecar
@@ -161,7 +161,7 @@ def test_a_rebuild_that_meets_the_damage_first_keeps_the_snapshot(tmp_path: Path
 
 
 async def test_a_start_that_makes_the_read_table_again_keeps_the_snapshot(tmp_path: Path) -> None:
-    """An upgrade is no reason to lose it."""
+    """Another version of the program is no reason to lose it."""
     await _built(tmp_path)
     changed(tmp_path / FILE, "UPDATE projections SET version = 1")
 
@@ -171,17 +171,16 @@ async def test_a_start_that_makes_the_read_table_again_keeps_the_snapshot(tmp_pa
     assert (asked(tmp_path / FILE, LIVE), asked(tmp_path / FILE, KEPT)) == ([], [(MESSAGES + 1,)])
 
 
-async def test_an_upgrade_keeps_what_is_set_aside(tmp_path: Path) -> None:
+def test_a_rebuild_keeps_what_is_set_aside(tmp_path: Path) -> None:
     """It writes the file anew."""
-    path = restored("schema-0001.sql", tmp_path / FILE)
+    path = grown(tmp_path / FILE, 1)
     row = ("default", "gone", 301, 308, b"chain", "codec", b"state", b"seal")
     with closing(sqlite3.connect(path)) as database:
         database.execute(str(CreateTable(SET_ASIDE).compile(dialect=sqlite_dialect())))
         database.execute(f"INSERT INTO {SET_ASIDE.name} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         database.commit()
 
-    async with sidecar(tmp_path) as s:
-        assert "log.upgraded" in {line["event"] for line in s.logs}
+    _rebuilt(path)
 
     assert asked(path, f"SELECT * FROM {SET_ASIDE.name}") == [row]
 

@@ -61,7 +61,7 @@ def opened(path: Path) -> Iterator[tuple[SqliteEventLog, SqlConversationTable]]:
 
 def written_anew(path: Path) -> None:
     """Write the log anew without its read table, as `abridged log rebuild` does before it makes the table."""
-    assert rewritten(path, Rewrite(refuse_lost_end, volume_free_bytes)) is not None
+    assert rewritten(path, Rewrite(refuse_lost_end, volume_free_bytes))
 
 
 def asked(path: Path, query: str, *parameters: Any) -> list[Any]:

@@ -1,7 +1,7 @@
-"""Rows of events without what others have: the namespace is the stream's, the type is a number, hashes of contents and
-requests are half as long.
+"""The log, its streams, event types, events and request keys, as of the first release.
 
-Made in a new file alone: `eventlog/sqlite/rewrite.py` copies the rows of an older one into it.
+A migration never imports the schema: it says how the tables of its time look. Files of revision 0001 are older than the
+first release, and refused.
 """
 
 from __future__ import annotations
@@ -10,15 +10,30 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0002"
-down_revision = "0001"
+down_revision = None
 
 _NUMBER = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 def upgrade() -> None:
-    """Make the smaller table in place of the other, which is empty."""
-    op.drop_index("ix_events_namespace", "events")
-    op.drop_table("events")
+    """Make the tables of a new log."""
+    op.create_table(
+        "log",
+        sa.Column("log_id", sa.Text, nullable=False),
+        sa.Column("key", sa.LargeBinary, nullable=False),
+        sa.Column("created_us", _NUMBER, nullable=False),
+        sa.PrimaryKeyConstraint("log_id", name="pk_log"),
+        sqlite_strict=True,
+    )
+    op.create_table(
+        "streams",
+        sa.Column("id", _NUMBER, autoincrement=False, nullable=False),
+        sa.Column("namespace", sa.Text, nullable=False),
+        sa.Column("name", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_streams"),
+        sa.UniqueConstraint("namespace", "name", name="uq_streams_namespace_name"),
+        sqlite_strict=True,
+    )
     op.create_table(
         "types",
         sa.Column("id", _NUMBER, autoincrement=False, nullable=False),
@@ -49,4 +64,17 @@ def upgrade() -> None:
         sa.UniqueConstraint("stream", "event_id", name="uq_events_stream_event_id"),
         sa.CheckConstraint("(salt IS NULL) = (payload IS NULL)", name=op.f("ck_events_erased_together")),
         sqlite_strict=True,
+    )
+    op.create_table(
+        "requests",
+        sa.Column("stream", _NUMBER, autoincrement=False, nullable=False),
+        sa.Column("key", sa.Text, nullable=False),
+        sa.Column("content_hash", sa.LargeBinary, nullable=False),
+        sa.Column("first_position", _NUMBER, nullable=False),
+        sa.Column("last_position", _NUMBER, nullable=False),
+        sa.Column("last_version", _NUMBER, nullable=False),
+        sa.PrimaryKeyConstraint("stream", "key", name="pk_requests"),
+        sa.ForeignKeyConstraint(["stream"], ["streams.id"], name="fk_requests_stream"),
+        sqlite_strict=True,
+        sqlite_with_rowid=False,
     )
