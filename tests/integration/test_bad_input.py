@@ -34,6 +34,7 @@ from observability.logs import LogSettings, configure_logs
 from service.api import errors as edge_errors
 from service.api.rich_status import retry_ms
 from service.api.validation import PATTERNS
+from service.conversations.set_aside import NotSetAside
 from service.domain import errors as domain_errors
 from tests.support.answers import gated, hanging
 from tests.support.broken_log import connections, damaged, locked
@@ -547,6 +548,7 @@ _NEVER_AT_THE_EDGE = {
     log_errors.LogNewer: "refuses the start",
     log_errors.LogOlder: "refuses the start",
     log_errors.LogUnsafe: "refuses the start",
+    NotSetAside: "logged as snapshot.not_set_aside",
 }
 
 
