@@ -23,7 +23,7 @@ def _append() -> click.Command:
 
 
 def _bench() -> click.Command:
-    from service.bench.command import bench
+    from service.cli.bench import bench
 
     return bench
 
