@@ -29,17 +29,9 @@ LOADED_BY_NAME = re.compile(r"((?:service|bench)(?:\.\w+)+):(\w+)")
 PURE = ("service/domain/", "service/extraction/")
 PURE_PACKAGES = tuple(folder.replace("/", ".") for folder in PURE)
 
-FILE_LINES_MAX = 400
-TEST_FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
 README_LINES_MAX = 150
 
-LONG_FILES: dict[str, str] = {
-    "service/client.py": "a list: one method a call",
-    "service/codec/events.py": "a list: how each kind of event is stored",
-    "service/domain/events.py": "a list: each kind of event, and the values that only events have",
-    "service/config/settings.py": "one table of settings, and the page of them follows it",
-}
 LONG_FUNCTIONS: dict[str, str] = {}
 BROAD_EXCEPTS: dict[str, str] = {
     "eventlog/async_append.py": "one append's listener does not silence the others of its group",
@@ -161,16 +153,6 @@ def calls(name: str) -> Iterator[tuple[str, ast.Call]]:
     for node in ast.walk(tree(name)):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func), node
-
-
-def test_no_file_is_longer_than_a_reader_can_hold():
-    """Past 400 lines a file has a reason, or two nouns; tests are lists of sentences and may go to 800."""
-    long = {name for name in python_files() if text(name).count("\n") > _lines_max(name)}
-    assert long == set(LONG_FILES)
-
-
-def _lines_max(name: str) -> int:
-    return TEST_FILE_LINES_MAX if Path(name).name.startswith("test_") else FILE_LINES_MAX
 
 
 def test_every_function_fits_on_a_screen():
