@@ -18,7 +18,7 @@ import pytest
 
 from abridged.v1 import conversation_pb2, conversation_service_pb2_grpc
 from abridged.v1 import conversation_service_pb2 as api
-from service.bench.figures import percentile
+from bench.figures import percentile
 from tests.support.command import ROOT, ServedSidecar, fake_ollama, served
 from tests.support.process_memory import MEMORY_MAX_MIB, peak_mib
 from tests.support.process_work import idle_after_s
