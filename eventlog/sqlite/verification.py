@@ -139,7 +139,7 @@ class LogVerification:
             require_whole(self._wal)
         except LogCorrupt as error:
             yield Finding(str(error))
-        if found := self._found(findings):
+        if found := self._findings:
             own = self._found(own_findings)
             yield from map(Finding, own)
             yield from (Finding(what, is_own=False) for what in found if what not in own)
@@ -174,6 +174,8 @@ class LogVerification:
 
         Appends read pages beside their own where one is full.
         """
+        if not self._findings:
+            return ""
         for index in _INDEXES:
             try:
                 self._asked(_POSITIONS.format(f"INDEXED BY {index}"))
@@ -186,7 +188,7 @@ class LogVerification:
         for table in tables:
             if found := self._found(partial(findings_of, table=table)):
                 return f"the table {table} or an index of it is damaged: {found[0]}"
-        if free := [line for line in self._found(findings) if "freelist" in line.lower()]:
+        if free := [line for line in self._findings if "freelist" in line.lower()]:
             return free[0]
         if any(last - first >= LEAF_EVENTS_MAX for first, last in self._lost.kept):
             return "the table of events has lost a page that leads to others"
@@ -219,7 +221,7 @@ class LogVerification:
                 suspect.take(position, version, self._sealed(position, suspect.stream, types))
         for number, suspect in suspects.items():
             if lost.count:
-                until = max(ends[suspect.stream], suspect.version + lost.count)
+                until = ends[suspect.stream] or suspect.version + lost.count
                 for _, position in self._survey.rows(self._rows(_PLACES_OF, number), last=until):
                     if position in lost:
                         suspect.found(position)
@@ -237,6 +239,11 @@ class LogVerification:
     def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
         """Whether repeats of the event with this content would be recognized."""
         return content_hash(self._identity.key, sealed.event.type, content) == sealed.content_hash
+
+    @cached_property
+    def _findings(self) -> list[str]:
+        """Of SQLite's own check of the whole file."""
+        return self._found(findings)
 
     def _found(self, check: Callable[[Connection], list[str]]) -> list[str]:
         try:
