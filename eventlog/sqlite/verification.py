@@ -157,12 +157,15 @@ class LogVerification:
             try:
                 self.reader.check_identity(self._identity)
             except LogCorrupt as error:
-                yield Finding(str(error))
+                yield Finding(f"the first streams: {error}")
 
     def require_start(self) -> None:
         """Raise LogCorrupt if no process can open the log: reads what a writer begins with."""
         require_whole(self._wal)
-        self.reader.check_identity(self._identity)
+        try:
+            self.reader.check_identity(self._identity)
+        except LogCorrupt as error:
+            raise LogCorrupt(f"the first streams: {error}") from error
         try:
             self.reader.read(lambda connection: ends_of(_driver(connection)))
         except LogCorrupt as error:
@@ -176,6 +179,9 @@ class LogVerification:
         """
         if not self._findings:
             return ""
+        with suppress(LogCorrupt):  # where a page of the events' own is lost, which their indexes may have survived
+            if found := self.reader.read(partial(findings_of, table="events")):
+                return f"the table events or an index of it is damaged: {found[0]}"
         for index in _INDEXES:
             try:
                 self._asked(_POSITIONS.format(f"INDEXED BY {index}"))

@@ -23,6 +23,9 @@ CONVERSATIONS = 30
 NAMES = tuple(f"c{number:03d}" for number in range(CONVERSATIONS))
 SETTINGS = {"log.backend": "sqlite", "server.http_listen": ""}
 
+FRAGMENTED_BYTES = 7
+"""Where a page of a b-tree counts its smallest free bytes: https://sqlite.org/fileformat.html#b_tree_pages"""
+
 VERSIONS = "sqlite_autoindex_events_1"
 IDS = "sqlite_autoindex_events_2"
 NAMES_INDEX = "sqlite_autoindex_streams_1"
@@ -90,6 +93,20 @@ def test_a_lost_page_of_an_index_leaves_the_events_intact(tmp_path: Path, large:
     assert all("events are intact, and what leads to them is damaged" in line for line in found.named.values())
     assert "the events of 300 of 300 conversations are intact" in found.ran.stderr
     assert found.whole == []
+
+
+def test_a_page_that_can_be_read_and_not_be_written_is_a_hazard(tmp_path: Path, large: Path):
+    """Its free bytes are miscounted: every read passes, and an append that comes upon the page ends the process."""
+    path = _overwritten(large, tmp_path / "log")
+    content = bytearray(path.read_bytes())
+    content[(_middle_leaf(large, VERSIONS) - 1) * PAGE_BYTES + FRAGMENTED_BYTES] ^= 1
+    path.write_bytes(content)
+
+    found = _verified(path)
+
+    assert found.named == {}
+    assert "an append to any conversation may stop the sidecar: " in found.ran.stderr
+    assert "the events of 300 of 300 conversations are intact" in found.ran.stderr
 
 
 def test_pages_lost_of_the_events_and_of_their_index_name_the_conversations(tmp_path: Path, large: Path):
