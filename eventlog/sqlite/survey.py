@@ -44,15 +44,12 @@ class Ranges:
 
 
 class Survey:
-    """Reads by ascending whole numbers; all its walks together make at most `failures_max` failed reads."""
+    """Reads by ascending whole numbers; all its walks together make `failures_max` failed reads, and later walks end at
+    their first. `is_cut` says whether one has ended so."""
 
     def __init__(self, failures_max: int = FAILURES_MAX) -> None:
+        self.is_cut = False
         self._failures_left = failures_max
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether so many reads failed that the rest was not read."""
-        return self._failures_left <= 0
 
     def rows(
         self,
@@ -68,11 +65,14 @@ class Survey:
         for, down to one, and a single row that cannot be read is stepped over.
         """
         limit = PAGE_ROWS
-        while first <= last and not self.is_cut:
+        while first <= last:
             limit = min(limit, last - first + 1)
             try:
                 page = _ascending(read(first, limit), first)
             except LogCorrupt:
+                if self._failures_left <= 0:
+                    self.is_cut = True
+                    return
                 self._failures_left -= 1
                 if limit == 1:
                     lost(first)
