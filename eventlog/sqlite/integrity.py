@@ -44,4 +44,5 @@ def appended_to(connection: Connection) -> list[str]:
 
 def _lines(connection: Connection, check: str) -> list[str]:
     found = [str(message) for (message,) in connection.exec_driver_sql(check) if message != "ok"]
-    return [line for message in found for line in message.splitlines() if not line.startswith("***")]
+    lines = [line for message in found for line in message.splitlines() if not line.startswith("***")]
+    return lines[:FINDINGS_MAX]

@@ -22,7 +22,7 @@ from eventlog.event import RecordedEvent, SealedEvent, StreamId
 from eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX
 from eventlog.sqlite.engine import reader_engine, refuse_foreign, require_current, stored_identity
 from eventlog.sqlite.errors import DATABASE_ERRORS, original
-from eventlog.sqlite.file import FileLock, refuse_empty, size_bytes, wal_of
+from eventlog.sqlite.file import FileLock, refuse_empty, refuse_orphan, size_bytes, wal_of
 from eventlog.sqlite.integrity import appended_to, findings, findings_of, own_findings
 from eventlog.sqlite.losses import RANGES_MAX, Loss, Suspect
 from eventlog.sqlite.reader import SqliteReader
@@ -68,9 +68,11 @@ class LogVerification:
     @contextmanager
     def opened(cls, path: Path) -> Iterator[LogVerification]:
         """Open the log in `path` for checks. Raises LogLocked when a process owns it, LogOlder or LogNewer when
-        another version wrote it, LogForeign when it is no log, LogCorrupt when damage hides which it is."""
-        path = path.resolve(strict=True)
-        refuse_foreign(path)
+        another version wrote it, LogGone when only its write-ahead log is there, LogForeign for another
+        program's file, LogCorrupt when damage hides which it is."""
+        path = path.resolve()
+        refuse_orphan(path)
+        refuse_foreign(path.resolve(strict=True))
         refuse_empty(path)
         with ExitStack() as resources:
             resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
@@ -252,4 +254,4 @@ def _read(path: Path) -> Iterator[tuple[SqliteReader, LogIdentity]]:
                 raise LogCorrupt("the file does not say which log it is")
             yield reader, identity
         except DATABASE_ERRORS as error:
-            raise LogCorrupt(f"its tables are not those of a log: {original(error)}") from error
+            raise LogCorrupt(f"it is damaged: {original(error)}") from error

@@ -208,7 +208,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
         _C.INVALID_ARGUMENT,
         _R.ERROR_REASON_TOO_LARGE,
         lambda e: {"size": e.size, "limit": e.limit},
-        lambda e: (bad_request(((e.what, str(e)),)),),
+        lambda e: (bad_request(((e.what, f"{e.size} bytes, the limit is {e.limit}"),)),),
     ),
     domain.InvalidPageToken: _Row(
         _C.INVALID_ARGUMENT,

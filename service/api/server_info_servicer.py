@@ -24,6 +24,8 @@ __all__ = ["ServerFacts", "ServerInfoServicer"]
 
 CAPABILITIES = (
     "profile.chain",
+    "profile.episodes",
+    "profile.rolling",
     "rendering.anthropic",
     "rendering.ollama",
     "rendering.openai",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogFull, LogLocked, LogUnsafe
+from eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogFull, LogGone, LogLocked, LogUnsafe
 from eventlog.event import StreamId
 from service.cli.failures import CommandFailed, Misconfigured
 from service.cli.options import Invocation, settings_options
@@ -27,7 +27,7 @@ SEE_OPERATIONS = "see docs/production.md"
 CHECK_PATH = "check the name of the file, or log.path"
 
 
-_file = click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+_file = click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
 
 
 @click.group(short_help="Check a log file, or rebuild its read table or search index.")
@@ -62,6 +62,8 @@ def verify(invocation: Invocation, file: Path | None, is_all: bool) -> None:
     except LogLocked as error:
         raise CommandFailed(str(error), hint="stop the sidecar, or verify a backup") from error
     except LogUnsafe as error:
+        raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
+    except LogGone as error:
         raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
     except LogCorrupt as error:
         raise CommandFailed(

@@ -108,9 +108,10 @@ def _served(service: Service, found: _Findings, conversations: int, nameless: in
     named = conversations - nameless
     if not service.refusal and not service.hazard:
         return (f"{named - found.damaged:,} of {conversations:,} conversations are whole; no file was changed",)
-    return (
+    way = (
         f"no sidecar starts on this file: {service.refusal}"
         if service.refusal
-        else f"an append to any conversation may stop the sidecar: {service.hazard}",
-        f"the events of {named - found.lost:,} of {conversations:,} conversations are intact; no file was changed",
+        else f"an append to any conversation may stop the sidecar: {service.hazard}"
     )
+    intact = f"{named - found.lost:,} of {conversations:,} conversations are intact as far as they can be read"
+    return (way, f"the events of {intact}; no file was changed")

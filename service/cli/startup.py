@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from eventlog.errors import EventLogError, LogForeign, LogLocked, LogNewer, LogUnsafe
+from eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogLocked, LogNewer, LogUnsafe
 from service.api.listeners import AddressTaken, AddressUnusable
 from service.cli.failures import CommandFailed, Misconfigured
 from service.domain.errors import InvalidPolicy
@@ -36,6 +36,10 @@ def explained() -> Iterator[None]:
         raise CommandFailed(str(error), hint="set log.path to a local disk") from error
     except LogForeign as error:
         raise CommandFailed(str(error), hint="check log.path") from error
+    except LogCorrupt as error:
+        raise CommandFailed(
+            f"the log is damaged: {error}", hint="`abridged log verify` says more; restore a backup"
+        ) from error
     except EventLogError as error:
         raise CommandFailed(f"{error.__class__.__name__}: {error}", hint="see docs/production.md") from error
     except AddressTaken as error:

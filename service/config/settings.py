@@ -75,7 +75,9 @@ def _listen_address(value: str) -> str:
         return value
     host, colon, port = value.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise PydanticCustomError("listen", "an address is 'host:port' or 'unix:/absolute/path'")
+        raise PydanticCustomError(
+            "listen", "an address is 'host:port', with a port up to 65535, or 'unix:/absolute/path'"
+        )
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise PydanticCustomError("listen", "an IPv6 host stands in brackets, '[::1]:7420'")
     return value
@@ -97,7 +99,7 @@ def _provider_model(value: str) -> str:
         )
     if provider in _NAMED and not model:
         raise PydanticCustomError("model", "a model needs its name, '{example}'", {"example": _NAMED[provider]})
-    return value
+    return "extractive:default" if provider == "extractive" else value
 
 
 def _embedder(value: str) -> str:

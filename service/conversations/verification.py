@@ -155,7 +155,7 @@ def _of_conversation(
         return
     if repeatable.count:
         named = listed(repeatable.kept, repeatable.dropped)
-        yield Damage(where, f"position {named}: a repeat would not be known for one")
+        yield Damage(where, f"position {named}: sent again, it would be appended a second time")
     if unknown is not None:
         yield Damage(where, f"{unknown}; {_INTACT.format(version)}")
         return

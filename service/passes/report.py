@@ -234,6 +234,6 @@ def _why(failure: PassFailed) -> dict[str, str | int | bool | list[str]]:
         "cause": failure.cause,
         "asked": failure.asked,
         "attempts": failure.attempts,
-        # What each reason begins with: a check or a field.
-        "reasons": [reason.partition(":")[0] for reason in failure.reasons],
+        # The check or the place that each reason begins with, as a name, which logs print.
+        "reasons": [reason.partition(":")[0].replace(" ", "_") for reason in failure.reasons],
     }

@@ -43,7 +43,9 @@ class RecallMissing(RecallError):
     """The package extra `recall` is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("recall.index needs the package extra `recall`: install 'abridged[recall]'")
+        super().__init__(
+            "recall.index needs the package extra `recall`: scripts/install recall, or pip install 'PATH[recall]'"
+        )
 
 
 class EmbedderAway(RecallError):

@@ -95,7 +95,7 @@ class EmbeddedCounter:
 
 def _require_library() -> None:
     if find_spec("bpe_openai") is None:
-        raise TokenizerMissing("counter `bpe` needs the extra: pip install abridged[bpe]")
+        raise TokenizerMissing("counter `bpe` needs the package extra `bpe`: pip install 'PATH[bpe]'")
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -20,7 +20,9 @@ TOKENIZER_BYTES_MAX: Final = 64_000_000
 def require_exact() -> None:
     """Raise TokenizerMissing unless the extra is installed."""
     if find_spec("tokenizers") is None:
-        raise TokenizerMissing("exact counts need the extra: pip install abridged[exact]")
+        raise TokenizerMissing(
+            "exact counts need the package extra `exact`: scripts/install exact, or pip install 'PATH[exact]'"
+        )
 
 
 class ExactCounter:

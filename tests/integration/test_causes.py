@@ -190,3 +190,13 @@ async def test_the_log_names_an_answer_that_was_cut_off(tmp_path):
         (line,) = [line for line in s.logs if line["event"] == "pass.failed"]
 
     assert line["reasons"] == ["cut_off"]
+
+
+async def test_the_log_names_where_an_answer_breaks_the_schema(tmp_path):
+    """The place of each reason is one word too; `cause` has the rule."""
+    strange = saying('{"a": 1}')
+    async with FakeOllama(responder=strange) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        await s.chat().talk(14, wait_s=PATIENCE_S)
+        (line,) = [line for line in s.logs if line["event"] == "pass.failed"]
+
+    assert {"summary", "an_unknown_field"} <= set(line["reasons"])

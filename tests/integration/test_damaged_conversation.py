@@ -87,14 +87,17 @@ async def test_nothing_is_served_once_a_read_has_met_the_damage(
 async def test_the_refusal_names_the_event_by_its_version_and_the_next_step(tmp_path: Path) -> None:
     """Its position would tell how much others write."""
     await _built(tmp_path)
-    async with sidecar(tmp_path) as s, refused("DATA_LOSS", "LOG_CORRUPT") as refusal:
-        await read_events(s)
+    async with sidecar(tmp_path) as s:
+        async with refused("DATA_LOSS", "LOG_CORRUPT") as refusal:
+            await read_events(s)
+        (line,) = [line for line in s.logs if line["event"] == "rpc.failed"]
 
     assert refusal.text.startswith(f"event {DAMAGED_VERSION} of conversation long is damaged, so")
     assert "`abridged log verify`" in refusal.text
     assert "its events were not changed" in refusal.text
     assert refusal.metadata == {"conversation_id": "long", "version": str(DAMAGED_VERSION)}
     assert str(DAMAGED_VERSION + AHEAD) not in refusal.text
+    assert (line["conversation_id"], line["event_version"]) == ("long", DAMAGED_VERSION)
 
 
 async def test_a_state_that_was_in_memory_alone_is_kept(tmp_path: Path) -> None:

@@ -181,6 +181,15 @@ def test_no_reason_of_refusal_changes_a_byte(tmp_path, damage):
         _require_unchanged(tmp_path, before)
 
 
+def test_verify_says_that_a_file_is_gone_and_its_write_ahead_log_is_there(tmp_path):
+    """As a start does: whoever took it for a new log would lose what that has."""
+    _without_its_file(tmp_path / FILE)
+    before = _files(tmp_path)
+
+    assert f"{FILE} is missing, and its write-ahead log is there" in _verify(tmp_path)
+    _require_unchanged(tmp_path, before)
+
+
 def test_an_owned_log_is_refused_and_is_unchanged(tmp_path):
     """A second process looks at the lock before it looks at anything else."""
     with opened(tmp_path / FILE):
