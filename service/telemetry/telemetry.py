@@ -87,7 +87,7 @@ class Telemetry:
         _log.info("pass.cleared", conversation_id=key.name, summarization_id=plan.pass_id, results=results)
 
     def passes_pending(self, count: int, oldest_us: int) -> None:
-        """Set how many passes are pending, and since when the oldest is: microseconds since the epoch, 0 without one."""
+        """Set how many passes are pending, and when the oldest began to wait (microseconds since the epoch, or 0)."""
         self._metrics.passes_pending(count, oldest_timestamp_s=oldest_us / 1e6)
 
     def pass_begun(self, fact: PassStarted) -> AbstractContextManager[Span]:
