@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass
 
 from eventlog.event import StreamId
 from eventlog.memory import MemoryEventLog
-from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from observability.tracing import SilentTracing
 from service.codec.values import canonical, message_to_proto
@@ -54,7 +53,7 @@ from service.summarizer.by_model import ModelSummarizer
 from service.summarizer.forms import FORMS
 from service.summarizer.summarizer import Summarizers
 from service.telemetry.progress import ProgressBoard
-from service.telemetry.telemetry import Telemetry
+from service.telemetry.telemetry import Telemetry, metric_labels
 from service.tokenizers.estimated import EstimatingCounter
 
 __all__ = ["MODEL_WINDOW", "Costs", "OnWindow", "PlayedChat", "played"]
@@ -284,7 +283,7 @@ class _Player:
             on_changed=self._heard,
             on_loaded=lambda _key, _state: None,
         )
-        metrics = Metrics(version="1", labels=MetricLabels((), (), (), (), ()))
+        metrics = Metrics(version="1", labels=metric_labels())
         self.reactor = Reactor(
             self._conversations,
             summarizers=Summarizers(extraction if extractive else wanted, extraction),

@@ -240,7 +240,7 @@ def _start_attributes(fact: SpanFact) -> Attributes:
 
 def _trigger_attributes(fact: PassStarted) -> Attributes:
     return {
-        semconv.ABRIDGED_TRIGGER: fact.trigger.value,
+        semconv.ABRIDGED_TRIGGER: str(fact.trigger),
         semconv.ABRIDGED_DEPTH: fact.depth,
         semconv.ABRIDGED_RATIO: fact.ratio,
         semconv.ABRIDGED_TOKENS_BEFORE: fact.tokens_before,
@@ -276,7 +276,7 @@ def _end_attributes(fact: Fact) -> Attributes:
             }
             return {semconv.RPC_RESPONSE_STATUS_CODE: fact.code, **{name: told for name, told in named.items() if told}}
         case PassEnded():
-            skipped = {semconv.ABRIDGED_SKIP_REASON: fact.skip_reason.value} if fact.skip_reason is not None else {}
+            skipped = {semconv.ABRIDGED_SKIP_REASON: fact.skip_reason} if fact.skip_reason is not None else {}
             return {semconv.ABRIDGED_OUTCOME: fact.outcome.value, semconv.GEN_AI_REQUEST_MODEL: fact.model, **skipped}
         case ChatAsked():
             return {semconv.SERVER_ADDRESS: fact.server_address, semconv.SERVER_PORT: fact.server_port}
@@ -299,9 +299,9 @@ def _error_type(fact: Fact) -> str:
             return fact.code if fact.code in semconv.RPC_SERVER_ERRORS else ""
         case PassEnded():
             failed = fact.outcome in {PassOutcome.ERROR, PassOutcome.CANCELLED}
-            return fact.error_class.value if failed and fact.error_class is not None else ""
+            return str(fact.error_class) if failed and fact.error_class is not None else ""
         case ChatFailed():
-            return fact.error_class.value
+            return str(fact.error_class)
         case ChatAsked() | ChatAnswered():
             return ""
         case _:

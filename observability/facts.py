@@ -1,7 +1,8 @@
-"""What happened, as plain values: the shell reports each fact once, and metrics and spans both read it.
+"""Facts about calls, passes, models and the log, as plain values: each is reported once; metrics and spans read it.
 
-No fact has a field for conversation text, so none can reach a metric or a span through one. Enum values are label
-values. Enums that also exist in the domain are copies, which a test compares: this package imports nothing above it.
+No fact has a field for conversation text, so no text can reach a metric or a span through one. Enum values are label
+values. This package imports nothing above it: words of the domain, such as triggers and error classes, arrive as text,
+and `MetricLabels` lists them.
 """
 
 from __future__ import annotations
@@ -11,22 +12,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 __all__ = [
-    "BREAKER_VALUES",
     "BatchCommitted",
-    "BreakerState",
     "ChatAnswered",
     "ChatAsked",
     "ChatFailed",
     "ChatStarted",
     "ConversationsCounted",
-    "ErrorClass",
     "Fact",
-    "HeldBy",
     "LogMeasured",
     "PassEnded",
     "PassOutcome",
     "PassStarted",
-    "PassTrigger",
     "PreparationOutcome",
     "PreparationStarted",
     "RecallMeasured",
@@ -35,7 +31,6 @@ __all__ = [
     "RpcEnded",
     "RpcStarted",
     "SearchMode",
-    "SkipReason",
     "SpanFact",
     "TitleOutcome",
 ]
@@ -81,64 +76,12 @@ class RewriteCause(StrEnum):
     REWOUND = "rewound"
 
 
-class PassTrigger(StrEnum):
-    """Why a pass began."""
-
-    RATIO = "ratio"
-    EMERGENCY = "emergency"
-    PERIODIC = "periodic"
-    FOLLOW_UP = "follow_up"
-    FORCED = "forced"
-    REMAKE = "remake"
-
-
-class ErrorClass(StrEnum):
-    """Why a model did not make the record."""
-
-    TRANSPORT = "TRANSPORT"
-    MODEL_MISSING = "MODEL_MISSING"
-    MODEL_REFUSED = "MODEL_REFUSED"
-    TRUNCATED = "TRUNCATED"
-    INVALID = "INVALID"
-    CANCELLED = "CANCELLED"
-    INTERNAL = "INTERNAL"
-
-
-class SkipReason(StrEnum):
-    """Why nothing was compressed although a pass was due."""
-
-    IRREDUCIBLE = "IRREDUCIBLE"
-    NO_GAIN = "NO_GAIN"
-    DEPTH_LIMIT = "DEPTH_LIMIT"
-
-
-class BreakerState(StrEnum):
-    """Whether a model host is called."""
-
-    CLOSED = "closed"
-    HALF_OPEN = "half_open"
-    OPEN = "open"
-
-
 class SearchMode(StrEnum):
     """What a search compared."""
 
     WORDS = "words"
     MEANING = "meaning"
     BOTH = "both"
-
-
-class HeldBy(StrEnum):
-    """Why a window past its trigger is left as it is."""
-
-    PASS_PENDING = "PASS_PENDING"  # noqa: S105 - a state, not a password
-    DISABLED = "DISABLED"
-    WAITING_AFTER_FAILURE = "WAITING_AFTER_FAILURE"
-    IRREDUCIBLE = "IRREDUCIBLE"
-    DEPTH_LIMIT = "DEPTH_LIMIT"
-    MIN_MESSAGES = "MIN_MESSAGES"
-    COOLDOWN = "COOLDOWN"
-    HYSTERESIS = "HYSTERESIS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +94,7 @@ class ConversationsCounted:
     """
 
     over_budget: int
-    held: Mapping[HeldBy, int]
+    held: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +192,7 @@ class PassStarted:
 
     conversation_id: str
     summarization_id: str
-    trigger: PassTrigger
+    trigger: str
     depth: int
     ratio: float
     tokens_before: int
@@ -312,14 +255,14 @@ class PassEnded:
     """
 
     outcome: PassOutcome
-    trigger: PassTrigger | None
+    trigger: str | None
     model: str = ""
     duration_s: float | None = None
     attempts: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
-    error_class: ErrorClass | None = None
-    skip_reason: SkipReason | None = None
+    error_class: str | None = None
+    skip_reason: str | None = None
     record: RecordCommitted | None = None
     trace_id: str = ""
 
@@ -387,7 +330,7 @@ class ChatAnswered:
 class ChatFailed:
     """The model returned no usable answer."""
 
-    error_class: ErrorClass
+    error_class: str
 
 
 SpanFact = RpcStarted | PassStarted | PreparationStarted | ChatStarted
@@ -395,6 +338,3 @@ SpanFact = RpcStarted | PassStarted | PreparationStarted | ChatStarted
 
 Fact = RpcEnded | PassEnded | ChatAsked | ChatAnswered | ChatFailed
 """Facts that a span records before it ends."""
-
-BREAKER_VALUES: Mapping[BreakerState, int] = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
-"""Gauge values by state: worse is higher, so the maximum over hosts is the worst."""

@@ -19,7 +19,6 @@ from bench.quality.lossy import LossyModel
 from bench.quality.named_again import NamedAgain
 from bench.quality.reporting import FaithfulModel
 from bench.quality.survival import END, PASSES, Survey, Tally, found_facts
-from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from service.bootstrap.providers import Providers
 from service.config.settings import OllamaSettings, Settings
@@ -28,6 +27,7 @@ from service.domain.message import Role
 from service.domain.policy import Policy
 from service.domain.profiles import chain, episodes, rolling
 from service.models.model import SummaryModel
+from service.telemetry.telemetry import metric_labels
 
 __all__ = [
     "CHAIN",
@@ -161,7 +161,7 @@ def _joined(chats: Sequence[PlayedChat]) -> list[PlayedChat]:
 @asynccontextmanager
 async def model_at(name: str, address: str) -> AsyncIterator[SummaryModel]:
     """A real model, as `provider:model`, at the address of an Ollama host."""
-    metrics = Metrics(version="1", labels=MetricLabels((), (), (), (), ()))
+    metrics = Metrics(version="1", labels=metric_labels())
     settings = Settings(ollama=OllamaSettings(hosts=(address,)))
     providers = Providers(settings, metrics=metrics, clock_s=time.monotonic, cache_dir=None)
     try:

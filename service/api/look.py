@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from eventlog.errors import EventLogError
-from observability.facts import ConversationsCounted, HeldBy, LogMeasured, RecallMeasured
+from observability.facts import ConversationsCounted, LogMeasured, RecallMeasured
 from observability.metrics import Metrics
 from service.conversations.table import ConversationTable
 
@@ -70,6 +70,5 @@ class Look:
             standing = self._table.standing()
         except EventLogError:
             return None
-        return ConversationsCounted(
-            standing.over_budget, {HeldBy(reason): count for reason, count in standing.held.items()}
-        )
+        held = {reason.value: count for reason, count in standing.held.items()}
+        return ConversationsCounted(standing.over_budget, held)

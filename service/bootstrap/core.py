@@ -51,7 +51,7 @@ from service.summarizer.texts import TextSummarizer
 from service.telemetry.commits import CommitReport
 from service.telemetry.models import TracedModel
 from service.telemetry.progress import ProgressBoard
-from service.telemetry.telemetry import Telemetry
+from service.telemetry.telemetry import Telemetry, metric_labels
 from service.tokenizers.of_models import ModelCounters
 from service.version import VERSION
 
@@ -118,7 +118,7 @@ def open_core(
     policies = _policies(settings, summarizers)
     board = ProgressBoard()
     telemetry = Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content)
-    report = CommitReport(telemetry, clock_ns=time.time_ns)
+    report = CommitReport(metrics, tracing, clock_ns=time.time_ns)
     log, table, rebuild, snapshots = open_log(settings, report, policies, resources, on_fatal, now_us)
 
     # Closed before the log, in which running model calls may still end.
@@ -303,7 +303,7 @@ def _chat_models(
 
 
 def _labels(settings: Settings) -> MetricLabels:
-    return MetricLabels(
+    return metric_labels(
         # The first names get series of their own: the preferred model and its fallback.
         models=tuple(dict.fromkeys((settings.summarizer.models[0], EXTRACTIVE, *settings.summarizer.models))),
         hosts=host_labels(settings),

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import structlog
 
-from observability.facts import BreakerState, ChatAsked
+from observability.facts import ChatAsked
 from observability.metrics import Metrics
 from observability.tracing import note
 from service.config.settings import OllamaSettings as OllamaGroup
 from service.config.settings import OpenAISettings as OpenAIGroup
 from service.config.settings import Settings, TokenSettings
-from service.models.breaker import BreakerState as HostState
+from service.models.breaker import BreakerState
 from service.models.http.address import ServerAddress
 from service.models.http.host import ModelHost
 from service.models.model import ModelError, SummaryModel
@@ -48,7 +48,6 @@ __all__ = [
 Traced = Callable[[SummaryModel], SummaryModel]
 """Wraps a model so that its calls are spans."""
 
-_BREAKER = {state: BreakerState(state.value) for state in HostState}
 _OPENAI = "openai:"
 
 _log = structlog.get_logger()
@@ -226,8 +225,8 @@ class Providers:
             on_dialect=_dialect_changed,
         )
 
-    def _breaker_changed(self, host: str, state: HostState) -> None:
-        self._metrics.breaker_changed(host, _BREAKER[state])
+    def _breaker_changed(self, host: str, state: BreakerState) -> None:
+        self._metrics.breaker_changed(host, state)
 
 
 def _asked(address: ServerAddress) -> None:

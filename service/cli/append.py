@@ -15,10 +15,9 @@ from service.cli.chat_file import Fault, read_chats
 from service.cli.failures import CommandFailed
 from service.cli.figures import pass_line, usage_line
 from service.cli.file_report import FileReport
-from service.cli.kept_settings import kept_settings
 from service.cli.options import Invocation, label_of, sidecar_options
 from service.cli.plain_json import as_json
-from service.cli.playback import Playing, play
+from service.cli.playback import Playing, kept_settings, play
 from service.cli.sidecar import call, configuration
 from service.cli.terminal import say
 from service.client import AppendMessagesResponse, ConversationSettings, Patience, SidecarClient, SidecarError

@@ -143,8 +143,7 @@ async def _play(settings: Settings) -> None:
     """Play the conversation, and on a terminal keep the sidecar running."""
     _end_on_sigterm()
     # Imported late: it loads the whole server.
-    from service.cli.demo_show import show
-    from service.cli.own_sidecar import own_sidecar
+    from service.cli.demo_show import own_sidecar, show
 
     started = time.monotonic()
     async with own_sidecar(settings, environment()) as sidecar:

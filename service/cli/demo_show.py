@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from service.bootstrap import Running
+from service.bootstrap import Running, logging_as_set, serve
 from service.cli.chat_file import FileChat
 from service.cli.context import context_line, context_lines, message_text
 from service.cli.figures import bar, pass_line, record_line, short
@@ -25,10 +28,11 @@ from service.client import (
     WatchConversationResponse,
     fact_of,
 )
+from service.config.settings import Settings
 from service.domain.events import SummarizationCompleted, SummarizationFailed, SummarizationSkipped
 from service.domain.message import Message
 
-__all__ = ["show", "success_figures"]
+__all__ = ["own_sidecar", "show", "success_figures"]
 
 NEAR_FULL = 0.8
 SHOWN_EVERY = 4
@@ -66,6 +70,28 @@ async def show(
     if program:
         console.rule("talk to it")
         console.print(_invitation(sidecar, chat.conversation_id, program), markup=False)
+
+
+@asynccontextmanager
+async def own_sidecar(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[Running]:
+    """Serve while the body runs. Raises what `serve` raises, also if the sidecar stops before the body ends."""
+    undo_logs = logging_as_set(settings.telemetry)
+    stop = asyncio.Event()
+    ready: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve(settings, environ, stop=stop, ready=ready.set_result))
+    either: set[asyncio.Future[Any]] = {serving, ready}
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            ready.cancel()
+            await serving
+        yield await ready
+    finally:
+        stop.set()
+        try:
+            await serving
+        finally:
+            undo_logs()
 
 
 class _Stage:

@@ -9,6 +9,7 @@ import stat
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
@@ -17,14 +18,12 @@ import click
 from eventlog.errors import EventLogError, LogForeign, LogUnsafe
 from eventlog.sqlite.file import MOUNTINFO, refuse_network_file_system, refuse_orphan, wal_reset_warning
 from eventlog.sqlite.verification import log_id_of
-from service.bootstrap.providers import ollama_settings
-from service.cli.endpoint import examined_endpoint
+from service.bootstrap.providers import ollama_settings, openai_settings, unused_endpoint
+from service.bootstrap.recall import embedded_dimension
 from service.cli.failures import CommandFailed
-from service.cli.findings import FAIL, OK, SKIP, WARN, Finding
 from service.cli.http_port import HttpPortError, get, reachable
 from service.cli.options import Invocation, sidecar_options
 from service.cli.prerequisites import log_path_problem
-from service.cli.searching import examined_search
 from service.cli.sidecar import client_for, configuration, failure_at
 from service.cli.speed import advice, longest_prompt, speed_line
 from service.cli.terminal import say
@@ -36,6 +35,9 @@ from service.models.model import ModelError
 from service.models.ollama.address import parse_address
 from service.models.ollama.inventory import HostInventory, ModelEntry, inventory_of, missing_remedy
 from service.models.ollama.speed import speed_of
+from service.models.openai.inventory import EndpointInventory, endpoint_inventory
+from service.models.openai.settings import parse_endpoint
+from service.recall.errors import EmbedderAway, RecallMissing
 
 __all__ = ["doctor"]
 
@@ -44,6 +46,18 @@ ANOTHERS_LOG = "log: --address may be another sidecar, with another log"
 UNANSWERED = "it loads, or works for others, or is too slow: see `ollama ps` and the host's own log, then try again"
 GONE = "the file was moved or replaced, or the sidecar was started with another log.path: see docs/production.md"
 WITHOUT_MODEL = "set summarizer.models=extractive:default, which needs none"
+SEARCH_OFF = "search: off; recall.index switches it on"
+REINDEX = "stop the sidecar and run `abridged log reindex`"
+OK, SKIP, WARN, FAIL = "ok", "skip", "warn", "FAIL"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check: how it went, what was looked at, and what to do about it."""
+
+    verdict: str
+    what: str
+    hint: str = ""
 
 
 @click.command(short_help="Check the sidecar, Ollama and the log.")
@@ -120,8 +134,8 @@ async def _examined(settings: Settings, client: ClientSettings, *, is_own: bool,
     if settings.titles.enabled:
         models = (*models, *(model for model in settings.titles.models if model not in models))
     findings += await _ollama(settings, models, asks=asks)
-    findings += await examined_endpoint(settings, models)
-    findings += await examined_search(settings, info)
+    findings += await _endpoint(settings, models)
+    findings += await _search(settings, info)
     if settings.log.backend == "sqlite":
         serving = info.log_id if info is not None else ""
         findings += _log(settings.log, serving) if is_own else [Finding(SKIP, ANOTHERS_LOG)]
@@ -213,6 +227,78 @@ async def _speed(address: ServerAddress, model: ModelEntry, settings: Settings) 
     hint = advice(speed, settings, prompt_tokens=tokens)
     what = f"model {model.name}: {speed_line(speed, settings, prompt_tokens=tokens)}"
     return Finding(WARN if hint else OK, what, hint)
+
+
+async def _endpoint(settings: Settings, models: Sequence[str]) -> list[Finding]:
+    """Whether it responds, takes the key for its list of models, and lists those of `models` that are its own."""
+    names = [model.removeprefix("openai:") for model in models if model.startswith("openai:")]
+    if not names:
+        unused = unused_endpoint(settings)
+        return [Finding(WARN, f"endpoint: {unused}")] if unused else []
+    group = settings.openai
+    try:
+        address = parse_endpoint(group.url, allow_insecure=group.allow_insecure_url)
+    except AddressError as error:
+        return [Finding(FAIL, f"openai.url: {error}", "see docs/configuration.md")]
+    called = openai_settings(group)
+    inventory = await endpoint_inventory(address, names, called, timeout_s=TIMEOUT_S, clock=time.monotonic)
+    return list(_endpoint_findings(inventory, names))
+
+
+def _endpoint_findings(inventory: EndpointInventory, models: Sequence[str]) -> Iterator[Finding]:
+    if inventory.problem:
+        address = "set openai.url, or summarizer.models=extractive:default, which needs no model"
+        remedy = "set openai.api_key" if inventory.refuses_key else address
+        yield Finding(WARN, f"endpoint {inventory.problem}", f"passes fail until it responds: {remedy}")
+        return
+    if not inventory.lists_models:
+        where = "check that openai.url ends as the server's own examples do, mostly in /v1"
+        yield Finding(WARN, f"endpoint {inventory.host}: responds, but does not list its models", where)
+        return
+    yield Finding(OK, f"endpoint {inventory.host}: responds, and its list of models is open to the key")
+    for model in models:
+        if model in inventory.missing:
+            yield Finding(WARN, f"model {model}: the endpoint does not list it", "passes fail unless it serves it")
+        else:
+            yield Finding(OK, f"model {model}: listed")
+
+
+async def _search(settings: Settings, info: GetServerInfoResponse | None) -> list[Finding]:
+    """`info` is the answer of the sidecar, None without one."""
+    findings: list[Finding] = []
+    if settings.recall.index != "off":
+        findings.append(await _embedder(settings))
+    if info is not None and info.HasField("recall"):
+        findings += _index_findings(info)
+    return findings or [Finding(OK, SEARCH_OFF)]
+
+
+async def _embedder(settings: Settings) -> Finding:
+    name = settings.recall.embedder if settings.recall.index == "both" else ""
+    try:
+        dimension = await embedded_dimension(settings)
+    except RecallMissing as error:
+        return Finding(FAIL, f"search: {error}", "or set recall.index = off")
+    except (AddressError, EmbedderAway) as error:
+        hint = "until it responds vectors lag and searches by meaning fail; `ollama pull` fetches a missing model"
+        return Finding(WARN, f"search: {name} does not embed: {error}", hint)
+    return Finding(
+        OK, f"search: {name} embeds, {dimension} numbers a text" if name else "search: the extra is installed"
+    )
+
+
+def _index_findings(info: GetServerInfoResponse) -> Iterator[Finding]:
+    recall = info.recall
+    made_by = f"words, and vectors by {recall.embedder}" if recall.embedder else "words"
+    if recall.stopped:
+        yield Finding(FAIL, f"search index: stopped: {recall.stopped}", REINDEX)
+        return
+    indexed = min(recall.words_position, recall.vectors_position)
+    if indexed < recall.head_position:
+        what = f"search index: {made_by}, up to position {indexed:,} of {recall.head_position:,}"
+        yield Finding(WARN, what, "it follows the log; if this does not grow, see docs/operations.md")
+        return
+    yield Finding(OK, f"search index: {made_by}, up to date")
 
 
 def _log(settings: LogSettings, serving: str) -> Iterator[Finding]:

@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from service.cli.chat_file import Fault, FileChat
-from service.cli.kept_settings import kept_settings
 from service.cli.plain_json import word
 from service.client import ConversationSettings, SidecarClient, SidecarError
 from service.domain.message import Message
 from service.domain.profiles.profile import HeldBy
 
-__all__ = ["Outcome", "Playing", "play"]
+__all__ = ["Outcome", "Playing", "kept_settings", "play"]
 
 _PLACE = re.compile(r"messages\[(\d+)\]")
+_KEPT_FIELDS = ("model", "context_length", "reserved_output_tokens", "overhead_tokens")
 NOT_DUE = frozenset({HeldBy.MIN_MESSAGES, HeldBy.COOLDOWN, HeldBy.HYSTERESIS})
 """Reasons that delay a live chat's next pass for a while, and a finished chat's for ever."""
 
@@ -216,3 +216,14 @@ async def _outcome(
         kept=kept_settings(playing.settings, state.settings),
         is_over=state.usage.ratio >= trigger,
     )
+
+
+def kept_settings(asked: ConversationSettings, stands: ConversationSettings) -> str:
+    """A note on which settings in `asked` differ from those the conversation has, `stands`; empty if none do."""
+    kept = [
+        f"--{field.replace('_', '-')} ({getattr(stands, field) or 'none'})"
+        for field in _KEPT_FIELDS
+        if getattr(asked, field) and getattr(asked, field) != getattr(stands, field)
+    ]
+    kept += [f"--label {key}" for key, value in asked.labels.items() if stands.labels.get(key) != value]
+    return f"already exists and keeps its own {', '.join(kept)}" if kept else ""

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import structlog
 
 from eventlog.event import StreamId
-from observability.facts import SkipReason
 from service.conversations.conversations import Conversations
 from service.conversations.table import Attention
 from service.domain.conversation import Conversation
@@ -144,7 +143,7 @@ class Reactor:
             elif isinstance(event, SummarizationCleared):
                 self._telemetry.pass_cleared(key, event.plan, results=len(event.marks))
             elif isinstance(event, SummarizationSkipped) and not event.pass_id:
-                self._telemetry.pass_not_begun(key, SkipReason(event.reason.value.upper()))
+                self._telemetry.pass_not_begun(key, event.reason)
         if state.pending is None:
             self._dequeue(key)
         elif state.ratio >= state.pending.policy.emergency_token_ratio:

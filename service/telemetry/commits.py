@@ -1,4 +1,4 @@
-"""Commits of the log as metrics and spans: reported by the hook's owner, since the log itself knows no telemetry."""
+"""Reports commits of the log to metrics and spans: the log itself knows no telemetry."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 from eventlog.log import AppendHook, Committed
 from observability.facts import BatchCommitted
-from service.telemetry.telemetry import Telemetry
+from observability.metrics import Metrics
+from observability.tracing import Tracing, sampled_trace_id
 
 __all__ = ["CommitReport"]
 
@@ -33,8 +34,9 @@ class CommitReport:
     A transaction that is refused or fails is never reported: its positions are beyond the head or went to another.
     """
 
-    def __init__(self, telemetry: Telemetry, *, clock_ns: Callable[[], int]) -> None:
-        self._telemetry = telemetry
+    def __init__(self, metrics: Metrics, tracing: Tracing, *, clock_ns: Callable[[], int]) -> None:
+        self._metrics = metrics
+        self._tracing = tracing
         self._clock_ns = clock_ns
         self._open: list[_Transaction] = []
 
@@ -63,4 +65,6 @@ class CommitReport:
         began_ns, committed = transaction.began_ns, transaction.committed
         types = [event.type for commit in committed for event in commit.events]
         traceparents = tuple({c.events[0].trace_context: None for c in committed if c.events[0].trace_context})
-        self._telemetry.batch_committed(BatchCommitted(began_ns, ended_ns, len(types), traceparents), types)
+        sampled = next(filter(None, map(sampled_trace_id, traceparents)), "")
+        self._metrics.commit(types, seconds=(ended_ns - began_ns) / 1e9, trace_id=sampled)
+        self._tracing.record_commit(BatchCommitted(began_ns, ended_ns, len(types), traceparents))

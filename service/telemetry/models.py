@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from observability.facts import ChatAnswered, ChatFailed, ChatStarted, ErrorClass
+from observability.facts import ChatAnswered, ChatFailed, ChatStarted
 from observability.tracing import Tracing
 from service.models.model import Completion, CompletionRequest, ModelDescription, ModelError, OnProgress, SummaryModel
 
@@ -40,7 +40,7 @@ class TracedModel:
             try:
                 completion = await self._model.complete(request, deadline_s=deadline_s, on_progress=on_progress)
             except ModelError as error:
-                span.note(ChatFailed(ErrorClass(error.error_class)))
+                span.note(ChatFailed(error.error_class))
                 raise
             span.note(
                 ChatAnswered(

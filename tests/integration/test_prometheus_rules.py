@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from observability.labels import MetricLabels
 from observability.metrics import Metrics
+from service.telemetry.telemetry import metric_labels
 from tests.support.patience import PATIENCE_S
 
 OBSERVABILITY = Path(__file__).parents[2] / "observability"
@@ -44,7 +44,7 @@ def checker(name: str, *arguments: str, package: str, stdin: str = "") -> subpro
 def live() -> Metrics:
     return Metrics(
         version="1",
-        labels=MetricLabels(
+        labels=metric_labels(
             models=("m",), hosts=("h:1",), methods=("s/m",), timed_methods=("s/m",), event_types=("E",)
         ),
     )

@@ -22,15 +22,12 @@ from observability.facts import (
     ChatAsked,
     ChatFailed,
     ChatStarted,
-    ErrorClass,
     PassEnded,
     PassOutcome,
     PassStarted,
-    PassTrigger,
     RecordCommitted,
     RpcEnded,
     RpcStarted,
-    SkipReason,
 )
 from observability.tracing import (
     SilentTracing,
@@ -42,6 +39,7 @@ from observability.tracing import (
     open_tracing,
     parse_traceparent,
 )
+from service.domain.events import ErrorClass, Trigger
 
 APPEND = "abridged.v1.ConversationService/AppendMessages"
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -65,7 +63,7 @@ def started(trigger_traceparent: str = "") -> PassStarted:
     return PassStarted(
         conversation_id="c1",
         summarization_id="s1",
-        trigger=PassTrigger.RATIO,
+        trigger=Trigger.RATIO,
         depth=1,
         ratio=0.83,
         tokens_before=900,
@@ -212,7 +210,7 @@ def test_a_pass_tells_what_triggered_it_and_what_it_committed() -> None:
     record = RecordCommitted(depth=1, tokens_before=900, tokens_after=200, ratio_after=0.4)
 
     with traced.tracing.span(started()) as span:
-        span.note(PassEnded(PassOutcome.SUCCESS, PassTrigger.RATIO, model="ollama:qwen2.5:3b", record=record))
+        span.note(PassEnded(PassOutcome.SUCCESS, Trigger.RATIO, model="ollama:qwen2.5:3b", record=record))
 
     triggered, committed = traced.spans["summarize"].events
     assert triggered.name == semconv.EVENT_TRIGGERED
@@ -236,7 +234,7 @@ def test_a_failed_pass_is_an_error_by_its_class() -> None:
     traced = Traced()
 
     with traced.tracing.span(started()) as span:
-        span.note(PassEnded(PassOutcome.ERROR, PassTrigger.RATIO, error_class=ErrorClass.INVALID))
+        span.note(PassEnded(PassOutcome.ERROR, Trigger.RATIO, error_class=ErrorClass.INVALID))
 
     root = traced.spans["summarize"]
     assert root.attributes is not None
@@ -249,7 +247,7 @@ def test_a_skipped_pass_is_no_error() -> None:
     traced = Traced()
 
     with traced.tracing.span(started()) as span:
-        span.note(PassEnded(PassOutcome.SKIPPED, PassTrigger.RATIO, skip_reason=SkipReason.NO_GAIN))
+        span.note(PassEnded(PassOutcome.SKIPPED, Trigger.RATIO, skip_reason="NO_GAIN"))
 
     root = traced.spans["summarize"]
     assert root.attributes is not None
@@ -360,7 +358,7 @@ def test_every_attribute_is_in_the_table() -> None:
     with traced.tracing.span(started()) as root, traced.tracing.span(CHAT) as chat:
         chat.note(ChatAsked("127.0.0.1", 11434))
         chat.note(ChatAnswered("m", "stop", input_tokens=1, output_tokens=1))
-        root.note(PassEnded(PassOutcome.SUCCESS, PassTrigger.RATIO, model="m", record=record))
+        root.note(PassEnded(PassOutcome.SUCCESS, Trigger.RATIO, model="m", record=record))
     traced.tracing.record_commit(BatchCommitted(1, 2, 1, (SAMPLED,)))
 
     kinds = {APPEND: "rpc", "summarize": "pass", "chat qwen2.5:3b": "chat", "commit batch": "commit"}
