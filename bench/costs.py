@@ -1,4 +1,4 @@
-"""What chats cost at their model's API under a prompt cache: with passes, with clearing, cut to six messages, whole.
+"""Costs of chats at their model's API under a prompt cache: with passes, with clearing, cut to six messages, whole.
 
 Before each message of the assistant the window is a prompt; in a chat that has no assistant, before each message. What
 is the start of the conversation's last prompt is read from the cache; whoever uses the cache writes the rest to it.
@@ -61,7 +61,7 @@ STRATEGIES = (
 
 @dataclass(slots=True)
 class Bill:
-    """What the prompts of a file of chats add up to, in tokens.
+    """Sums over the prompts of a file of chats, in tokens.
 
     `rewritten` is how many of them are not the last one with more at its end, `over` how many exceed the context.
     """
@@ -112,7 +112,7 @@ _WORDS = ("order", "table", "host", "import", "queue", "report", "branch", "tick
 
 
 async def billed(chats: Sequence[PlayedChat], strategy: Strategy) -> Bill:
-    """What these chats cost when their windows are kept like this."""
+    """Add up the prompts of these chats, whose windows are kept like this."""
     bill = Bill()
     messages = dict(chats)
     last: dict[str, tuple[RenderedMessage, ...]] = {}

@@ -71,7 +71,7 @@ class _Sums:
 
 
 def digest_of(sentence: str) -> str:
-    """What a judgement knows a sentence by: 12 hexadecimal digits of the SHA-256 of its words."""
+    """Return 12 hexadecimal digits of the SHA-256 of a sentence's words, by which a judgement knows it."""
     return hashlib.sha256(" ".join(_WORD.findall(sentence.casefold())).encode()).hexdigest()[:12]
 
 

@@ -1,4 +1,4 @@
-"""What is measured: each figure with its unit, the reference of the same run that it is compared with, and its target.
+"""Names each measured figure: its unit, the reference of the same run that it is compared with, and its target.
 
 A figure is a list of values, one a round; it is reported as median and spread, since on a shared machine a single value
 says little. A ratio is made within each round, so that what slows both of a pair down cancels out.
@@ -16,7 +16,7 @@ __all__ = ["FIGURES", "Target", "as_plain", "percentile", "table_rows"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a median should reach. `of_ratio` says that it is about the ratio to the reference."""
+    """A bound for a median. `of_ratio` says that it is about the ratio to the reference."""
 
     limit: float
     at_least: bool

@@ -1,4 +1,5 @@
-"""What a reader found in thirty real chats, by the rubric of docs/extraction.md: places and digests, no words of them.
+"""Findings of one reader in thirty real chats, by the rubric of docs/extraction.md: places and digests, no words of
+them.
 
 Ten chats of each of three files, drawn by seed 32; meetings are cut to sixty messages. A label is the kind (D decision,
 T task, Q question) and which of the chat's things of this kind it is: sentences with one label say the same.

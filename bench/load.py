@@ -40,7 +40,7 @@ class Load:
 
     @property
     def p99_ms(self) -> float:
-        """What one call of a hundred exceeds."""
+        """Return the time that one call of a hundred exceeds."""
         return percentile(self.latencies_s, 0.99) * 1e3
 
 

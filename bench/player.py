@@ -73,7 +73,7 @@ OnWindow = Callable[[str, int, Conversation], None]
 
 @dataclass(slots=True)
 class Costs:
-    """What a file of chats cost. `long_chats` are those that pass their trigger; `call_tokens` are read and written by
+    """Costs of a file of chats. `long_chats` are those that pass their trigger; `call_tokens` are read and written by
     the summarizer's model."""
 
     long_chats: int = 0
@@ -99,7 +99,7 @@ class Costs:
 
 
 class _Chat:
-    """What a model that could remember would know: the messages by number, and the records made of them."""
+    """A model's knowledge if it could remember: the messages by number, and the records made of them."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []

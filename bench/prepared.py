@@ -1,4 +1,4 @@
-"""What a caller that waits for a pass waits for, with and without a preparation, when the model takes MODEL_S.
+"""Measures how long a caller waits for a pass with and without a preparation, when the model takes MODEL_S.
 
 The model is a scripted one that sleeps: the figures say whether it is waited for.
 """

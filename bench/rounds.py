@@ -1,6 +1,5 @@
-"""What is measured, in which order: rounds in which every measurement has its turn, so that a slow minute of the
-machine falls on all of them alike.
-"""
+"""Orders the measurements in rounds in which each has its turn, so that a slow minute of the machine falls on all of
+them alike."""
 
 from __future__ import annotations
 
@@ -224,7 +223,7 @@ async def _long(bench: Bench) -> AsyncIterator[Measure]:
 
 @asynccontextmanager
 async def _size(bench: Bench) -> AsyncIterator[Measure]:
-    """What a log takes on disk after its sidecar has stopped, for each message of SIZE_CHARS characters."""
+    """Return the bytes on disk for each message of SIZE_CHARS characters, after the sidecar has stopped."""
     content = (CONTENT * 2)[:SIZE_CHARS]
     numbers = itertools.count()
 

@@ -213,7 +213,7 @@ def _is_other(stored: object, own: bytes) -> bool:
     if stored == own:
         return False
     if not isinstance(stored, bytes) or len(stored) != len(own):
-        raise LogCorrupt("a stored content hash is none")
+        raise LogCorrupt("a stored content hash has the wrong length")
     if (int.from_bytes(stored, "big") ^ int.from_bytes(own, "big")).bit_count() <= DAMAGED_BITS_MAX:
         raise LogCorrupt("a stored content hash is not what was written")
     return True

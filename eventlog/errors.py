@@ -1,4 +1,4 @@
-"""What can go wrong in an event log, and whether trying again can help.
+"""Errors of an event log, and whether trying again can help.
 
 EventLogError
 ├── WrongExpectedVersion   the stream is not where the caller thought; nothing was written
@@ -138,12 +138,12 @@ class LogGone(EventLogError):
 
 
 class LogCorrupt(EventLogError):
-    """What was read is not what was written."""
+    """Stored data differs from the data that was written."""
 
 
 class StreamCorrupt(LogCorrupt):
-    """What was read of one stream is not what was written; `version` is that of its first damaged event that is known,
-    0 if none is."""
+    """Stored data of one stream differs from the data that was written; `version` is that of its first damaged event, 0
+    while it is unknown."""
 
     def __init__(self, what: str, stream: StreamId, version: int = 0) -> None:
         super().__init__(what)

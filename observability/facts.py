@@ -48,7 +48,7 @@ class PassOutcome(StrEnum):
 
 
 class PreparationOutcome(StrEnum):
-    """What became of a record that was prepared before its trigger."""
+    """The fate of a record that was prepared before its trigger."""
 
     USED = "used"
     EXTENDED = "extended"
@@ -58,7 +58,7 @@ class PreparationOutcome(StrEnum):
 
 
 class TitleOutcome(StrEnum):
-    """What came of asking a model for a title."""
+    """The result of asking a model for a title."""
 
     CHANGED = "changed"
     REFUSED = "refused"
@@ -77,7 +77,7 @@ class RewriteCause(StrEnum):
 
 
 class SearchMode(StrEnum):
-    """What a search compared."""
+    """The ways to compare texts in a search."""
 
     WORDS = "words"
     MEANING = "meaning"

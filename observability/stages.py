@@ -36,7 +36,7 @@ _CURRENT: ContextVar[Stages | None] = ContextVar("stages", default=None)
 
 
 def begin_stages() -> Stages:
-    """What the stages of the current task, and of what it starts, are added to from now on."""
+    """Add the stages of the current task, and of the tasks that it starts, to this object from now on."""
     stages: Stages = {}
     _CURRENT.set(stages)
     return stages

@@ -82,7 +82,7 @@ class TraceIds:
 
 @dataclass(frozen=True, slots=True)
 class TracingSettings:
-    """What the standard OTEL_* variables set.
+    """Settings of the standard OTEL_* variables.
 
     The SDK itself reads headers, certificates, timeouts, limits and resource attributes.
 

@@ -185,6 +185,18 @@ def test_every_module_says_what_it_owns():
     assert [name for name in python_files() if text(name).strip() and not ast.get_docstring(tree(name))] == []
 
 
+def test_docstrings_begin_with_what_a_thing_is_or_does():
+    """No headless clause opens one, and `none` stands for nothing."""
+    headless = re.compile(r"\A\s*(?:What|So many)\b|\b(?:is|are) none\b(?! of\b)")
+    strings = (
+        (name, node.value.value, node.lineno)
+        for name in own_files()
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    )
+    assert [f"{name}:{line}" for name, said, line in strings if headless.search(said)] == []
+
+
 def test_broad_excepts_stand_at_supervision_boundaries_only():
     """Anywhere else they hide the failure that should rise."""
     broad = {

@@ -1,4 +1,4 @@
-"""What each pass left: required identifiers, the ledger, statements and their evidence, what it freed, what leaked."""
+"""Examines the state after each pass: required identifiers, the ledger, statements and their evidence, leaks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def window_text(state: Conversation) -> str:
 
 
 def required_of(messages: Iterable[Message], state: Conversation) -> tuple[LedgerEntry, ...]:
-    """What a ledger of the state's limit shows that is made of all covered messages at once, whatever passes did."""
+    """Return the entries that a ledger of the state's limit shows when it is made of all covered messages at once."""
     numbered = [MessageAppended(n, m, 1, TokenSource.ESTIMATE) for n, m in enumerate(messages, 1)]
     covered = live_coverage(state)
     leaving = [m for m in numbered if covers(covered, m.number) and m.message.role is not Role.SYSTEM]

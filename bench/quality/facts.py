@@ -1,4 +1,4 @@
-"""What a generated conversation states: values of every kind that people ask for later, each of a name of its own."""
+"""States the facts of a generated conversation: values of every kind that people ask for, each with a name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEAR_CHARS: Final = 160
 
 
 class FactKind(StrEnum):
-    """What a value is."""
+    """The kind of a value."""
 
     PATH = "path"
     URL = "url"
@@ -149,7 +149,7 @@ class Values:
         return template.format(noun=noun, anchor=anchor, value=value, old=old)
 
     def question(self, kind: FactKind, anchor: str) -> str:
-        """What somebody who needs the value would ask."""
+        """Return the question of somebody who needs the value."""
         return f"What is the {_NOUNS[kind][0]} of {anchor}?"
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What people, the model or its calls name again after it has left the window: had the window kept it until then?
+"""Measures whether the window had kept the names that people, the model or its calls use again after they left it.
 
 Only the course of a conversation says which identifiers were needed. Nothing is planted for it, so real chats can be
 asked.
@@ -53,7 +53,7 @@ class NamedAgain:
 
 
 def _named(message: Message, *roles: Role) -> set[str]:
-    """What the arguments of its calls name, and, if it is of one of these roles, its content."""
+    """Return the names in the arguments of its calls and, for a message of one of these roles, in its content."""
     texts = [call.arguments for call in message.tool_calls]
     texts += [message.content] if message.role in roles else []
     return {found.text.casefold() for text in texts for found in mentions(text)}

@@ -80,8 +80,8 @@ class Probing:
     recall: Recall
 
     async def read(self, chat: GeneratedChat, question: str) -> Sequence[str]:
-        """What an agent reads that has the window and is asked: the HITS first snippets for the question's words, as
-        `search_history` returns them, and the first hit's message, as `expand_history` does."""
+        """Return the text that an agent reads which has the window and is asked: the HITS first snippets for the
+        question's words, as `search_history` returns them, and the first hit's message, as `expand_history` does."""
         query = parsed(question.rstrip("?"))
         search = Search("default", chat.id, query, Mode.WORDS, HITS, kinds=(Kind.MESSAGE,))
         found = (await self.recall.search(search)).hits

@@ -160,7 +160,7 @@ _TROUBLES: Final = ("spoiled shipment", "cancelled concert", "flooded basement",
 
 @dataclass(frozen=True, slots=True)
 class BadAnswer:
-    """What a model says instead of a record. `mark` is what a record made of it would have; empty for half an answer,
+    """A model's answer in place of a record. `mark` is what a record made of it would have; empty for half an answer,
     which is cut from a good one."""
 
     name: str

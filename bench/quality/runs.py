@@ -95,7 +95,7 @@ DEPTHS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Summarizing:
-    """Who makes the records: a model, or extraction if there is none; and under which policies."""
+    """Names who makes the records, a model or else extraction, and the policies."""
 
     name: str
     model: SummaryModel | None = None

@@ -1,4 +1,4 @@
-"""What windows still know of the messages that are no longer in them, after so many passes."""
+"""Measures how much windows still know of messages that have left them, after a number of passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is tried besides the table: pins over many passes, a model that fails, one that lies, counts of tokens."""
+"""Tries more than the table holds: pins over many passes, a model that fails, one that lies, counts of tokens."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def pins_tried(policy: Policy) -> Pins:
 
 @dataclass(slots=True)
 class Failures:
-    """What came of bad answers: how many were given, records made of them, messages that were lost or not appended."""
+    """Results of bad answers: how many were given, records made of them, messages that were lost or not appended."""
 
     answers: int = 0
     bad: int = 0

@@ -66,7 +66,7 @@ def translated(
     cause = original(error)
     code = getattr(cause, "sqlite_errorcode", None)  # errors that the driver itself raises carry no code
     if code is None and isinstance(cause, sqlite3.OperationalError) and str(cause).startswith(_NO_TEXT):
-        return LogCorrupt("a stored text is none")  # the driver's message has the text
+        return LogCorrupt("a stored text is not UTF-8")  # the driver's message has the text
     if code is None or not isinstance(cause, sqlite3.Error):
         return None
     name = f"{cause.sqlite_errorname}: {cause}"
@@ -84,7 +84,7 @@ def translating(*, has_room: Callable[[], bool] = lambda: True) -> Iterator[None
     except PoolTimeout as error:
         raise LogUnavailable("too many reads are waiting") from error
     except UnicodeDecodeError as error:  # the driver's, of what SQLite says of a damaged schema
-        raise LogCorrupt("the schema's text is none") from error
+        raise LogCorrupt("the schema's text is not UTF-8") from error
     except DATABASE_ERRORS as error:
         outcome = translated(error, has_room=has_room)
         if outcome is None:

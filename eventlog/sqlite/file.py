@@ -228,7 +228,7 @@ def size_bytes(path: Path) -> int:
 
 
 def volume_free_bytes(path: Path) -> int:
-    """What this process may still write on the volume of `path`."""
+    """Return the bytes that this process may still write on the volume of `path`."""
     return shutil.disk_usage(path).free
 
 

@@ -351,7 +351,7 @@ def _require_fit(path: Path, check: Callable[[Connection], object] | None) -> No
 
 
 def _flushed_or_due(path: Path) -> Callable[[], None] | None:
-    """Flush what a killed process left; what does so when there is room, if there is none now."""
+    """Flush the pages that a killed process left; without room, return the function that does so later."""
     flush_found = partial(flush_recovered, path)
     try:
         flush_found()

@@ -1,4 +1,4 @@
-"""What a stream has lost: each of its events is read by position, without any index, and checked on its own."""
+"""Finds the losses of a stream: reads each event by position, without any index, and checks it on its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RANGES_MAX: Final = 20
 
 
 class Loss(NamedTuple):
-    """What of a stream's events is damaged or lost.
+    """The damaged and lost events of a stream.
 
     `ranges` are the first RANGES_MAX of damaged positions and `more` the number of the others, `last` is the last
     damaged position, `intact` the number of events that are as written, `unplaced` that of lost events whose positions

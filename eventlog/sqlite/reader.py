@@ -203,7 +203,8 @@ class SqliteReader:
     def _page(
         self, statement: str, parameters: Sequence[Any], read: Callable[[Row], T], bytes_max: int = PAGE_BYTES_MAX
     ) -> tuple[list[T], bool]:
-        """What `read` makes of the rows up to `bytes_max` of payload, and whether the byte limit left the page whole.
+        """Apply `read` to the rows up to `bytes_max` of payload; the flag tells whether the byte limit left the page
+        whole.
 
         Rows after the page are never read. Checks run after the snapshot has ended, because hashing takes longer.
         """

@@ -81,7 +81,7 @@ _NEW_SETTINGS = (
 
 
 class Rewrite(NamedTuple):
-    """What a rewrite asks of its caller, in its own thread.
+    """The caller's part of a rewrite; the functions run in the caller's thread.
 
     `check` looks at the file before anything is copied, and raises what forbids it. `free_bytes` returns what may still
     be written on the volume of a file. `goes_on` is called every few milliseconds. `carry` copies other tables that are

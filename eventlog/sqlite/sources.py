@@ -1,4 +1,4 @@
-"""What a damaged log says from two sources: a table and the index beside it, each read around what cannot be read."""
+"""Reads a damaged log from two sources, a table and the index beside it, each around its unreadable pages."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Sources:
         return self._read(lambda connection: [tuple(row) for row in connection.exec_driver_sql(query, parameters)])
 
     def _either(self, query: str, *sources: str) -> list[Any]:
-        """What the query answers from the first source none of whose pages is damaged."""
+        """Ask the first source of which no page is damaged."""
         *others, last = sources
         for source in others:
             with suppress(LogCorrupt):

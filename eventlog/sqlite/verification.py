@@ -37,7 +37,7 @@ _INDEXES = ("sqlite_autoindex_events_1", "sqlite_autoindex_events_2")
 
 
 class Finding(NamedTuple):
-    """What is damaged; not the log's own is what a rebuild of the read table makes again."""
+    """A damage; a rebuild of the read table makes again whatever is not the log's own."""
 
     what: str
     is_own: bool = True
@@ -102,7 +102,7 @@ class LogVerification:
             return sum(self._sources.ends.values())
 
     def structure(self) -> Iterator[Finding]:
-        """What is wrong with the file, its write-ahead log, its indexes, and its positions."""
+        """Yield the damage to the file, its write-ahead log, its indexes, and its positions."""
         try:
             require_whole(self._wal)
         except LogCorrupt as error:
@@ -140,8 +140,8 @@ class LogVerification:
             raise LogCorrupt(f"the types, the last stream, or the last event cannot be read: {error}") from error
 
     def append_hazard(self) -> str:
-        """What is damaged of the pages that an append to any stream may read, which stops the process that appends;
-        empty if nothing is.
+        """Describe the damage to pages that an append to any stream may read, which stops the process that appends;
+        empty without any.
 
         Appends read pages beside their own where one is full.
         """
@@ -182,7 +182,8 @@ class LogVerification:
             yield page
 
     def losses(self, ends: Mapping[StreamId, int]) -> Iterator[tuple[StreamId, Loss]]:
-        """What each of these `streams` has lost, where `ends` has the events that it is known to have had, or 0.
+        """Return the losses of each of these `streams`; `ends` has the number of events that each is known to have had,
+        or 0.
 
         Reads the table of events once around what cannot be read, and then, where positions are lost, the index of
         each stream for the positions that are its own.

@@ -76,7 +76,8 @@ _Judge = Callable[[Sequence[Append], dict[StreamId, _Tip]], _Judged]
 
 
 class Ends(NamedTuple):
-    """What a writer begins with: the numbers of event types by name, the last stream's number, the last position."""
+    """The state that a writer begins with: the numbers of event types by name, the last stream's number, the last
+    position."""
 
     types: dict[str, int]
     last_stream: int

@@ -23,7 +23,7 @@ class Call(Protocol):
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """What came with the call beside its request, by lower-case name."""
+        """Return the call's metadata, by lower-case name."""
         ...
 
     def time_remaining(self) -> float | None:
@@ -31,7 +31,7 @@ class Call(Protocol):
         ...
 
     async def read(self) -> tuple[Any, int]:
-        """Wait for the one request; returns it with its size in bytes. Raises an EdgeError when it is none."""
+        """Wait for the one request; returns it with its size in bytes. Raises an EdgeError for anything else."""
         ...
 
     def encoded(self, answer: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""What is written down of a call: its span, how it ended, how long it took.
+"""Records a call: its span, how it ended, how long it took.
 
 Calls of gRPC's own services make no spans: a probe that asks every second would be most of what a collector gets.
 """

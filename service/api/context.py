@@ -45,7 +45,7 @@ _RENDERINGS = {
 
 @dataclass(frozen=True, slots=True)
 class ContextQuery:
-    """What is asked for. `max_tokens` 0 is no limit of the caller's."""
+    """The parts of a window that a caller asks for. `max_tokens` 0 is no limit of the caller's."""
 
     role: SummaryRole
     original: bool
@@ -58,7 +58,7 @@ class ContextQuery:
 
     @property
     def form(self) -> ResponseForm:
-        """What of it the bytes of a window depend on."""
+        """Return the choices that the bytes of a window depend on."""
         return ResponseForm(self.role, self.rendering, self.cache_marks)
 
     @classmethod
@@ -120,7 +120,7 @@ async def context_of(
 
 @dataclass(frozen=True, slots=True)
 class _Answering:
-    """What a response is made from. Runs in any thread."""
+    """The parts of a response. Runs in any thread."""
 
     state: Conversation
     query: ContextQuery

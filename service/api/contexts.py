@@ -90,7 +90,8 @@ class Contexts:
         waited_for: str,
         context: Any,
     ) -> bytes:
-        """The response to an append with the window that is now `state`'s, serialized; or with why there is none.
+        """Serialize the response to an append with the window that is now `state`'s, or with the reason for having no
+        window.
 
         `waited_for` is the pass that the append waited for. What was appended stays so: only the end of the call, or of
         the process, is raised. A window of more than RESPONSE_BYTES_MAX is left out, because a client that takes no
@@ -164,7 +165,7 @@ class Contexts:
 
 
 def _failure(error: Exception) -> _pb.ContextFailure:
-    """What a caller may know of it, as a status would say it; what it may not, and damage, is logged."""
+    """Describe the failure as a status would, for the caller; log damage and whatever a caller may not know."""
     status = status_of(error)
     if status is None or status.code == Code.DATA_LOSS:
         error_id = uuid4().hex

@@ -52,7 +52,7 @@ Entry = TypeVar("Entry", bound=Proto)
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What one append may bring, and how many of a stream are under way."""
+    """Limits of one append, and of the appends of a stream that are under way."""
 
     message_bytes_max: int
     batch_messages_max: int

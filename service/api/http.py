@@ -63,7 +63,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What to answer."""
+    """The answer to a request."""
 
     status: HTTPStatus
     body: bytes = b""

@@ -27,7 +27,7 @@ NO_REUSE = ("grpc.so_reuseport", 0)
 _UNIX = "unix:"
 SOCKET_MODE = 0o660
 SOCKET_PATH_BYTES_MAX = 107
-"""What fits into the kernel's sockaddr_un with its end."""
+"""The longest path that fits into the kernel's sockaddr_un with its end."""
 
 
 class ListenError(Exception):

@@ -1,4 +1,4 @@
-"""What a scrape reads before it responds: counts over the read table, sizes of the log.
+"""Reads the figures of a scrape: counts over the read table, sizes of the log.
 
 Never on the event loop, and one look at a time however many ask: a disk that hangs costs one thread of the pool, and
 scrapes report within `LOOK_S` that the figures are unknown.
@@ -24,7 +24,7 @@ class Look:
     """Calling it sets the gauges.
 
     `measured` says how large the log is, None for a log without a file; `recall` how far the search index is, None
-    where there is none.
+    without one.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ METHOD_SCOPES: Mapping[str, str] = {
     "abridged.v1.ServerInfoService/GetServerInfo": "read",
     "abridged.v1.ServerInfoService/WaitIdle": "read",
 }
-"""What a credential needs for each method."""
+"""The scope that each method requires."""
 
 
 @dataclass(frozen=True, slots=True)

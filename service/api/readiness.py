@@ -1,4 +1,4 @@
-"""What `/readyz` checks: the log can be written and read, and its disk has room. The model's health is a detail beside
+"""Checks for `/readyz`: the log can be written and read, and its disk has room. The model's health is a detail beside
 it and decides nothing."""
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def rebuild_check(rebuild: Rebuild) -> Check:
 
 
 def space_check(free_bytes: Callable[[], int]) -> Check:
-    """Whether the log's volume has room. `append` tells only when there is none left: it writes nothing itself."""
+    """Whether the log's volume has room. `append` tells only when no room is left: it writes nothing itself."""
 
     async def space() -> str:
         try:

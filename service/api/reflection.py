@@ -19,7 +19,7 @@ REFLECTION_SERVICES = ("grpc.reflection.v1.ServerReflection", reflection.SERVICE
 
 
 def reflection_handlers(services: Iterable[str]) -> tuple[grpc.GenericRpcHandler, ...]:
-    """What serves reflection of `services` and of itself."""
+    """Return the handlers that serve reflection of `services` and of itself."""
     _describe_v1()
     servicer = reflection.aio.ReflectionServicer((*services, *REFLECTION_SERVICES))
     method: Any = grpc.stream_stream_rpc_method_handler(

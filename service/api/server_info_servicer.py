@@ -31,14 +31,14 @@ CAPABILITIES = (
     "rendering.openai",
     "view.original",
 )
-"""What clients may rely on, beside the searches that the settings switch on; anything else is refused."""
+"""Words that clients may rely on, beside the searches that the settings switch on; anything else is refused."""
 
 _pb = server_info_service_pb2
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What does not change while the server runs. `limits` has the contract's Limits by field name."""
+    """The server's constants while it runs. `limits` has the contract's Limits by field name."""
 
     version: str
     log_id: str

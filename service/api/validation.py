@@ -55,7 +55,7 @@ class Validation:
 
 
 def _words(violation: Violation) -> str:
-    """What the value must be, without regular expressions or numbers of enumerations."""
+    """Describe the value that the rule wants, without regular expressions or numbers of enumerations."""
     rule, message = violation.proto.rule_id, violation.proto.message
     if rule == "string.pattern":
         text = "must be set" if violation.field_value == "" else f"must be {PATTERNS[violation.rule_value]}"

@@ -33,8 +33,8 @@ _STAGES = {stage: _pb.PassStage.Value(f"PASS_STAGE_{stage.name}") for stage in S
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """What streams are made of. `stopping` is set when the server wants them to end; what reads events reads them in a
-    block of `noticing`, see ConversationLog."""
+    """The parts that streams need. `stopping` is set when the server wants them to end; what reads events reads them in
+    a block of `noticing`, see ConversationLog."""
 
     log: EventLog
     executor: Executor

@@ -34,7 +34,7 @@ from service.domain.render import RenderedMessage, clipped, rendered_originals
 __all__ = ["WaysBack", "record_ever"]
 
 MESSAGE_IDS_MAX = 10_000
-"""What one response names: a record may cover more, and ids have up to 128 characters."""
+"""The most ids that one response names: a record may cover more, and ids have up to 128 characters."""
 
 _pb = conversation_service_pb2
 _Changing = (

@@ -132,7 +132,7 @@ async def _look_for(model: SummaryModel, settings: Settings) -> None:
 
 
 async def _remedy(settings: Settings) -> str:
-    """What to do about the first model of Ollama, and which models the first host has."""
+    """Say how to get the first model of Ollama, and which models the first host has."""
     group = settings.ollama
     models = [model.removeprefix("ollama:") for model in settings.summarizer.models if model.startswith("ollama:")]
     if not models:

@@ -72,7 +72,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """What the servers need; `rebuild` rebuilds the read table if the backend has one."""
+    """The parts that the servers need; `rebuild` rebuilds the read table if the backend has one."""
 
     log: EventLog
     table: ConversationTable

@@ -59,7 +59,7 @@ def asks_openai(settings: Settings) -> bool:
 
 
 def unused_endpoint(settings: Settings) -> str:
-    """What to do where an endpoint is configured and no model of it is; empty where there is nothing to do."""
+    """Say how to use an endpoint that is configured while no model of it is; empty for all others."""
     group, given = settings.openai, []
     if group.url != OpenAIGroup.model_fields["url"].default:
         given.append("openai.url (OPENAI_BASE_URL)")
@@ -110,7 +110,7 @@ def openai_settings(group: OpenAIGroup) -> OpenAISettings:
 
 
 def model_counters(group: TokenSettings, providers: Providers) -> ModelCounters:
-    """What counts tokens: the counter of the settings, and models' own tokenizers if they are asked for.
+    """Return the counter of the settings, and models' own tokenizers if they are asked for.
 
     Raises UnknownCounter, and TokenizerMissing without the extra that the settings need.
     """

@@ -1,4 +1,4 @@
-"""What the demo shows: the ratio climbing, the trigger, the pass, its record, the context, the metrics."""
+"""Prints the demo: the ratio climbing, the trigger, the pass, its record, the context, the metrics."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class _Stage:
             self._tell(context_line(message, columns=self._console.width))
 
     async def show_context(self) -> None:
-        """What would be sent to the chat model now, and how much it would have been without the sidecar."""
+        """Print the window as the chat model would get it now, and how large it would have been without the sidecar."""
         original = await self._client.context(self._conversation, original=True)
         context = await self._client.context(self._conversation)
         self._console.rule("the context to send: number, tokens, role, text")

@@ -159,7 +159,7 @@ async def _sidecar(settings: ClientSettings) -> tuple[Finding, GetServerInfoResp
 
 
 def _readiness(address: str) -> Iterator[Finding]:
-    """What `/readyz` of a sidecar that serves says: it may take calls and no appends."""
+    """Judge `/readyz` of a sidecar that serves: it may take calls and no appends."""
     try:
         status, body = get(address, "/readyz", timeout_s=TIMEOUT_S)
         checks = json.loads(body)["checks"]
@@ -296,7 +296,7 @@ def _index_findings(info: GetServerInfoResponse) -> Iterator[Finding]:
     indexed = min(recall.words_position, recall.vectors_position)
     if indexed < recall.head_position:
         what = f"search index: {made_by}, up to position {indexed:,} of {recall.head_position:,}"
-        yield Finding(WARN, what, "it follows the log; if this does not grow, see docs/operations.md")
+        yield Finding(WARN, what, "it follows the log; if this does not grow, see docs/features/search.md")
         return
     yield Finding(OK, f"search index: {made_by}, up to date")
 

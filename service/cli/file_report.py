@@ -31,7 +31,7 @@ class FileReport:
 
     @property
     def unwell(self) -> str:
-        """What went wrong; empty if nothing did."""
+        """Return the failures; empty without any."""
         counts = (
             (self._lines_refused, "line", " refused"),
             (self._messages_refused, "message", " refused"),

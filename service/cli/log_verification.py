@@ -1,4 +1,4 @@
-"""What `abridged log verify` prints of a log: what is damaged, and what a sidecar serves of it."""
+"""Prints a log's verification: the damage, and the conversations that a sidecar serves in spite of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNCOMPARED = (Fault.OLDER, Fault.NEWER, Fault.INTERRUPTED)
 
 
 def verified(path: Path, lines_max: int, progress: Callable[[int, int], None]) -> str:
-    """What is in the log in `path`, in a line. Prints what is damaged, at most `lines_max` lines about conversations.
+    """Return the log's contents in a line. Prints what is damaged, at most `lines_max` lines about conversations.
 
     Raises CommandFailed if anything is, and an EventLogError or OSError if the log cannot be checked.
     """
@@ -104,7 +104,7 @@ def _snapshots(log: LogVerification) -> SqlSnapshots | None:
 
 
 def _served(service: Service, found: _Findings, conversations: int, nameless: int) -> tuple[str, ...]:
-    """What a sidecar does with the file, and how many conversations it serves or how many a backup need not bring."""
+    """Return how a sidecar treats the file, and how many conversations it serves or a backup need not bring."""
     named = conversations - nameless
     if not service.refusal and not service.hazard:
         return (f"{named - found.damaged:,} of {conversations:,} conversations are whole; no file was changed",)

@@ -63,7 +63,7 @@ class Outcome:
         failed: Passes that failed, in this run alone.
         errors: Their classes, each once, as ErrorClass values, sorted.
         held_by: Why a window over its trigger stays there, as a HeldBy value; empty if nothing holds it.
-        kept: A note on the settings that an existing conversation did not adopt; empty if there are none.
+        kept: A note on the settings that an existing conversation did not adopt; empty without any.
         is_over: Whether the window is at or over its trigger ratio.
     """
 

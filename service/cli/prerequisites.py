@@ -1,4 +1,5 @@
-"""What the settings name and a sidecar needs at start: checked before anything is opened, and reported all at once.
+"""Checks the names in the settings that a sidecar needs at start, before anything is opened, and reports all faults at
+once.
 
 Nothing is checked over a network: an unreachable model affects only passes.
 """

@@ -1,4 +1,4 @@
-"""What a model's speed means for the settings: whether it reads a pass's longest prompt in time."""
+"""Relates a model's speed to the settings: whether it reads a pass's longest prompt in time."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def json_line(item: WatchConversationResponse) -> str:
 
 
 def progress_text(progress: PassProgress) -> str:
-    """What a running pass is doing."""
+    """Describe the current stage of a pass."""
     parts = [f"pass {short(progress.summarization_id)} {word(progress, 'stage').lower()}", progress.model]
     if progress.attempt > 1:
         parts.append(f"attempt {progress.attempt}")

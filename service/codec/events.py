@@ -123,7 +123,7 @@ def current_form(type_name: str, schema_version: int, payload: bytes) -> bytes |
 
 
 def sent_content(payload: bytes) -> bytes:
-    """What the client sent, in canonical form, from the stored payload of a MessageAppended."""
+    """Return the client's own message, in canonical form, from the stored payload of a MessageAppended."""
     return canonical(event_pb2.MessageAppended.FromString(payload).message)
 
 

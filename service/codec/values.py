@@ -128,7 +128,7 @@ def message_to_proto(message: Message) -> message_pb2.Message:
 
 
 def canonical(proto: message_pb2.Message) -> bytes:
-    """What the client sent, in one form for all clients, for comparing repeated messages."""
+    """Return the client's message in one form for all clients, for comparing repeated messages."""
     return proto.SerializeToString(deterministic=True)
 
 
@@ -330,7 +330,7 @@ def settings_to_proto(settings: Settings) -> event_pb2.ResolvedSettings:
 
 
 def requested_settings(settings: Settings) -> conversation_pb2.ConversationSettings:
-    """What the client set, unchanged."""
+    """Return the client's settings, unchanged."""
     return conversation_pb2.ConversationSettings(
         model=settings.model,
         context_length=settings.requested_context_length,

@@ -32,7 +32,7 @@ length = lru_cache(LENGTHS_KEPT)(varint)
 
 
 def tag(number: int, wire_type: int) -> bytes:
-    """What comes before the value of the field of that number."""
+    """Return the bytes before the value of the field of that number."""
     return varint(number << 3 | wire_type)
 
 

@@ -486,7 +486,7 @@ class Settings(_Group):
     @model_validator(mode="after")
     def _titles_need_a_model(self) -> Self:
         if self.titles.enabled and self.title_models[0].partition(":")[0] == "extractive":
-            raise PydanticCustomError("titles", "titles need a model; extraction is none", {"field": "titles.models"})
+            raise PydanticCustomError("titles", "titles need a model, not extraction", {"field": "titles.models"})
         return self
 
     def policy_for(self, model: str, profile: ProfileName | None = None) -> Policy:

@@ -125,7 +125,7 @@ def load(
     """Settings from all sources; raises ConfigError with everything that is wrong.
 
     `flags` maps dotted names to values, text or already typed. `config_path` is the file of `--config`; without it
-    `ABRIDGED_CONFIG` names one, and without that there is none.
+    `ABRIDGED_CONFIG` names one; without that, no file is read.
     """
     named = config_path or (Path(environ[CONFIG_VARIABLE]) if environ.get(CONFIG_VARIABLE) else None)
     loading = _Loading()

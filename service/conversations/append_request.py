@@ -1,4 +1,4 @@
-"""What an append asks for, and where its messages are afterwards."""
+"""Plans an append, and finds its messages afterwards."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def placed(request: AppendRequest, known: dict[str, int], fresh: dict[str, Place
 def remaining(
     counted: Iterable[CountedMessage], known: Mapping[str, int], state: Conversation
 ) -> tuple[CountedMessage, ...]:
-    """What is not on disk yet. Raises MessageRemoved if some of it was, and is no longer in the conversation."""
+    """Return the messages that are not on disk yet. Raises MessageRemoved if some of it was, and is no longer in the
+    conversation."""
     for number in sorted(known.values()):
         if covers(state.removed, number):
             raise MessageRemoved(number)

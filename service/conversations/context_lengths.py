@@ -24,7 +24,7 @@ ASK_AGAIN_S = 60.0
 
 
 class ContextLengths:
-    """What is known of models' context lengths. Lives on one event loop."""
+    """Known context lengths of models. Lives on one event loop."""
 
     def __init__(
         self,

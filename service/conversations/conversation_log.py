@@ -48,7 +48,7 @@ OnChanged = Callable[[StreamId, Conversation, Sequence[Event]], None]
 
 
 class SentMessages(NamedTuple):
-    """What a client sent, as its idempotency is judged: content by message id, and the request's own key."""
+    """A client's messages as idempotency compares them: content by message id, and the request's own key."""
 
     contents: Mapping[str, bytes]
     request: RequestKey | None = None
@@ -309,7 +309,7 @@ class ConversationLog:
         raise LogUnavailable("the conversation changes faster than it is read")
 
     def _resumed(self, key: StreamId, row: Row) -> Replayed | None:
-        """The conversation from its snapshot on; None if there is none that fits the log, and leads to its row."""
+        """The conversation from its snapshot on; None without one that fits the log and leads to its row."""
         snapshot = self._snapshots.fitting(key) if self._snapshots is not None else None
         if snapshot is None:
             return None
@@ -331,7 +331,8 @@ class ConversationLog:
         return NewEvent(event_id, type_name, payload, schema_version, content, trace_context)
 
     def _identity(self, event: Event) -> str:
-        """What makes an event the same event when it is written again; what cannot be repeated gets a new id."""
+        """Return the identity by which an event written again is the same event; an event that cannot be repeated gets
+        a new id."""
         match event:
             case MessageAppended():
                 return f"message/{event.message.id}"

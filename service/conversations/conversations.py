@@ -100,7 +100,7 @@ class Conversations:
         return self._cache.bytes_of(key)
 
     def window_weight(self, key: StreamId) -> int:
-        """What work on all of the conversation's window weighs; see `service.turn`."""
+        """Return the weight of work on the conversation's whole window; see `service.turn`."""
         return self._cache.weight_of(key)
 
     def sent(self, key: StreamId) -> Sent:
@@ -157,7 +157,7 @@ class Conversations:
         return may_prepare(state, self._policies.of(state.settings))
 
     async def preparable(self, key: StreamId) -> PassPlan | None:
-        """The plan of the record to prepare now; None if there is none. Raises ConversationNotFound."""
+        """The plan of the record to prepare now; None without one. Raises ConversationNotFound."""
         state = await self.state(key)
         policy = self._policies.of(state.settings)
         context = DecisionContext(profile_of(policy.profile), policy, self._clock_us(), self._new_id())

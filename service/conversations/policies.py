@@ -24,7 +24,7 @@ _RATIOS = frozenset({"trigger_token_ratio", "reset_token_ratio", "emergency_toke
 """Fields that limit one another."""
 
 _Key = tuple[str, ProfileName, tuple[tuple[str, Any], ...]]
-"""What a policy follows from: the model, the profile and the client's overrides."""
+"""The inputs of a policy: the model, the profile and the client's overrides."""
 
 _log = structlog.get_logger()
 

@@ -17,11 +17,11 @@ DIGEST_BYTES = 16
 """Of one segment. Two texts with one digest are not found by chance, nor in 2**64 tries on purpose."""
 
 RESPONSE_BYTES = 256
-"""What a remembered response takes in memory beside its digests."""
+"""The memory that a remembered response takes beside its digests."""
 
 
 class ResponseForm(NamedTuple):
-    """What a caller may choose about the bytes of the same window."""
+    """A caller's choices about the bytes of the same window."""
 
     role: SummaryRole
     rendering: Rendering | None = None

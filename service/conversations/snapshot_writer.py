@@ -117,7 +117,7 @@ class SnapshotWriter:
         return None
 
     def _set_aside_unless_proven(self, key: StreamId, state: Conversation | None) -> int:
-        """The version of the newest snapshot that is set aside, 0 if there is none or the whole stream leads to it."""
+        """The version of the newest snapshot that is set aside, 0 without one, or if the whole stream leads to it."""
         version = max(self.snapshots.version_of(key), state.event_version if state is not None else 0)
         if not version:
             return 0

@@ -81,7 +81,7 @@ class SqlSnapshots:
         self._read = read
 
     def of(self, key: StreamId) -> Snapshot | None:
-        """The conversation's snapshot; None if there is none, or if this version did not write it."""
+        """The conversation's snapshot; None without one, or if this version did not write it."""
         row = self._row(key)
         if row is None or row.codec != self._codec or not self._is_sealed(row):
             return None
@@ -110,7 +110,7 @@ class SqlSnapshots:
         return found if at == [(found.event_version, found.position, found.chain)] else None
 
     def row(self, key: StreamId, snapshot: Snapshot) -> tuple[Any, ...] | None:
-        """What `put` writes; None for a state that is too large to keep."""
+        """Return the row that `put` writes; None for a state that is too large to keep."""
         state = state_to_bytes(snapshot.state)
         if len(state) > BYTES_MAX:
             return None

@@ -1,4 +1,4 @@
-"""What a cached state takes in memory: its window, and beside it the ledger, records, passes and settings.
+"""Weighs a cached state in memory: its window, and beside it the ledger, records, passes and settings.
 
 Sizes are in bytes: texts and the ledger's entries are measured, and what surrounds them has constants, which
 `tests/integration/test_cached_memory.py` holds to what the objects take.

@@ -101,7 +101,7 @@ class Fault(StrEnum):
 
 
 def table_fault(connection: Connection) -> Fault | None:
-    """What is wrong with the read table as a whole; None when its rows can be read."""
+    """Return the fault of the read table as a whole; None when its rows can be read."""
     try:
         return _found_fault(connection)
     except DATABASE_ERRORS as error:

@@ -39,7 +39,7 @@ class Damage(NamedTuple):
 
 
 class Service(NamedTuple):
-    """What a sidecar does with the file: the reason for which none starts, or else what may stop it at an append."""
+    """A sidecar's service of a file: the reason for which it does not start, or else the hazard at an append."""
 
     refusal: str
     hazard: str
@@ -93,7 +93,7 @@ def damages(
 
 
 def service_of(log: LogVerification, table: ConversationTable | None, fault: Fault | None) -> Service:
-    """What a sidecar does with the file: reads what its start reads, and the pages that appends write to.
+    """Judge how a sidecar serves the file: read the pages that its start reads, and those that appends write to.
 
     `table` is None if the read table has a `fault`.
     """

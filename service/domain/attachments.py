@@ -173,7 +173,7 @@ def _essence(media_type: str) -> str:
 
 
 def _data(uri: str) -> str:
-    """The data of a `data:` URI in base64; empty if there is none or it is broken."""
+    """The data of a `data:` URI in base64; empty without any, or if it is broken."""
     head, _, data = uri.partition(",")
     raw = unquote_to_bytes(data)
     if not head.lower().endswith(";base64"):

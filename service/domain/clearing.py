@@ -73,7 +73,7 @@ def clearable(state: Conversation, policy: Policy) -> tuple[ResultMark, ...]:
 
 
 def freed_tokens(state: Conversation, marks: Sequence[ResultMark]) -> int:
-    """What the window costs less with these marks in the place of their results."""
+    """Return the tokens that the window saves with these marks in the place of their results."""
     by_number = {mark.number: mark for mark in marks}
     after = [marked(m, by_number[m.number]) if m.number in by_number else m for m in state.window]
     estimated = sum(m.tokens for m in after if m.source is TokenSource.ESTIMATE)

@@ -104,7 +104,7 @@ class ShownRecord(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """What it takes as it is shown, as it was counted."""
+        """Return its tokens in the window, as counted."""
         return self.record.short_tokens if self.short else self.record.tokens_after
 
 

@@ -250,7 +250,7 @@ def _complete(state: Conversation, command: CompletePass, context: DecisionConte
 def _within_limits(
     before: Conversation, after: Conversation, record: SummaryRecord, command: CompletePass, context: DecisionContext
 ) -> LedgerFinds:
-    """What was found, with the most that the ledger may take after the pass."""
+    """Bound the finds by the most that the ledger may take after the pass."""
     limit, memory = ledger_limits(
         before,
         context.policy,

@@ -1,4 +1,4 @@
-"""What the hints of an episode's messages say of it: the user's sentiment, flows and tools."""
+"""Derives an episode's figures from its messages' hints: the user's sentiment, flows and tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has happened to a conversation: past-tense, frozen, and carrying every input of the fold."""
+"""Events of a conversation: past-tense, frozen, and carrying every input of the fold."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class ResultMark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PassPlan:
-    """What a pass does, fixed when it is requested.
+    """The plan of a pass, fixed when it is requested.
 
     Attributes:
         pass_id: The pass's id.

@@ -1,4 +1,4 @@
-"""What a ledger says of messages: their identifiers with counts, and which of them newer values have replaced.
+"""Reads messages for the ledger: their identifiers with counts, and which of them newer values have replaced.
 
 Values are replaced across messages alone, since one message often lists several of a kind, and only by what somebody
 says: a tool's result has a price for each flight, and an argument of a call is not a statement.
@@ -65,7 +65,7 @@ def found_in(
 
 
 class _Reading:
-    """What has been read so far. `only_replaces` says that the messages stay: they add nothing."""
+    """The identifiers that have been read so far. `only_replaces` says that the messages stay: they add nothing."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.found: dict[str, Found] = {}
@@ -95,7 +95,7 @@ class _Reading:
             self._forget()
 
     def said_or_alone(self) -> dict[str, Found]:
-        """What was found, without names that only count the rows of data, one a message."""
+        """Return the finds without names that only count the rows of data, one a message."""
         counting = serial(key for key, found in self.found.items() if not found.is_said)
         return {key: found for key, found in self.found.items() if key not in counting}
 

@@ -75,14 +75,14 @@ _OPTION: Final = re.compile(r"\s--?[A-Za-z][A-Za-z-]*(?:[\s=]|$)")
 """A span of code, or a line after a prompt, is a command of whatever program if it has an option."""
 
 _PROSE: Final = re.compile(r"[.?!] [A-Z]|, (?:and|but|so|which)\b|\b(?:the|is|are|was|has|have|will|you|we|it)\b")
-"""What a line that happens to begin with the name of a program is told by."""
+"""Distinguishes prose from commands, in a line that begins with the name of a program."""
 
 _CLAUSE: Final = re.compile(r"[.;!?]\s|[\n{}\[\]|]")
 _WORD: Final = re.compile(r"(?<!\w)[^\W\d_]+(?:['\u2019_-][^\W\d_]+)*(?!\w)")
 """A word of a context has no digits: one that has may be a part of a name, or of a secret."""
 
 _KEY: Final = re.compile(r"[\"']\s{0,2}:")
-"""What follows a name of JSON that is a key: it says what a value is, and is none itself."""
+"""The characters after a JSON name that is a key: a key describes a value, and is not one."""
 
 _CHANGES_LINES: Final = """
 moved changed now new updated update instead rescheduled postponed shifted switched corrected correction actually
@@ -254,7 +254,7 @@ def _mention(found: Identifier, seen: Sequence[Identifier], block: str, replaces
 
 
 def _clause_before(found: Identifier, seen: Sequence[Identifier], block: str) -> str:
-    """What stands before the identifier in its clause, without other identifiers."""
+    """Return the words before the identifier in its clause, without other identifiers."""
     begin = max(0, found.start - CONTEXT_CHARS_MAX)
     pieces: list[str] = []
     end = found.start

@@ -53,7 +53,7 @@ class ProfileName(StrEnum):
 
 
 class DepthLimit(StrEnum):
-    """What happens when the chain has reached its maximum depth."""
+    """The behaviour when the chain has reached its maximum depth."""
 
     HALT = "halt"
     REBASE = "rebase"

@@ -1,4 +1,4 @@
-"""What a pass takes from the window: all that may be compressed, or its oldest part within the limits of a pass.
+"""Chooses the part of the window that a pass takes: all that may be compressed, or its oldest part within the limits.
 
 The rest is left to follow-ups and not looked at, so the work depends on what the pass reads, not on how many messages
 wait.

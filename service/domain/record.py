@@ -41,7 +41,7 @@ EVIDENCE_MAX = 3
 
 
 class FormName(StrEnum):
-    """What a model is asked to write for a record; `service.summarizer.forms` has the prompts and schema of each."""
+    """The form in which a model writes a record; `service.summarizer.forms` has the prompts and schema of each."""
 
     FACETS = "facets"
     TEXT = "text"
@@ -134,7 +134,7 @@ class RecordQuality:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeFigures:
-    """What the messages of an episode say about it by their hints.
+    """Figures from the hints of an episode's messages.
 
     Mean and variance (of the whole, not of a sample) are of the `sentiment_messages` user messages that have a
     sentiment, and None without one. Flows and tools come in order of first appearance.

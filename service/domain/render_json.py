@@ -72,7 +72,7 @@ class Entry(NamedTuple):
 
 
 class RenderedJson(NamedTuple):
-    """What a request's body is made of, and the attachments left out of it.
+    """The parts of a request's body, and the attachments left out of it.
 
     `system` has no entry, or the text of all system messages, or with `has_blocks` one block for each.
     """

@@ -21,7 +21,7 @@ LEDGER_SHARE_MIN = 1 / 3
 """Part of its share that a ledger has even in a window that a pass could not bring below its trigger."""
 
 LEDGER_MEMORY = 2
-"""What a ledger remembers, in shares: what it shows, and about as much that comes back when that goes."""
+"""The memory of a ledger, in shares: the entries that it shows, and about as many that come back when those go."""
 
 
 def ledger_tokens(state: Conversation) -> int:

@@ -1,4 +1,4 @@
-"""What an episode may be made of: the oldest messages of a window that no other episode divides, by exchange.
+"""Finds the messages an episode may be made of: the oldest of a window that no other episode divides, by exchange.
 
 So what an episode covers is without a gap, but for pins and system messages, and no two overlap.
 """
@@ -40,12 +40,13 @@ class Stretch(NamedTuple):
 
 
 def least_tokens(policy: Policy) -> int:
-    """What the smallest record needs to replace to be worth it; an episode is longer than it may be below that."""
+    """Return the fewest tokens that the smallest record must replace to be worth it; an episode is longer than its
+    limit below that."""
     return int(RECORD_TOKENS_MIN / (1 - policy.min_gain)) + 1
 
 
 def tokens_of(state: Conversation, units: Iterable[Unit]) -> int:
-    """What the units cost in the window, estimates corrected."""
+    """Count the tokens of the units in the window, estimates corrected."""
     return counted_tokens(chain.from_iterable(units), state.settings.calibration_factor)
 
 

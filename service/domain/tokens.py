@@ -71,7 +71,7 @@ class TokenCount(NamedTuple):
 
 
 class Taught(NamedTuple):
-    """What usage reports have taught about a model: the factor for estimates, and how many reports taught it."""
+    """A model's calibration by usage reports: the factor for estimates, and the number of reports."""
 
     factor: float = 1.0
     reports: int = 0

@@ -1,7 +1,7 @@
-"""Whether a tool's result is an error, by how it begins and ends.
+"""Tells whether a tool's result is an error, by its beginning and its end.
 
 Tools have no common form for errors, so these are the forms of common ones: exceptions, shells, package managers, JSON
-of web APIs, and MCP. A result that merely speaks of errors is none. Only the two ends of a result are looked at.
+of web APIs, and MCP. A result that merely speaks of errors does not count. Only the two ends of a result are looked at.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ __all__ = ["cancelled", "closed_with", "followed_up", "held_by", "may_stand_in",
 
 
 def ruled(state: Conversation, context: DecisionContext) -> list[Event]:
-    """What the rules want now: at most one pass, and the end of a remake that would delay it; none while closed."""
+    """Return the decision of the rules: at most one pass, and the end of a remake that would delay it; empty while
+    closed."""
     if state.closed or not context.policy.enabled:
         return []
     if state.pending is None:

@@ -1,4 +1,4 @@
-"""What repairs a window by hand: revoke, rate, pin, unpin and rewind, as decisions.
+"""Decides on repairs of a window by hand: revoke, rate, pin, unpin and rewind.
 
 A decision that brings messages back counts the window as it will be, so it needs them: `needed` names what to read from
 the log first.
@@ -47,9 +47,9 @@ UNIT_REACH_GROWS = 4
 
 def needed(state: Conversation, command: object, read: Sequence[MessageAppended] = ()) -> tuple[MessageRange, ...]:
     """The messages outside the window that deciding on the command still needs, as ascending ranges, once `read` has
-    been read; none for most commands.
+    been read; empty for most commands.
 
-    Read them and ask again until there are none: where a tool call ends is only known from its results.
+    Read them and ask again until the answer is empty: where a tool call ends is only known from its results.
     """
     match command:
         case PinMessages() | UnpinMessages() if read:
@@ -211,7 +211,7 @@ def _rest_of_units(
 
 
 def _hidden(state: Conversation) -> tuple[MessageRange, ...]:
-    """What the window has not, or only as a mark, without what a rewind removed."""
+    """Return the messages that the window lacks, or has only as a mark, without those that a rewind removed."""
     covered = without(outside(state), state.removed)
     return merged((*covered, *ranges_of(n for n in state.marks if not covers(outside(state), n))))
 
@@ -225,7 +225,7 @@ def _chat(state: Conversation, read: Sequence[MessageAppended]) -> list[MessageA
 
 
 def _common(some: Iterable[MessageRange], others: Iterable[MessageRange]) -> tuple[MessageRange, ...]:
-    """What is in both of two lists of ascending ranges."""
+    """Return the intersection of two lists of ascending ranges."""
     ranges = tuple(others)
     return tuple(
         MessageRange(max(one.first, other.first), min(one.last, other.last))

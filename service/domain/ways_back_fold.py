@@ -140,8 +140,8 @@ def dependents(state: Conversation, record_ids: Iterable[str]) -> tuple[str, ...
 
 
 def shown_without(state: Conversation, revoked_ids: Iterable[str]) -> tuple[str, ...]:
-    """What the window shows without these records: in each one's place its nearest ancestor that stays in use,
-    in the order of what they cover.
+    """Return the window without these records: in each one's place its nearest ancestor that stays in use, in the order
+    of their coverage.
 
     One that merged others has those for ancestors.
     """
@@ -169,7 +169,7 @@ def short_without(state: Conversation, shown_ids: Sequence[str]) -> tuple[str, .
 
 
 def _in_use_after(state: Conversation, event: WayBackEvent) -> Conversation:
-    """What is in use and pinned after the event; the window's messages are still those before it."""
+    """Return the records in use and the pins after the event; the window's messages are still those before it."""
     match event:
         case MessagesPinned():
             marks = {number: mark for number, mark in state.marks.items() if number not in event.numbers}

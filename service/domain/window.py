@@ -1,4 +1,4 @@
-"""What is in the window, which messages belong together, and what may be compressed.
+"""Divides the window: its contents, the messages that belong together, and the part that may be compressed.
 
 A tool call and its results are one unit, which no boundary divides. Everything else here follows from that.
 """
@@ -59,7 +59,7 @@ class ToolPairs:
 
 @dataclass(frozen=True, slots=True)
 class WindowSplit:
-    """What a pass would compress; the rest of the window stays verbatim.
+    """The part that a pass would compress; the rest of the window stays verbatim.
 
     `kept_tokens` is the window without the dropped messages, a summary and the ledger, overhead included. A `cut` split
     leaves to follow-ups what could be dropped too, and its `kept_tokens` are those of the last of them.
@@ -131,8 +131,8 @@ def summary_tokens(state: Conversation, *record_ids: str) -> int:
 
 
 def aimed_tokens(state: Conversation, policy: Policy) -> int:
-    """What the window should cost after a pass, overhead included: below the reset ratio, with a runway to the next
-    pass."""
+    """Return the tokens that the window should have after a pass, overhead included: below the reset ratio, with a
+    runway to the next pass."""
     return int(max(policy.reset_token_ratio - RUNWAY, policy.reset_token_ratio / 2) * state.budget)
 
 

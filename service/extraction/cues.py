@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _BUT_TO_LOOK: Final = r"(?![^.]{0,80}\bto (?:see|find|check|look|locate|verify|view|understand|open|run|get|help)\b)"
-"""What is used in order to look at something is a next step, and settles nothing."""
+"""Excludes a use that only serves to look at something: a next step, which settles nothing."""
 
 _DECISION: Final = re.compile(
     either(
@@ -85,7 +85,7 @@ _CONDITION: Final = re.compile(
     re.IGNORECASE,
 )
 _OPINION: Final = re.compile(r"\b(?:might|probably|i suppose|i think|i guess|would have)\b", re.IGNORECASE)
-"""What holds only under a condition or in somebody's opinion is not a task."""
+"""Words of an opinion or a condition, under which a sentence is not a task."""
 
 _OPEN: Final = re.compile(
     r"\b(?:still (?:open|unclear|pending|waiting|failing|broken|don't know|not)|open question|unresolved"
@@ -101,7 +101,7 @@ _OPEN: Final = re.compile(
 _QUOTED: Final = re.compile(
     r"[\"\u201c\u201e][^\"\u201c\u201d\u201e]{1,200}[\"\u201d\u201c]|\u00ab[^\u00ab\u00bb]{1,200}\u00bb|[\u300c\u300e][^\u300d\u300f]{1,200}[\u300d\u300f]"
 )
-"""What somebody quotes is not what that person does."""
+"""Quotations, which tell nothing about the person who quotes."""
 
 _SUPPOSED: Final = re.compile(r"\b(?:if|when|whenever|whether|unless)\b[^.;]{0,40}$", re.IGNORECASE)
 _TAG: Final = re.compile(
@@ -113,7 +113,7 @@ _TAG: Final = re.compile(
 """A question that wants agreement, not information."""
 
 _IDLE: Final = re.compile(r"\bif (?:necessary|needed|required|possible|i can|you like)\b|\bnext time\b", re.IGNORECASE)
-"""What may never be done is not a task."""
+"""Words of an action that may never happen, which is not a task."""
 
 _QUESTION_END: Final = re.compile(r"[?\uff1f\u061f][\"'\u201d\u2019)\]]{0,3}$")
 _ASKING: Final = re.compile(

@@ -86,7 +86,7 @@ _LASTING: Final = re.compile(
     r"|cerrad[oa]|cierra)\b|营业|开放|開館|営業|開いて",
     re.IGNORECASE,
 )
-"""What tells until when something goes on."""
+"""Words for the time until which something goes on."""
 
 
 def deadline_of(sentence: str) -> str:

@@ -1,4 +1,4 @@
-"""What an extract lists: participants, decisions, tasks, open points.
+"""Lists the facts of an extract: participants, decisions, tasks, open points.
 
 Items of the previous record alternate with new ones, so neither displaces the other; an item is dropped once it was
 taken back, done or answered. A reply is looked for in the next turns of others. If these only put it off, and for what
@@ -66,7 +66,7 @@ _VALUES: Final = frozenset(
         *(IdentifierKind.NUMBER, IdentifierKind.DECIMAL, IdentifierKind.VERSION),
     }
 )
-"""What a decision sets; other identifiers say what it is about."""
+"""Kinds of identifiers that a decision sets; the others name its subject."""
 
 _REPLIES_MAX: Final = 3
 """Turns of others in which to look for a reply."""
@@ -123,7 +123,7 @@ def talk_of(corpus: Corpus) -> Talk:
 
 
 def decisions(best: Sequence[Scored], talk: Talk, *, carried: Sequence[str]) -> list[str]:
-    """What was settled and still holds, most relevant first."""
+    """Return the decisions that still hold, most relevant first."""
     quotable = [scored.passage for scored in best if _is_quotable(scored.passage, talk)]
     # A model's next step settles nothing; what it reports as done may.
     settling = [passage for passage in quotable if not (passage.by_model and is_promise(passage.text))]
@@ -208,7 +208,7 @@ def _is_quotable(passage: Passage, talk: Talk) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """What a decision is about: its words, and the identifiers that name things."""
+    """The subject of a decision: its words, and the identifiers that name things."""
 
     terms: Terms
     things: frozenset[str]

@@ -17,7 +17,7 @@ _REQUEST: Final = (
     r"|bitte|kannst du|können sie|por favor|s'il te plaît|s'il vous plaît|veuillez|пожалуйста)\b"
 )
 _STATE: Final = r"(?:be|not|never|have|still|continue|remain|apply|terminate|mean|constitute|include|fall|survive)\b"
-"""What is so, beside what somebody does."""
+"""Verbs of a state, beside those of an action."""
 
 _WILL: Final = re.compile(
     rf"{_SPEAKER}{_NAME} (?:will|shall|should|must|needs to|has to|is going to|is to) (?!{_STATE})[a-z]"
@@ -35,7 +35,7 @@ _ANNOUNCED: Final = re.compile(
     r"|[をにへ].{1,40}(?:ます|ておく|とく|やる)(?:ね|よ)?\W*$",
     re.IGNORECASE,
 )
-"""What a speaker says to do in the present tense; a task if it has a time to come."""
+"""Present-tense announcements, which are tasks if they have a time to come."""
 
 _TITLE: Final = (
     r"(?:(?:Dr|Mr|Mrs|Ms|Prof|Sr|Sra|Dra|M|Mme)\.? |(?:Herr|Frau|Schwester|Pfleger|Sister|Nurse|Chef|Captain|Professor"

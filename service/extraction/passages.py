@@ -119,7 +119,7 @@ class Passage:
 
     @property
     def line(self) -> str:
-        """What a record quotes: the speaker and the clipped sentence; empty if nothing of it is left."""
+        """Return the line that a record quotes: the speaker and the clipped sentence; empty if no word is left."""
         text = clipped(self.text)
         return f"{self.speaker}: {text}" if self.speaker and text else text
 

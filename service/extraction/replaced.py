@@ -138,7 +138,7 @@ def _is_same(old: _Told, new: _Told) -> bool:
 
 
 def _opening(told: _Told) -> str:
-    """What a sentence names first, if it opens with an article; empty otherwise."""
+    """Return the name that a sentence opens with, after an article; empty otherwise."""
     found = _OWN_SUBJECT.match(told.passage.text)
     return found[1].casefold()[:STEM_CHARS] if found is not None else ""
 

@@ -41,10 +41,10 @@ _WIDE_STOPS: Final = "\u3002\uff01\uff1f"
 _BRACKETS_CLOSED: Final = "\uff09\u300b\u3009\u3011"
 _QUOTES_CLOSED: Final = "\u300d\u300f\u201d\u2019"
 _GOING_ON: Final = "\u3068\u3063\u306a\u306e\u3001\uff0c"
-"""What follows a quotation inside of a Japanese or Chinese sentence: particles and commas."""
+"""Particles and commas that follow a quotation inside a Japanese or Chinese sentence."""
 
 _NAMED_WITH_STOP: Final = "[\u3092\u306e\uff0c\u3001]"
-"""What follows a name that ends in a stop."""
+"""Words that follow a name that ends in a stop."""
 
 _END: Final = re.compile(
     rf"(?<=[.!?\u2026\u061f\u0964])(?:[\"'\u201d\u2019)\]\u00bb]|\s\u00bb){{0,3}}\s+(?=[^\s{_SMALL}\u00bb])(?![\u2014\u2013-]\s?[{_SMALL}])"

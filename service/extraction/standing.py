@@ -23,7 +23,7 @@ _POINTING: Final = re.compile(
     r"|\b(?:it|them|the same|the (?:first|second|other|latter|former) (?:one|option))\b",
     re.IGNORECASE,
 )
-"""What only points at something that another sentence names."""
+"""Words that only point at something that another sentence names."""
 
 _GENERAL_LINES: Final = """
 additional ahead alright anything assist assistance book booking cancel canceling cancellation cancelling change changed
@@ -39,7 +39,7 @@ _CHOICE: Final = re.compile(r"\b(?:[Oo]ption|[Pp]lan|[Vv]ariant|[Pp]roposal) (?:
 """Something that has its own name in the conversation."""
 
 _NAMING_MIN: Final = 2
-"""So many other words say what is meant; where something is only pointed at, twice as many."""
+"""The fewest other words that name a thing; a sentence that only points at something needs twice as many."""
 
 
 def stands_alone(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a pass asks of a model and what it returns; every provider implements `SummaryModel`.
+"""Defines the questions and answers between a pass and a model; every provider implements `SummaryModel`.
 
 Failures are one family. Each type has its class for events and metrics, and says whether a retry can help:
 
@@ -164,7 +164,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
-    """What is known of a model.
+    """The known facts about a model.
 
     Attributes:
         context_length: In tokens; None if the server does not say.
@@ -199,7 +199,7 @@ class SummaryModel(Protocol):
         ...
 
     async def describe(self) -> ModelDescription:
-        """What the model can hold. Raises ModelError if it cannot be asked or does not exist."""
+        """Describe the model's capacity. Raises ModelError if it cannot be asked or does not exist."""
         ...
 
     async def idle(self) -> bool:

@@ -195,9 +195,9 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """What a prompt quotes, oldest first: messages, or partial summaries to merge, and the previous record.
+    """The quotations of a prompt, oldest first: messages, or partial summaries to merge, and the previous record.
 
-    `narrative`, `participants` and `names` are that record's; all are empty if there is none.
+    `narrative`, `participants` and `names` are that record's; all are empty without one.
     """
 
     messages: tuple[Said, ...]
@@ -208,7 +208,7 @@ class Quoted:
 
 
 def quoted_in(prompt: str) -> Quoted:
-    """What the user text of a prompt quotes in the frames of `service.domain.prompt`; nothing if it has none."""
+    """Return the quotations of a prompt's user text, in the frames of `service.domain.prompt`; empty without any."""
     earlier = _EARLIER.search(prompt)
     narrative, participants, names = (group or "" for group in earlier.groups()) if earlier else ("", "", "")
     transcript = _TRANSCRIPT.search(prompt)

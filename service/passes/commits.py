@@ -1,4 +1,4 @@
-"""What a pass commits: its claim, its record, or its end without one.
+"""Commits a pass: its claim, its record, or its end without one.
 
 If the log is busy or full, or another writer came first, the commit is retried a bounded number of times. All other
 errors would only repeat, so they are raised at once.

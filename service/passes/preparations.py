@@ -43,7 +43,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """What was prepared last in a window; `prepared` is None when that failed."""
+    """The last preparation of a window; `prepared` is None when that failed."""
 
     question: Question
     epoch: int
@@ -134,7 +134,7 @@ class Preparations:
             self._forget(key, "shutdown")
 
     def passes_pending(self, count: int) -> None:
-        """Note how many passes are pending: preparations begin while there are none."""
+        """Note how many passes are pending: preparations begin while that is 0."""
         if count:
             self._no_pass_pending.clear()
         else:
@@ -163,7 +163,7 @@ class Preparations:
             self._queue.put(key)
 
     async def take(self, key: StreamId, work: PassWork) -> Prepared | None:
-        """What is prepared for this pass, waited for if it is under way; None if there is nothing that still stands.
+        """Return the preparation for this pass, waited for if it is under way; None if nothing still stands.
 
         The caller reports its outcome by `ended`, or puts it back.
         """

@@ -19,7 +19,7 @@ __all__ = ["Prepared", "Question"]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a summarizer is asked with a plan, kept without the text of its messages.
+    """A summarizer's question with its plan, kept without the text of its messages.
 
     Attributes:
         plan: The plan.
@@ -103,7 +103,7 @@ class Prepared:
 
 
 def _task(plan: PassPlan) -> tuple[object, ...]:
-    """What has to be the same of two plans, besides their ranges and sizes.
+    """Return the parts that must be the same of two plans, besides their ranges and sizes.
 
     `max_input_tokens` is a size too: how a source is split, by what the model was last found to hold.
     """

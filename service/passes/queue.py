@@ -132,7 +132,7 @@ class Backlog:
 
     @property
     def oldest_us(self) -> int:
-        """Since when the oldest pass is pending; 0 if there is none."""
+        """Since when the oldest pass is pending; 0 without any."""
         if len(self._oldest) > 2 * len(self._since_us):
             self._oldest = [(since_us, key) for key, since_us in self._since_us.items()]
             heapify(self._oldest)

@@ -1,4 +1,4 @@
-"""What a pass reports while it runs and at its end: to watchers, spans, metrics and logs. Never any text."""
+"""Reports a pass while it runs and at its end: to watchers, spans, metrics and logs. Never any text."""
 
 from __future__ import annotations
 

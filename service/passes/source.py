@@ -1,4 +1,4 @@
-"""What a pass reads: the messages of its source, or the records that it merges, from the window or from the log."""
+"""Reads the source of a pass: its messages, or the records that it merges, from the window or from the log."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ __all__ = ["OllamaEmbedder"]
 
 
 class OllamaEmbedder:
-    """What Ollama's `/api/embed` returns, in the model's own dimension."""
+    """Asks Ollama's `/api/embed` for vectors, in the model's own dimension."""
 
     dimension = 0
 

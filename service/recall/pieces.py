@@ -23,7 +23,7 @@ BLOCK_BYTES = 8_192
 """A block that is as long takes no more rows. Adding a row writes its block anew."""
 
 CHUNK_BYTES = 1 << 19
-"""What is compared at a time: it stays in a processor's cache, and bounds the memory of a search."""
+"""The bytes that are compared at a time: they stay in a processor's cache, and bound the memory of a search."""
 
 _HEAD = struct.Struct("<qqqBB6x")
 _WORD = 8
@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Filters on rows; an empty collection or 0 is none.
+    """Filters on rows; an empty collection or 0 filters nothing.
 
     `either` has pairs of entries and conversations: a row must be of one of them, for each pair. `entries` are those
     that a row must be of, for each member.

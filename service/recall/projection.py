@@ -100,7 +100,7 @@ class Projection:
 
     @property
     def embedder(self) -> Embedder | None:
-        """What makes vectors; None for an index of words alone."""
+        """Return the maker of vectors; None for an index of words alone."""
         return self._embedder
 
     @property

@@ -20,7 +20,7 @@ TERMS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is looked for.
+    """A query as it was parsed.
 
     Attributes:
         text: All of it without quotes, for its vector.

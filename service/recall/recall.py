@@ -75,7 +75,7 @@ class Recall:
 
     @property
     def best_mode(self) -> Mode:
-        """What is compared when a caller does not say."""
+        """Return the comparison for a caller who names none."""
         return Mode.WORDS if self.projection.embedder is None else Mode.BOTH
 
     async def search(self, search: Search) -> Hits:

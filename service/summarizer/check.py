@@ -40,7 +40,7 @@ _LEFT_OUT_FIRST: Final = ("key_points", "domain_entities", "participants", "unre
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a draft may draw on, what it is compared with, and the policy. `every` has the source's identifiers,
+    """The source that a draft may draw on and is compared with, and the policy. `every` has the source's identifiers,
     `concordance` what its statements may rest on."""
 
     evidence: Evidence

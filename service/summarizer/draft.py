@@ -1,4 +1,4 @@
-"""What a model must return: one definition yields the JSON Schema for the request and validates the answer."""
+"""Defines the answer of a model once, for the JSON Schema of the request and for its validation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model must return for an episode, and for the older ones that are made one: narratives without lists."""
+"""Defines the answer of a model for an episode, and for the older ones that are made one: narratives without lists."""
 
 from __future__ import annotations
 

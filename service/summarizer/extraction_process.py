@@ -81,7 +81,7 @@ class ExtractionProcess:
 
     @property
     def pid(self) -> int:
-        """The process's id; 0 while there is none."""
+        """Return the process's id; 0 while there is no process."""
         return 0 if self._process is None else self._process.pid
 
     async def close(self) -> None:
@@ -147,7 +147,7 @@ class _TakenBack(BaseException):
 
 
 class _Extractor:
-    """What the process does: requests from `source`, answers to `sink`, until the source ends."""
+    """Serves requests of the process from `source` to `sink`, until the source ends."""
 
     def __init__(self, counter_name: str, source: BinaryIO, sink: BinaryIO) -> None:
         self._counter = counter_named(counter_name)

@@ -1,4 +1,4 @@
-"""What the ledger gains from the messages that a pass takes out of the window."""
+"""Finds the ledger's entries in the messages that a pass takes out of the window."""
 
 from __future__ import annotations
 

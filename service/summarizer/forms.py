@@ -1,4 +1,4 @@
-"""What models are asked to write: the prompts, schema and reader of each form of draft.
+"""Asks models for drafts: the prompts, schema and reader of each form.
 
 The plan names the form, so the code that asks, retries and checks knows none of these.
 """
@@ -39,7 +39,7 @@ __all__ = ["FORMS", "DraftForm", "RepairWords", "forms_with"]
 
 @dataclass(frozen=True, slots=True)
 class RepairWords:
-    """What to tell a model about an answer that it has to write again.
+    """The words to a model about an answer that it has to write again.
 
     Attributes:
         cut_off: The answer reached its length limit.

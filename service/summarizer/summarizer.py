@@ -1,4 +1,4 @@
-"""What makes summaries, a model or extraction, and the record made from one.
+"""Makes summaries, by a model or by extraction, and the record from one.
 
 Both get the same work, and their drafts pass the same checks.
 """
@@ -123,7 +123,7 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PassWork:
-    """What a pass works on.
+    """The work of a pass.
 
     Attributes:
         conversation_id: The conversation's id.

@@ -1,4 +1,4 @@
-"""What running passes are doing: facts for watchers that are not in the log. Nothing here is stored."""
+"""Shows watchers how far running passes are: facts that no log and no other store has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BUFFERED_MAX = 64
 
 
 class Stage(StrEnum):
-    """What a pass is doing."""
+    """The stages of a pass."""
 
     REQUESTED = "requested"
     STARTED = "started"

@@ -1,5 +1,4 @@
-"""The tokenizers of chat models, each learned in the background: until then, and where there is none, the default
-counter counts.
+"""Learns the tokenizers of chat models in the background: until one is ready, the default counter counts.
 
 No call waits for a tokenizer. Every event names the counter that counted; why a model has no tokenizer of its own is
 logged once, and returned by CountTokens.

@@ -71,8 +71,8 @@ _JOINT: Final = re.compile(r"[ -](?:and )?")
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What texts contain: the keys of their identifiers, the numbers of each date, and the texts with normalized case
-    and spacing."""
+    """The contents of texts: the keys of their identifiers, the numbers of each date, and the texts with normalized
+    case and spacing."""
 
     keys: frozenset[str]
     dates: frozenset[frozenset[str]]
@@ -118,7 +118,7 @@ def survival(source: str, text: str) -> float:
 
 
 def share_held(wanted: Iterable[Identifier], evidence: Evidence) -> float:
-    """Share of the distinct identifiers `wanted` that `evidence` contains; 1.0 if there are none."""
+    """Share of the distinct identifiers `wanted` that `evidence` contains; 1.0 without any."""
     distinct = {found.text.casefold(): found for found in wanted}
     return sum(_is_supported(found, evidence) for found in distinct.values()) / len(distinct) if distinct else 1.0
 

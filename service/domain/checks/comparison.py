@@ -46,7 +46,7 @@ _FORMAT_WORDS: Final = re.compile(r"\b(?:json|schema)\b|key_points", re.IGNORECA
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What a draft is compared with. `required` are the identifiers that it should keep."""
+    """The source that a draft is compared with. `required` are the identifiers that it should keep."""
 
     ground: Ground
     required: tuple[Identifier, ...]
@@ -108,7 +108,7 @@ def record_texts(record: SummaryRecord) -> tuple[str, ...]:
 
 
 def compared_short(text: str, beside: Compared, policy: Policy) -> tuple[Problem, ...]:
-    """What is wrong with a text of one or two sentences, which cannot speak of every part of its source."""
+    """Return the faults of a text of one or two sentences, which cannot speak of every part of its source."""
     problems = (*_loop_problems((text,), policy), *_ground_problems(text, beside, policy))
     return tuple(Problem(problem.code, f"short_summary {problem.detail}") for problem in problems)
 

@@ -30,7 +30,7 @@ __all__ = [
 
 
 class ProblemCode(StrEnum):
-    """What is wrong with a draft."""
+    """The faults of a draft."""
 
     EMPTY = "empty"
     PLACEHOLDER = "placeholder"

@@ -34,8 +34,7 @@ _EVIDENCE_PER_WORD: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a draft is measured against: `said` are the keys of source and previous record, `new` those of the source
-    alone.
+    """The measure of a draft: `said` are the keys of source and previous record, `new` those of the source alone.
 
     `parts` are consecutive stretches of the source, each with the keys that distinguish it from most others.
     """

@@ -29,7 +29,7 @@ CHUNK_CHARS_MAX: Final = 1_024
 """A longer run without white space is cut; no identifier for people is longer."""
 
 SERIES_MIN: Final = 4
-"""So many names that differ in their number alone count rows, columns or fields."""
+"""From this number on, names that differ in their number alone count rows, columns or fields."""
 
 _COUNTED: Final = re.compile(r"(.*_)\d{1,3}", re.ASCII)
 """Longer numbers are no counts: `gift_card_7480005` names one card."""

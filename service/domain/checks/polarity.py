@@ -64,7 +64,7 @@ _IDIOM: Final = re.compile(
     r"|不仅|不只|不要忘记|别忘|没问题|没关系|不过|不错|差不多|无论|非常|除非常"
     r"|だけでなく|なければ|なくて|かもしれない|かもしれません|忘れないで|じゃないか|ませんか|少ない|危ない"
 )
-"""What denies nothing, although it has a negation."""
+"""Phrases that deny nothing, although they have a negation."""
 
 _OPPOSITES: Final = tuple(
     (re.compile(pattern), f" {plain} ")
@@ -96,12 +96,12 @@ _CONDITION: Final = re.compile(
     r"|wenn|falls|sobald|solange|ob|bis|si|cuando|hasta|en cuanto|quand|lorsque|dès que|tant que|jusqu'à)\b"
     r"|\W*(?:如果|要是|一旦|除非|もし)|.*(?:たら|なら|れば)\W*$"
 )
-"""What is so only under a condition neither agrees nor disagrees."""
+"""Words of a condition: such a sentence neither agrees nor disagrees."""
 
 _LIMIT: Final = re.compile(
     r"\b(?:before|until|till|prior to|bevor|bis|antes de|hasta|avant|jusqu'(?:à|au))\b|之前|以前|まで|前に"
 )
-"""What is denied only up to a time may be so after it: it is the opposite of nothing but what names a limit too."""
+"""Words of a limit in time: a denial up to then is the opposite of a sentence only if that names a limit too."""
 
 _LIMITED: Final = re.compile(rf"\W*(?:{_LIMIT.pattern}|\bunless\b)")
 
@@ -225,7 +225,7 @@ def _heads(negation: re.Match[str], words: Sequence[str]) -> Sequence[str]:
 
 
 def _reach(text: str, negation: re.Match[str]) -> str:
-    """What a negation denies: what follows it, or what precedes it at the end of a clause."""
+    """Return the words that a negation denies: those after it, or those before it at the end of a clause."""
     before, after = text[: negation.start()], text[negation.end() :]
     if _BACKWARDS.fullmatch(negation[0]):
         return before[-_REACH_CHARS:]

@@ -1,8 +1,8 @@
-"""Whether a statement makes a decision of what an assistant only proposed.
+"""Finds statements that make a decision of an assistant's proposal.
 
 A proposal is decided once a user takes it up: says so in the next messages, says the same, or agrees in few words. One
-that nobody took up is none, nor one that was turned down or put off. A message may report one thing and propose
-another, so its sentences are judged one by one.
+that nobody took up stays a proposal, and so does one that was turned down or put off. A message may report one thing
+and propose another, so its sentences are judged one by one.
 
 The lists are of English, German, Spanish, French, Chinese and Japanese. A sentence that no list knows proposes nothing.
 """

@@ -92,10 +92,10 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """What a statement rests on.
+    """The messages that a statement rests on.
 
     Attributes:
-        numbers: Up to EVIDENCE_MAX messages, ascending; empty if there are none.
+        numbers: Up to EVIDENCE_MAX messages, ascending; empty without any.
         told: Whether messages or the previous record say it.
         heard: What comes closest to the statement, at most one stretch of each message, best first.
     """
@@ -124,7 +124,7 @@ class _Candidate:
 
 
 class Concordance:
-    """What a source's messages say, by word. `passages` are in the order of the source, the previous record last."""
+    """A source's statements, by word. `passages` are in the order of the source, the previous record last."""
 
     def __init__(self, passages: Sequence[Passage], postings: dict[str, array[int]]) -> None:
         self.passages = passages
@@ -141,13 +141,13 @@ class Concordance:
         return not self.passages
 
     def after(self, passage: Passage) -> Passage | None:
-        """The first passage of the next message; None if there is none."""
+        """The first passage of the next message; None after the last."""
         start = self._starts.get(passage.source + 1)
         found = None if start is None else self.passages[start]
         return found if found is None or found.role else None
 
     def support(self, statement: str) -> Support:
-        """What `statement` rests on."""
+        """Return the messages that `statement` rests on."""
         terms = [term for term in _terms_of(statement) if term.named or self._spread(term) <= self._common]
         weights = [self._weight(term) for term in terms]
         whole = sum(weights)
@@ -185,7 +185,7 @@ class Concordance:
         return Support(tuple(sorted(list(numbers)[:EVIDENCE_MAX])), told=True, heard=heard)
 
     def _word_for_word(self, statement: str) -> Support:
-        """What a statement of common words alone rests on: messages that have its text, a speaker before it aside."""
+        """Return the messages that have the text of a statement of common words alone, a speaker before it aside."""
         text = statement.partition(": ")[2] or statement
         saying = (passage for passage in self.passages if passage.numbers and " " in text and text in passage.text)
         numbers = {number for passage in islice(saying, EVIDENCE_MAX) for number in passage.numbers}
@@ -196,7 +196,7 @@ class Concordance:
         return bool(self.passages[found.places[0]].numbers)
 
     def _closeness(self, found: _Candidate) -> tuple[int, int]:
-        """What distinguishes messages that have the same words of a statement: little else, and then their order."""
+        """Rank messages that have the same words of a statement: by few other words, and then by their order."""
         return -sum(len(self.passages[place].text) for place in found.places), -found.source
 
     def _names_another(self, statement: str, terms: Sequence[_Term], covered: int) -> bool:
@@ -259,7 +259,7 @@ def _may_add(found: _Candidate, first: _Candidate, adds: int, named: int) -> boo
 
 
 def concordance_of(messages: Iterable[tuple[int, Message]], previous: SummaryRecord | None = None) -> Concordance:
-    """What these numbered messages say, and the record before them."""
+    """Return the concordance of these numbered messages, and of the record before them."""
     said = [(_said(message), (number,), message) for number, message in messages]
     earlier = [*statements_of(previous), (previous.summary, ())] if previous else []
     chars = sum(len(text) for text, _, _ in said) // PASSAGES_MAX
@@ -275,7 +275,7 @@ def concordance_of(messages: Iterable[tuple[int, Message]], previous: SummaryRec
 
 
 def _said(message: Message) -> str:
-    """What a message says, without the speaker's name."""
+    """Return a message's text without the speaker's name."""
     content, _, *calls = texts_of(message)
     return "\n".join((content, *calls))
 

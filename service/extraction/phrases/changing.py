@@ -49,7 +49,7 @@ CORRECTIONS: Final[Phrases] = MappingProxyType(
         ),
     }
 )
-"""What says that a value has changed."""
+"""Phrases that announce a changed value."""
 
 GIVEN_UP: Final[Phrases] = MappingProxyType(
     {
@@ -72,4 +72,4 @@ GIVEN_UP: Final[Phrases] = MappingProxyType(
         ),
     }
 )
-"""What names, in a group, the value that gives way."""
+"""Phrases that name, in a group, the value that gives way."""

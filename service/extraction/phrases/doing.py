@@ -1,4 +1,4 @@
-"""Phrases that ask for something to be done, and those that state a rule, a need that is none, or a report of one."""
+"""Phrases that ask for an action, and those that state a rule, deny a need, or report one."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ TASKS: Final[Phrases] = MappingProxyType(
         "ko": (r"해 주세요",),
     }
 )
-"""What asks for something to be done, or promises it."""
+"""Phrases that ask for an action, or promise it."""
 
 RULES: Final[Phrases] = MappingProxyType(
     {
@@ -155,7 +155,7 @@ RULES: Final[Phrases] = MappingProxyType(
         ),
     }
 )
-"""What holds whenever it applies, and is no task that is done once."""
+"""Phrases of a rule, which holds whenever it applies and is no task that is done once."""
 
 UNNEEDED: Final[Phrases] = MappingProxyType(
     {
@@ -212,4 +212,4 @@ UNNEEDED: Final[Phrases] = MappingProxyType(
         ),
     }
 )
-"""What says that something need not be done."""
+"""Phrases that deny a need."""

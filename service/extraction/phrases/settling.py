@@ -104,7 +104,7 @@ DECISIONS: Final[Phrases] = MappingProxyType(
         "ko": (r"하기로 했",),
     }
 )
-"""What settles something."""
+"""Phrases that settle something."""
 
 UNDECIDED: Final[Phrases] = MappingProxyType(
     {

@@ -1,1 +1,1 @@
-"""What every model server that is asked over HTTP has in common: address, places, clocks, bounded reads, errors."""
+"""Shares the basics of every model server over HTTP: address, places, clocks, bounded reads, errors."""

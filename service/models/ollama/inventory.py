@@ -1,4 +1,4 @@
-"""What to know about an Ollama host before passes depend on it: is it up, and does it have the models?"""
+"""Examines an Ollama host before passes depend on it: is it up, and does it have the models?"""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def inventory_of(
 
 
 def missing_remedy(model: str, others: Sequence[str]) -> str:
-    """What to do about a missing model: pull it, use one of `others`, or do without."""
+    """Say how to do about a missing model: pull it, use one of `others`, or do without."""
     remedies = [f"pull it with `ollama pull {model}`"]
     if others:
         remedies.append(

@@ -31,7 +31,7 @@ _NEXT = {Format.SCHEMA: Format.BARE_SCHEMA, Format.BARE_SCHEMA: Format.OBJECT, F
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What to send to a server.
+    """The fields to send to a server.
 
     Attributes:
         format: How to ask for JSON. OpenAI's strict mode refuses schemas with lengths.
@@ -55,7 +55,7 @@ class Dialect:
         return None
 
     def at_most(self, other: Dialect) -> Dialect:
-        """What both accept: of each field the lesser, so that no order of refusals brings one back."""
+        """Return the fields that both accept: of each the lesser, so that no order of refusals brings one back."""
         formats = tuple(Format)
         return Dialect(
             max(self.format, other.format, key=formats.index),
@@ -77,7 +77,7 @@ class Dialect:
 
     @property
     def described(self) -> str:
-        """What is sent, in a few words for a log line."""
+        """Describe the request in a few words for a log line."""
         left_out = f", without {', '.join(sorted(self.left_out))}" if self.left_out else ""
         return f"response_format {self.format}, {self.limit}{left_out}"
 

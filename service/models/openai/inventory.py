@@ -1,4 +1,4 @@
-"""What to know about an endpoint before passes depend on it: does it accept the key, and list the models?"""
+"""Examines an endpoint before passes depend on it: does it accept the key, and list the models?"""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class OpenAIModel:
         )
 
     async def describe(self) -> ModelDescription:
-        """What the server's list of models says of this one. A server need not list what it serves."""
+        """Describe the model by the server's list. A server need not list what it serves."""
         self._host.check_circuit()
         known = self._described
         if known is None or self._clock() - known.read_at >= DESCRIPTION_AGE_MAX_S:
