@@ -19,8 +19,6 @@ import click
 from bench.figures import as_plain, table_rows
 from service.version import VERSION
 
-__all__ = ["COST", "EXTRACTION", "HEADINGS", "NAMES", "bench"]
-
 NAMES = (
     "disk",
     "sqlite",

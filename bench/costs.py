@@ -22,8 +22,6 @@ from service.domain.profiles import chain, rolling
 from service.domain.render import RenderedMessage, rendered_window
 from service.domain.sequence import Sequence as Window
 
-__all__ = ["HEADINGS", "STRATEGIES", "Bill", "billed", "chats_in", "chats_of", "generated_chats", "rows"]
-
 READ, WRITE, UNCACHED = 0.1, 1.25, 1.0
 """Prices of an input token that is read from the cache, written to it, or neither: those of Anthropic's API (2026)."""
 

@@ -14,8 +14,6 @@ import grpc
 from abridged.v1.conversation_service_pb2 import AppendMessagesRequest
 from service.event_loop import loop_factory
 
-__all__ = ["echo_call"]
-
 _SERVICE = "abridged.bench.Echo"
 _METHOD = "Echo"
 

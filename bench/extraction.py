@@ -26,8 +26,6 @@ from service.extraction.passages import gathered
 from service.extraction.sentences import sentences
 from service.tokenizers.estimated import EstimatingCounter
 
-__all__ = ["HEADINGS", "KINDS", "Found", "digest_of", "judged_lines", "rows"]
-
 TOKENS: Final = 1_000
 """The size of each extract."""
 

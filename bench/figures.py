@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-__all__ = ["FIGURES", "Target", "as_plain", "percentile", "table_rows"]
-
 
 @dataclass(frozen=True, slots=True)
 class Target:

@@ -15,8 +15,6 @@ from service.domain.checks.support import concordance_of
 from service.domain.mentions import mentions
 from service.domain.message import Message, Role
 
-__all__ = ["HEADINGS", "TEXTS", "rows"]
-
 MEGABYTE: Final = 1_000_000
 SIZES: Final = (MEGABYTE, 10 * MEGABYTE)
 MESSAGE_CHARS: Final = 250_000

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["JUDGED"]
-
 JUDGED: Final[Mapping[str, tuple[str, ...]]] = {
     "airline-009-3": (
         "T1 28 49dfef98fbab",

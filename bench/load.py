@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from bench.figures import percentile
 
-__all__ = ["Load", "closed_loop", "in_turns"]
-
 CALLS_MAX = 200_000
 """Calls of one client at most, however fast they are."""
 

@@ -16,8 +16,6 @@ from typing import Final
 from bench.processes import sidecar_child
 from bench.rpc import SidecarCalls
 
-__all__ = ["HEADINGS", "growth_share", "rows"]
-
 MESSAGES: Final = 100_000
 STEP: Final = 5_000
 CLIENTS: Final = 24

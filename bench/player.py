@@ -56,8 +56,6 @@ from service.telemetry.progress import ProgressBoard
 from service.telemetry.telemetry import Telemetry, metric_labels
 from service.tokenizers.estimated import EstimatingCounter
 
-__all__ = ["MODEL_WINDOW", "Costs", "OnWindow", "PlayedChat", "played"]
-
 MODEL_WINDOW = 16_384
 _DEFAULTS = Policy()
 PASSES_MAX = 8

@@ -16,8 +16,6 @@ from bench.figures import percentile
 from bench.processes import sidecar_child
 from bench.rpc import SidecarCalls
 
-__all__ = ["prepared"]
-
 MODEL_S = 5
 MARGIN_S = 3
 """Beside the model's time, for all that a preparation does."""

@@ -15,8 +15,6 @@ from typing import Self
 
 from service.config.sources import environment
 
-__all__ = ["echo_child", "sidecar_child"]
-
 EXIT_S = 10.0
 _FOREIGN = ("ABRIDGED_", "OTEL_", "OLLAMA_")
 _SIDECAR = "from service.cli.main import main; main()"

@@ -17,8 +17,6 @@ from bench.load import in_turns
 from bench.processes import sidecar_child
 from bench.rpc import BATCH_MESSAGES, SidecarCalls
 
-__all__ = ["recall"]
-
 SEARCHED_MESSAGES = 100_000
 CONVERSATIONS = 100
 SEARCHES = 100

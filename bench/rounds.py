@@ -21,8 +21,6 @@ from bench.rpc import CONTENT, Echo, SidecarCalls, echo_answers, until_serving
 from bench.storage import BATCH_ROWS, BareSqlite, FoldLog, flush_percentiles_ms
 from service.bootstrap import settle_memory
 
-__all__ = ["NAMES", "ROUNDS", "Bench", "measured"]
-
 ROUNDS = 7
 CLIENTS = 64
 BATCH_CLIENTS = 8

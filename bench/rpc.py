@@ -22,8 +22,6 @@ from abridged.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from abridged.v1.event_log_service_pb2_grpc import EventLogServiceStub
 from bench.echo import echo_call
 
-__all__ = ["BATCH_MESSAGES", "CONTENT", "Echo", "SidecarCalls", "echo_answers", "until_serving"]
-
 CHANNELS = 4
 START_MAX_S = 20.0
 CALL_MAX_S = 30.0

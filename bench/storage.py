@@ -28,8 +28,6 @@ from service.domain.events import ConversationOpened, Event, MessageAppended, Se
 from service.domain.message import Message, Role
 from service.domain.tokens import TokenSource
 
-__all__ = ["BATCH_ROWS", "BareSqlite", "FoldLog", "flush_percentiles_ms"]
-
 FLUSHES = 200
 FLUSH_BYTES = 4_096
 BATCH_ROWS = 100

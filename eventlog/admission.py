@@ -31,9 +31,6 @@ from eventlog.log import (
     Outcome,
 )
 
-__all__ = ["Admitted", "KnownEvent", "KnownRequest", "StreamState", "admit", "check_size", "recall"]
-
-
 DAMAGED_BITS_MAX = 8
 """Two hashes of 128 bits that differ in no more are one damaged hash: two contents come that close once in 10^26."""
 

@@ -16,22 +16,6 @@ from typing import Protocol
 from eventlog.errors import StreamCorrupt
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
 
-__all__ = [
-    "KEY_BYTES",
-    "SALT_BYTES",
-    "LogIdentity",
-    "Verified",
-    "check_commitment",
-    "commit_to",
-    "content_hash",
-    "envelope",
-    "genesis",
-    "link",
-    "request_hash",
-    "verify_chain",
-    "verify_stream",
-]
-
 HASH_BYTES = 32
 CONTENT_HASH_BYTES = 16
 """For hashes under the log's own key, for which nobody can search collisions, half the size of a seal suffices."""

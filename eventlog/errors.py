@@ -28,28 +28,6 @@ from types import MappingProxyType
 
 from eventlog.event import StreamId
 
-__all__ = [
-    "EventIdConflict",
-    "EventLogError",
-    "EventTooLarge",
-    "KnownEvents",
-    "LogClosed",
-    "LogCorrupt",
-    "LogFailed",
-    "LogForeign",
-    "LogForked",
-    "LogFull",
-    "LogGone",
-    "LogLocked",
-    "LogNewer",
-    "LogOlder",
-    "LogUnavailable",
-    "LogUnsafe",
-    "RequestKeyConflict",
-    "StreamCorrupt",
-    "WrongExpectedVersion",
-]
-
 
 class EventLogError(Exception):
     """Something went wrong in the event log."""

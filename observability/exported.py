@@ -39,8 +39,6 @@ from observability.facts import (
 )
 from observability.tracing import CURRENT, SHUTDOWN_S, Span, TraceIds, TracingSettings, parse_traceparent
 
-__all__ = ["LINKS_MAX", "ExportedTracing", "open_exported"]
-
 LINKS_MAX = 32
 """Most links of one commit span: a transaction can contain a thousand appends, at a microsecond each."""
 

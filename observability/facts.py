@@ -11,30 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = [
-    "BatchCommitted",
-    "ChatAnswered",
-    "ChatAsked",
-    "ChatFailed",
-    "ChatStarted",
-    "ConversationsCounted",
-    "Fact",
-    "LogMeasured",
-    "PassEnded",
-    "PassOutcome",
-    "PassStarted",
-    "PreparationOutcome",
-    "PreparationStarted",
-    "RecallMeasured",
-    "RecordCommitted",
-    "RewriteCause",
-    "RpcEnded",
-    "RpcStarted",
-    "SearchMode",
-    "SpanFact",
-    "TitleOutcome",
-]
-
 
 class PassOutcome(StrEnum):
     """How a pass ended. The success ratio is success / (success + fallback + error)."""

@@ -5,18 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = [
-    "CALL_SERIES_MAX",
-    "EVENT_TYPES_MAX",
-    "GRPC_CODES",
-    "HOSTS_NAMED_MAX",
-    "METHODS_MAX",
-    "MODELS_NAMED_MAX",
-    "OTHER",
-    "TIMED_METHODS_MAX",
-    "MetricLabels",
-]
-
 OTHER = "_OTHER"
 MODELS_NAMED_MAX = 3
 HOSTS_NAMED_MAX = 4

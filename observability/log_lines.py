@@ -17,8 +17,6 @@ from typing import TextIO
 
 import structlog
 
-__all__ = ["WAITING_BYTES_MAX", "LogLines"]
-
 WAITING_BYTES_MAX = 1 << 20
 
 END_S = 0.5

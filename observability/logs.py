@@ -24,8 +24,6 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from observability.log_lines import LogLines
 from observability.tracing import current_trace
 
-__all__ = ["IDENTIFIER_CHARS_MAX", "LogSettings", "configure_logs"]
-
 IDENTIFIER_CHARS_MAX = 256
 ITEMS_MAX = 32
 DEPTH_MAX = 4

@@ -50,8 +50,6 @@ from observability.labels import (
     MetricLabels,
 )
 
-__all__ = ["BREAKER_VALUES", "NOT_BEGUN", "SERIES_MAX", "Metrics"]
-
 SERIES_MAX = 600
 NOT_BEGUN = "none"
 """The trigger label of a skip before any pass began."""

@@ -10,8 +10,6 @@ import time
 from contextvars import ContextVar
 from enum import StrEnum
 
-__all__ = ["Stage", "Stages", "begin_stages", "spent", "stage"]
-
 
 class Stage(StrEnum):
     """A part of a call's way; two of them never overlap."""

@@ -19,23 +19,6 @@ import structlog
 
 from observability.facts import BatchCommitted, Fact, PassStarted, PreparationStarted, RpcStarted, SpanFact
 
-__all__ = [
-    "CURRENT",
-    "SHUTDOWN_S",
-    "SilentSpan",
-    "SilentTracing",
-    "Span",
-    "TraceIds",
-    "Tracing",
-    "TracingSettings",
-    "current_trace",
-    "current_traceparent",
-    "note",
-    "open_tracing",
-    "parse_traceparent",
-    "sampled_trace_id",
-]
-
 SHUTDOWN_S = 2.0
 """How long `close` waits for a collector; the whole process has 5 s to exit."""
 

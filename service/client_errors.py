@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["DEFAULT_PATIENCE", "Patience", "SidecarError"]
-
 
 @dataclass(frozen=True, slots=True)
 class Patience:

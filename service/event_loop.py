@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-__all__ = ["loop_factory"]
-
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Return the factory of the loop for asyncio.Runner: uvloop's where it is installed, else asyncio's own."""

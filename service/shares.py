@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from threading import Lock
 
-__all__ = ["Shares"]
-
 
 class Shares:
     """Safe in any thread. `shared` says whether there is more than one namespace."""

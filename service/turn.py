@@ -12,8 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
-__all__ = ["TURN_WEIGHT_MAX", "aside", "at_length"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

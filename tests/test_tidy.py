@@ -259,34 +259,19 @@ def test_every_module_of_the_product_is_used_by_the_product():
     assert unused == set(UNIMPORTED_MODULES)
 
 
-def test_a_module_exports_what_others_use_and_nothing_else():
-    """`__all__` is what a reader may rely on. A module that is itself a value is read by names that no import has."""
-    used, values = _uses()
-    hidden, idle = set(), set()
-    for name in own_files():
-        module, exports = module_of(name), _exports(name)
-        if exports is not None:
-            others = used.get(module, set())
-            hidden |= {f"{module}.{other}" for other in others - exports if not other.startswith("_")}
-            idle |= {f"{module}.{other}" for other in exports - others if module not in values}
+def test_a_private_name_is_used_in_its_own_file_alone():
+    """So whoever changes one has seen its uses; a test may check it by itself."""
+    own = {module_of(name) for name in own_files()}
+    used = _uses()
 
-    assert hidden == set(), "is used elsewhere, so it belongs in __all__"
-    assert idle == set(), "is used by nobody else, so it does not belong in __all__"
+    assert {f"{module}.{name}" for module in own for name in used.get(module, ()) if re.match(r"_(?!_)", name)} == set()
 
 
-def _exports(name: str) -> set[str] | None:
-    for node in tree(name).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return set(ast.literal_eval(node.value))
-    return None
-
-
-def _uses() -> tuple[dict[str, set[str]], set[str]]:
-    """The names of each module that other files use, and the modules that are values themselves."""
+def _uses() -> dict[str, set[str]]:
+    """The names of each module that the product and its measurements use elsewhere."""
     modules = {module_of(name) for name in python_files()}
     used: dict[str, set[str]] = {}
-    values: set[str] = set()
-    for name in python_files():
+    for name in own_files():
         aliases: dict[str, str] = {}
         for node in ast.walk(tree(name)):
             if isinstance(node, ast.ImportFrom) and node.module:
@@ -297,14 +282,10 @@ def _uses() -> tuple[dict[str, set[str]], set[str]]:
                         used.setdefault(node.module, set()).add(alias.name)
         for module, loaded in loaded_by_name(name):
             used.setdefault(module, set()).add(loaded)
-        attributes = [node for node in ast.walk(tree(name)) if isinstance(node, ast.Attribute)]
-        for node in attributes:
-            if isinstance(node.value, ast.Name) and (owner := aliases.get(node.value.id)):
-                used.setdefault(owner, set()).add(node.attr)
-        owners = {id(node.value) for node in attributes}
-        names = [node for node in ast.walk(tree(name)) if isinstance(node, ast.Name) and id(node) not in owners]
-        values |= {aliases[node.id] for node in names if node.id in aliases}
-    return used, values
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
+                used.setdefault(aliases[node.value.id], set()).add(node.attr)
+    return used
 
 
 def test_the_page_of_the_architecture_names_every_package():

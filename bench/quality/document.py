@@ -20,8 +20,6 @@ from bench.quality.survival import END, PASSES
 from bench.quality.trials import Failures, Pins, TokenErrors, failing_tried, lies_told, pins_tried, token_errors
 from service.models.model import SummaryModel
 
-__all__ = ["Measured", "document", "measured", "verdicts"]
-
 _REQUIRED_GOALS: Final = {1: 0.99, 3: 0.98, 10: 0.95}
 _FREED_MEDIAN: Final = 0.7
 _ALIVE: Final = 0.95
@@ -116,7 +114,7 @@ def document(found: Measured) -> str:
 
 
 def verdicts(found: Measured) -> Iterator[Row]:
-    """What, its goal, the figure, and whether that is met; the last is empty where there is no goal."""
+    """Yield each goal: its subject, the goal, the figure, and whether that is met; the last is empty without a goal."""
     generated = [run for run in found.runs if run.corpus.planted]
     for passes, goal in _REQUIRED_GOALS.items():
         shares = [(run, run.examined.required[passes].value) for run in generated if passes in run.examined.required]

@@ -21,8 +21,6 @@ from service.domain.tokens import TokenSource
 from service.summarizer.finds import finds_of
 from service.tokenizers.estimated import EstimatingCounter
 
-__all__ = ["Examination", "Share", "leaves_frame", "required_of", "window_text"]
-
 _FRAME_END: Final = "</conversation_summary>"
 _MARKS: Final = ("<|im_start|>", "<|im_end|>")
 _COUNTER: Final = EstimatingCounter()

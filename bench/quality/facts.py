@@ -9,8 +9,6 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["RULES", "Fact", "FactKind", "Values"]
-
 NEAR_CHARS: Final = 160
 """A value and what it is of belong together if no more lies between them: about a sentence."""
 

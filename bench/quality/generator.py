@@ -18,8 +18,6 @@ from bench.player import PlayedChat
 from bench.quality.facts import RULES, Fact, FactKind, Values
 from service.domain.message import Message, Role, ToolCall
 
-__all__ = ["GeneratedChat", "generated", "generated_chats"]
-
 UPDATES: Final = 0.4
 """The chance that a planted fact replaces the value of an earlier one of its kind, if there is one."""
 

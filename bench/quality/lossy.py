@@ -22,8 +22,6 @@ from service.domain.checks.secrets import contains_secret
 from service.models.model import Completion, CompletionRequest, ModelDescription, OnProgress
 from service.tokenizers.estimated import EstimatingCounter
 
-__all__ = ["LossyModel"]
-
 KEPT: Final = 0.9
 """The chance of a sentence in one call. Low enough that ten rewritings leave a third, high enough that one is good."""
 

@@ -15,8 +15,6 @@ from service.domain.conversation import Conversation
 from service.domain.mentions import mentions
 from service.domain.message import Message, Role
 
-__all__ = ["NamedAgain"]
-
 
 @dataclass(slots=True)
 class NamedAgain:

@@ -31,8 +31,6 @@ from service.recall.recall import Recall
 from service.recall.search import Mode, Search
 from service.tokenizers.estimated import EstimatingCounter
 
-__all__ = ["HITS", "PROBES", "Answers", "probe_chats", "probed"]
-
 PROBES: Final = 200
 CHATS, TURNS, FACTS = 8, 80, 40
 """Conversations with about that many questions between them."""

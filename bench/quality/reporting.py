@@ -20,8 +20,6 @@ from service.domain.record import KEY_POINTS_MAX
 from service.models.model import Completion, CompletionRequest, ModelDescription, OnProgress, SummaryModel
 from service.tokenizers.estimated import EstimatingCounter
 
-__all__ = ["BAD_ANSWERS", "FailingModel", "FaithfulModel", "Lie", "LieKind", "LyingModel"]
-
 _FRAMES: Final = ("<transcript>", "</transcript>", "<previous_summary>", "</previous_summary>")
 
 _NARRATIVE_SHARE: Final = 0.4

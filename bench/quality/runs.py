@@ -29,25 +29,6 @@ from service.domain.profiles import chain, episodes, rolling
 from service.models.model import SummaryModel
 from service.telemetry.telemetry import metric_labels
 
-__all__ = [
-    "CHAIN",
-    "HEADINGS",
-    "PROFILES",
-    "Corpus",
-    "Run",
-    "Strategy",
-    "Summarizing",
-    "corpora_in",
-    "faithful",
-    "generated_corpus",
-    "lossy",
-    "model_at",
-    "real_chats",
-    "row",
-    "run",
-    "runs_of",
-]
-
 CONTEXT_LENGTH: Final = 4_096
 """Tokens: a conversation that a benchmark can play has ten passes and more."""
 

@@ -15,8 +15,6 @@ from service.domain.message import Role
 from service.domain.policy import SummaryRole
 from service.domain.render import rendered_window
 
-__all__ = ["END", "PASSES", "Survey", "Tally", "found_facts"]
-
 PASSES: Final = (1, 3, 10)
 """After so many records a conversation's window is looked at; and once more at the conversation's end."""
 

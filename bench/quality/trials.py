@@ -21,8 +21,6 @@ from service.tokenizers.embedded import EmbeddedCounter
 from service.tokenizers.errors import TokenizerMissing
 from service.tokenizers.estimated import EstimatingCounter
 
-__all__ = ["Failures", "Pins", "TokenErrors", "failing_tried", "lies_told", "pins_tried", "token_errors"]
-
 CONTEXT_LENGTH: Final = 4_096
 _PINNED_TURNS: Final = 460
 _REPORTS: Final = 20

@@ -19,22 +19,6 @@ from eventlog.sqlite.file import create_like, refuse_orphan, side_files, wal_of
 from eventlog.sqlite.wal import is_begun
 from eventlog.sqlite.writer import BUSY_WAIT_MS, CHECKPOINT_PAGES
 
-__all__ = [
-    "READERS_MAX",
-    "dropped",
-    "empty_wal",
-    "has_tables",
-    "identity_of",
-    "is_as_made",
-    "make_tables",
-    "reader_engine",
-    "refuse_foreign",
-    "require_current",
-    "stored_identity",
-    "unwritten",
-    "writer_engine",
-]
-
 READERS_MAX = 4
 READER_WAIT_S = 10.0
 STATEMENTS_KEPT = 256

@@ -14,8 +14,6 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogUnavailable
 from eventlog.sqlite.file import NO_ROOM, has_room
 
-__all__ = ["DATABASE_ERRORS", "is_read_only", "no_room", "opening", "original", "translated", "translating"]
-
 DATABASE_ERRORS = (sqlite3.Error, DBAPIError)
 """The driver's errors, bare and as SQLAlchemy wraps them."""
 

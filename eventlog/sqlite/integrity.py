@@ -10,8 +10,6 @@ from sqlalchemy import Connection
 
 from eventlog.schema import METADATA, REVISION_TABLE, events, log
 
-__all__ = ["appended_to", "findings", "findings_of", "own_findings"]
-
 FINDINGS_MAX = 100
 """Findings that are named: a file with more is beyond repair."""
 

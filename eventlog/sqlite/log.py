@@ -72,8 +72,6 @@ from eventlog.sqlite.reader import SqliteReader
 from eventlog.sqlite.wal import require_whole
 from eventlog.sqlite.writer import SqliteWriter
 
-__all__ = ["SqliteEventLog"]
-
 _LOGGER = logging.getLogger(__name__)
 
 T = TypeVar("T")

@@ -9,8 +9,6 @@ from eventlog.errors import LogCorrupt
 from eventlog.event import SealedEvent, StreamId
 from eventlog.sqlite.survey import Ranges
 
-__all__ = ["RANGES_MAX", "Loss", "Suspect"]
-
 RANGES_MAX: Final = 20
 """Ranges of damaged positions that are held of one stream."""
 

@@ -32,8 +32,6 @@ from eventlog.sqlite.sql import (
     select_window,
 )
 
-__all__ = ["SqliteReader"]
-
 _STREAM_FORWARD = select_stream("e.version > ?", "e.version")
 _STREAM_BACKWARD = select_stream("e.version < ?", "e.version DESC")
 _WINDOWS = {backward: select_window(backward=backward, of_namespace=False) for backward in (False, True)}

@@ -42,8 +42,6 @@ from eventlog.sqlite.file import (
 from eventlog.sqlite.integrity import own_findings
 from eventlog.sqlite.wal import require_whole
 
-__all__ = ["ROOM_SHARE", "Rewrite", "rewritten"]
-
 ROOM_SHARE = 16
 """The part of the file's used pages that a copy may take beyond them: its indexes are filled in another order. Measured
 with 500,000 events: 1.02 of a file that SQLite had just packed."""

@@ -14,8 +14,6 @@ from eventlog.sqlite.reader import SqliteReader
 from eventlog.sqlite.sql import sealed
 from eventlog.sqlite.survey import PAGE_ROWS, Ranges, Survey
 
-__all__ = ["LEAF_EVENTS_MAX", "Sources"]
-
 EVENT_BYTES_MIN: Final = 96
 """Bytes of any event in a file: its three hashes and its id. They bound the positions where the last is not known."""
 

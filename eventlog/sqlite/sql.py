@@ -18,21 +18,6 @@ from eventlog.chain import check_commitment, envelope
 from eventlog.errors import LogCorrupt, StreamCorrupt
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
 
-__all__ = [
-    "PAYLOAD",
-    "Row",
-    "event_row",
-    "insert_into",
-    "recorded",
-    "runs",
-    "sealed",
-    "select_known_events",
-    "select_known_requests",
-    "select_stream",
-    "select_streams",
-    "select_window",
-]
-
 Row = tuple[Any, ...]
 
 STATEMENT_ROWS_MAX = 256

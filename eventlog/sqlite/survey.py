@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from eventlog.errors import LogCorrupt
 
-__all__ = ["FAILURES_MAX", "PAGE_ROWS", "Ranges", "Survey"]
-
 FAILURES_MAX: Final = 50_000
 """Failed reads of one survey: about 10 s, and as many rows as a thousand lost pages had."""
 

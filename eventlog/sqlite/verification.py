@@ -31,8 +31,6 @@ from eventlog.sqlite.survey import Ranges
 from eventlog.sqlite.wal import require_whole
 from eventlog.sqlite.writer import ends_of
 
-__all__ = ["LogVerification", "listed", "log_id_of"]
-
 _INDEXES = ("sqlite_autoindex_events_1", "sqlite_autoindex_events_2")
 
 

@@ -14,8 +14,6 @@ from typing import BinaryIO, NamedTuple
 
 from eventlog.errors import LogCorrupt
 
-__all__ = ["is_begun", "require_whole"]
-
 _HEADER_BYTES = 32
 _FRAME_BYTES = 24
 _SECTOR_BYTES = 512

@@ -32,8 +32,6 @@ from eventlog.sqlite.sql import (
     select_streams,
 )
 
-__all__ = ["BUSY_WAIT_MS", "CHECKPOINT_PAGES", "STREAMS_KEPT_MAX", "WAL_BYTES_MAX", "SqliteWriter", "ends_of"]
-
 CHECKPOINT_PAGES = 2_000
 """SQLite copies the write-ahead log back into the file at the first commit past this many pages (PASSIVE)."""
 

@@ -7,8 +7,6 @@ from typing import Any, Protocol
 
 from google.rpc.status_pb2 import Status
 
-__all__ = ["Call", "Refused", "StreamingCall", "UnaryCall"]
-
 
 class Refused(Exception):
     """The call ends in an error, with the status that its caller gets."""

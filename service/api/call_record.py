@@ -25,8 +25,6 @@ from service.api.methods import UNKNOWN, Method
 from service.api.rich_status import reason_of
 from service.api.slow_calls import SlowCalls
 
-__all__ = ["CallRecord", "status_for"]
-
 _log = structlog.get_logger()
 _UNSEEN = SilentTracing()
 

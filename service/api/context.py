@@ -27,8 +27,6 @@ from service.domain.render_json import RenderedJson, Rendering, render_json
 from service.domain.triggers import held_by
 from service.turn import aside
 
-__all__ = ["ORIGINAL_BYTES_MAX", "ContextQuery", "context_of"]
-
 ORIGINAL_MESSAGES_MAX = 20_000
 """Messages of one response with the ORIGINAL view; read longer conversations with ReadEvents."""
 

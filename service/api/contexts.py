@@ -32,8 +32,6 @@ from service.domain.policy import Policy
 from service.domain.triggers import may_stand_in
 from service.passes.reactor import Reactor
 
-__all__ = ["Contexts"]
-
 STAND_INS_MAX = 4
 """Extractive passes that one GetContext may wait for: the pending one, and what its end requests."""
 

@@ -44,8 +44,6 @@ from service.passes.reactor import Reactor
 from service.telemetry.telemetry import Telemetry
 from service.turn import aside
 
-__all__ = ["ConversationServicer", "RequestLimits"]
-
 _pb = conversation_service_pb2
 Entry = TypeVar("Entry", bound=Proto)
 

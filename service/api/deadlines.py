@@ -9,8 +9,6 @@ from typing import Any
 from service.api.errors import DeadlinePassed
 from service.api.wire import IDLE_WITHOUT_DEADLINE_S, WAIT_WITHOUT_DEADLINE_S
 
-__all__ = ["WORK_S", "default_deadline_s", "in_time"]
-
 WORK_S = 30.0
 _WAITS_S: Mapping[str, float] = {
     "abridged.v1.ConversationService/AppendMessages": WAIT_WITHOUT_DEADLINE_S,

@@ -32,25 +32,6 @@ from service.api.rich_status import bad_request, packed, retry_info
 from service.domain import errors as domain
 from service.recall import errors as recall
 
-__all__ = [
-    "STATUSES",
-    "CompressedRequest",
-    "CursorOutOfRange",
-    "DeadlinePassed",
-    "EdgeError",
-    "InvalidRequest",
-    "PermissionDenied",
-    "RequestTooLarge",
-    "ServerStopping",
-    "ServiceNotFound",
-    "TooManyRequests",
-    "Unauthenticated",
-    "UnknownMethod",
-    "WaitTooShort",
-    "internal_status",
-    "status_of",
-]
-
 LOG_RETRY_S = 0.5
 FULL_RETRY_S = 5.0
 MEMORY_RETRY_S = 1.0

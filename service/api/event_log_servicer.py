@@ -40,8 +40,6 @@ from service.conversations.table import ConversationTable
 from service.domain.errors import ConversationNotFound
 from service.telemetry.progress import Progress
 
-__all__ = ["EventLogServicer"]
-
 READ_DEFAULT = 100
 
 READ_BYTES_MAX = RESPONSE_BYTES_MAX // 2

@@ -15,8 +15,6 @@ from service.codec.events import current_form
 from service.codec.values import timestamp
 from service.codec.wire_format import LENGTH_DELIMITED, VARINT, field, length, tag, varint
 
-__all__ = ["EventEncoder"]
-
 TEXTS_KEPT = 1_024
 """Encoded names, types and times that are remembered: events that were written together share most of theirs."""
 

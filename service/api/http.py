@@ -18,19 +18,6 @@ import structlog
 
 from observability.metrics import Metrics
 
-__all__ = [
-    "CONNECTIONS_MAX",
-    "HEAD_BYTES_MAX",
-    "Check",
-    "HttpRequest",
-    "HttpResponse",
-    "HttpServer",
-    "Route",
-    "health_routes",
-    "http_server_at",
-    "metrics_route",
-]
-
 HEAD_BYTES_MAX = 8 * 1024
 PATIENCE_S = 5.0
 """How long a peer may take over its head, and again over taking our answer."""

@@ -13,8 +13,6 @@ from typing import Any
 
 from service.api.errors import EdgeError, TooManyRequests
 
-__all__ = ["ASIDE_MAX", "LARGE_BYTES", "READING_MAX", "STRANGERS_READING_MAX", "Intake", "Lane"]
-
 READING_MAX = 8
 """Requests of a namespace that are read at a time; others wait unread, first come, first served. The transport holds at
 most `UNREAD_BYTES_MAX` of a request that is not being read."""

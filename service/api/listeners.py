@@ -19,8 +19,6 @@ from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NO_REUSE", "AddressTaken", "AddressUnusable", "bind", "guarded", "try_port"]
-
 NO_REUSE = ("grpc.so_reuseport", 0)
 """The server option without which two sidecars would share a port and its calls."""
 

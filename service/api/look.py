@@ -14,8 +14,6 @@ from observability.facts import ConversationsCounted, LogMeasured, RecallMeasure
 from observability.metrics import Metrics
 from service.conversations.table import ConversationTable
 
-__all__ = ["Look"]
-
 LOOK_S = 2.0
 """A scrape has 10 s by Prometheus' default; a count reads only the conversations that it counts."""
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from observability.labels import OTHER
 
-__all__ = ["METHOD_SCOPES", "UNKNOWN", "Method"]
-
 OPEN_SERVICES = frozenset({"grpc.health.v1.Health"})
 """Services that need no credential, since a health check has none, and that are answered under any load."""
 

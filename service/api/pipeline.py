@@ -30,8 +30,6 @@ from service.api.methods import UNKNOWN, Method
 from service.api.quotas import Quotas
 from service.api.slow_calls import SlowCalls
 
-__all__ = ["Pipeline"]
-
 
 class Pipeline:
     """Serves calls; `drain` ends the unary ones that are being served."""

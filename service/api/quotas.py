@@ -15,8 +15,6 @@ from service.api.errors import TooManyRequests
 from service.api.fitting import RESPONSE_BYTES_MAX
 from service.shares import Shares
 
-__all__ = ["ANSWER_BYTES_MIN", "Limits", "Quotas"]
-
 ANSWER_BYTES_MIN = 4_096
 """The least that a call takes until its response is written."""
 

@@ -15,8 +15,6 @@ from service.conversations.rebuild import Rebuild
 from service.models.model import ModelError, SummaryModel
 from service.recall.projection import Projection
 
-__all__ = ["FREE_BYTES_MIN", "log_checks", "model_check", "rebuild_check", "recall_check", "space_check"]
-
 FREE_BYTES_MIN = 64 << 20
 """Below this the log may be full before it has looked again: its write-ahead log grows to WAL_BYTES_MAX (48
 MiB), and by an append of APPEND_BYTES_MAX (8 MiB) more, before it is copied into the file and cut."""

@@ -13,8 +13,6 @@ from google.protobuf import descriptor_pool, json_format
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-__all__ = ["reflection_handlers"]
-
 REFLECTION_SERVICES = ("grpc.reflection.v1.ServerReflection", reflection.SERVICE_NAME)
 
 

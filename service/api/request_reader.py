@@ -16,8 +16,6 @@ from google.protobuf.message import DecodeError, Message
 from service.api.errors import CompressedRequest, InvalidRequest, RequestTooLarge
 from service.api.validation import Validation
 
-__all__ = ["FIELDS_MAX", "RequestReader"]
-
 FIELDS_MAX = 16_384
 """Fields of one request, with those of its messages, settings and masks: 32 a message in the largest append."""
 

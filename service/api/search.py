@@ -24,8 +24,6 @@ from service.recall.query import Query, parsed
 from service.recall.recall import Hit, Recall
 from service.recall.search import HITS_MAX, Mode, Search
 
-__all__ = ["HistorySearch"]
-
 HITS_DEFAULT = 10
 
 _pb = conversation_service_pb2

@@ -31,8 +31,6 @@ from service.api.server_info_servicer import ServerInfoServicer
 from service.api.text_servicer import TextServicer
 from service.api.validation import Validation
 
-__all__ = ["CONNECTIONS_MAX", "SERVICES", "Connections", "GrpcServer", "Servicers"]
-
 SERVICES = tuple(
     file.DESCRIPTOR.services_by_name[name].full_name
     for file, name in (

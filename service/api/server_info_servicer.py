@@ -20,8 +20,6 @@ from service.conversations.conversations import Conversations
 from service.passes.queue import Backlog
 from service.recall.recall import Recall, Standing
 
-__all__ = ["ServerFacts", "ServerInfoServicer"]
-
 CAPABILITIES = (
     "profile.chain",
     "profile.episodes",

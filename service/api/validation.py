@@ -10,8 +10,6 @@ from protovalidate import Validator, Violation
 
 from service.api.errors import InvalidRequest
 
-__all__ = ["ALL_LISTED_FIELDS_MAX", "PATTERNS", "Validation"]
-
 KEY_CHARS_SHOWN = 64
 ALL_LISTED_FIELDS_MAX = 128
 """Of a request with more fields the first violation is named, not every one: naming one costs what checking twenty

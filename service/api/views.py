@@ -16,8 +16,6 @@ from service.domain.conversation import Conversation, EndedPass
 from service.domain.triggers import held_by
 from service.turn import aside
 
-__all__ = ["conversation_shown", "current_pass", "key_of", "pass_named"]
-
 
 def key_of(conversation_id: str) -> StreamId:
     """The conversation in the caller's own namespace: others cannot even be named."""

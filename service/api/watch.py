@@ -23,8 +23,6 @@ from service.codec.values import timestamp
 from service.codec.wire_format import field
 from service.telemetry.progress import Progress, ProgressBoard, Stage
 
-__all__ = ["Watching", "until_stopped", "watch"]
-
 E = TypeVar("E")
 
 _pb = conversation_service_pb2

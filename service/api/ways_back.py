@@ -31,8 +31,6 @@ from service.domain.ranges import ranges_of, without
 from service.domain.record import MessageRange, SummaryRecord
 from service.domain.render import RenderedMessage, clipped, rendered_originals
 
-__all__ = ["WaysBack", "record_ever"]
-
 MESSAGE_IDS_MAX = 10_000
 """The most ids that one response names: a record may cover more, and ids have up to 128 characters."""
 

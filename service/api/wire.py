@@ -40,30 +40,6 @@ from service.domain.message import Message, Role
 from service.domain.profiles.profile import HeldBy
 from service.domain.render import RenderedMessage
 
-__all__ = [
-    "IDLE_WITHOUT_DEADLINE_S",
-    "MASK_PATHS_MAX",
-    "NANOS_PER_S",
-    "PAGE_SIZE_MAX",
-    "WAIT_WITHOUT_DEADLINE_S",
-    "context_message",
-    "conversation_view",
-    "ended_pass",
-    "masked",
-    "message_digest",
-    "messages_of",
-    "page_size",
-    "parts",
-    "patience_s",
-    "pending_pass",
-    "read_page_token",
-    "requested",
-    "seconds",
-    "usage_of",
-    "with_kept",
-    "write_page_token",
-]
-
 WAIT_WITHOUT_DEADLINE_S = 60.0
 """The longest that a call without a deadline waits, whatever it asks for."""
 

@@ -55,8 +55,6 @@ from service.telemetry.telemetry import Telemetry, metric_labels
 from service.tokenizers.of_models import ModelCounters
 from service.version import VERSION
 
-__all__ = ["Core", "new_id", "open_core"]
-
 READ_THREADS = 4
 
 TIMED_METHODS = (

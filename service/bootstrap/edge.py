@@ -39,8 +39,6 @@ from service.recall.recall import Recall
 from service.shares import Shares
 from service.version import VERSION
 
-__all__ = ["Running", "Sidecar", "assembled", "quotas_of", "servicers"]
-
 
 @dataclass(frozen=True, slots=True)
 class Running:

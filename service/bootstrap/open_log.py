@@ -26,8 +26,6 @@ from service.domain.profiles.profile import HeldBy
 from service.domain.triggers import held_by
 from service.telemetry.commits import CommitReport
 
-__all__ = ["open_log"]
-
 _log = structlog.get_logger()
 
 

@@ -35,16 +35,6 @@ from service.tokenizers.choice import counter_named
 from service.tokenizers.exact import require_exact
 from service.tokenizers.of_models import ModelCounters
 
-__all__ = [
-    "Providers",
-    "asks_openai",
-    "host_labels",
-    "model_counters",
-    "ollama_settings",
-    "openai_settings",
-    "unused_endpoint",
-]
-
 Traced = Callable[[SummaryModel], SummaryModel]
 """Wraps a model so that its calls are spans."""
 

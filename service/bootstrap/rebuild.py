@@ -20,8 +20,6 @@ from service.conversations.rebuild import Rebuild, RebuildReport, Rebuilt
 from service.conversations.set_aside import carried
 from service.conversations.table_schema import refuse_lost_end
 
-__all__ = ["rebuild_if_due", "rebuilt_anew"]
-
 _log = structlog.get_logger()
 
 

@@ -21,8 +21,6 @@ from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import Summarizers
 from service.summarizer.texts import DOCUMENT_FORMS, PASSES_OF_A_TEXT, TextSummarizer
 
-__all__ = ["summarizers_of", "texts_of"]
-
 
 def summarizers_of(
     settings: Settings,

@@ -23,8 +23,6 @@ from service.cli.terminal import say
 from service.client import AppendMessagesResponse, ConversationSettings, Patience, SidecarClient, SidecarError
 from service.domain.message import Message, Role
 
-__all__ = ["append"]
-
 BATCH_MAX = 512
 MESSAGE_OPTIONS = frozenset({"role", "name", "message_id", "tool_call_id"})
 FILE_OPTIONS = frozenset({"prefix", "batch", "settle"})

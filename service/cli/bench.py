@@ -13,8 +13,6 @@ import click
 from service.cli.failures import CommandFailed
 from service.version import VERSION
 
-__all__ = ["bench"]
-
 CHECKOUT = Path(__file__).parents[2]
 """The folder above `service/`; of an installed wheel, site-packages."""
 

@@ -29,8 +29,6 @@ from service.models.ollama.address import parse_address
 from service.models.ollama.chat import ChatAnswer, OllamaChat
 from service.models.ollama.host import open_hosts
 
-__all__ = ["chat"]
-
 PASS_WAIT_S = 120.0
 ANSWER_SHARE = 8
 """An eighth of the context is reserved for the answer."""

@@ -16,8 +16,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from service.domain.message import Message, Role, ToolCall
 
-__all__ = ["LINE_BYTES_MAX", "Fault", "FileChat", "read_chats"]
-
 LINE_BYTES_MAX = 64 << 20
 """A chat of a hundred thousand messages; parsed, it takes about four times as much memory."""
 

@@ -12,8 +12,6 @@ from service.cli.sidecar import call
 from service.cli.terminal import say
 from service.client import Conversation, SidecarClient, Summarization, SummaryRecord
 
-__all__ = ["compress"]
-
 
 @click.command(short_help="Force a pass.")
 @click.argument("conversation")

@@ -16,8 +16,6 @@ from service.cli.terminal import say, say_text
 from service.config.sources import environment
 from service.version import VERSION
 
-__all__ = ["config"]
-
 
 @click.group(short_help="Check and show the settings.")
 def config() -> None:

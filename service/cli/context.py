@@ -14,8 +14,6 @@ from service.cli.sidecar import call
 from service.cli.terminal import excerpt, say, say_text, width
 from service.client import RENDERINGS, ContextMessage, GetContextResponse, TooLargeMessage
 
-__all__ = ["context", "context_line", "context_lines", "message_text", "whole_message"]
-
 MARK_CHARS_MAX = 40
 TEXT_CHARS_MIN = 20
 _TOO_LARGE = "(too large for a page)"

@@ -10,8 +10,6 @@ from service.cli.sidecar import call
 from service.cli.terminal import excerpt, say, width
 from service.client import Conversation
 
-__all__ = ["conversations"]
-
 ROW = "{:<32} {:>8} {:>8} {:>10} {:>6}  {}"
 LIMIT_MAX = 10_000
 

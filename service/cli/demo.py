@@ -31,8 +31,6 @@ from service.models.ollama.inventory import inventory_of, missing_remedy
 from service.models.ollama.speed import ModelSpeed, speed_of
 from service.summarizer.by_extraction import EXTRACTIVE
 
-__all__ = ["bundled_conversation", "demo"]
-
 CONTEXT_LENGTH = 4_096
 """Tokens; the context length of the imagined chat model."""
 

@@ -32,8 +32,6 @@ from service.config.settings import Settings
 from service.domain.events import SummarizationCompleted, SummarizationFailed, SummarizationSkipped
 from service.domain.message import Message
 
-__all__ = ["own_sidecar", "show", "success_figures"]
-
 NEAR_FULL = 0.8
 SHOWN_EVERY = 4
 PROGRESS_EVERY_S = 1.0

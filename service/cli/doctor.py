@@ -39,8 +39,6 @@ from service.models.openai.inventory import EndpointInventory, endpoint_inventor
 from service.models.openai.settings import parse_endpoint
 from service.recall.errors import EmbedderAway, RecallMissing
 
-__all__ = ["doctor"]
-
 TIMEOUT_S = 3.0
 ANOTHERS_LOG = "log: --address may be another sidecar, with another log"
 UNANSWERED = "it loads, or works for others, or is too slow: see `ollama ps` and the host's own log, then try again"

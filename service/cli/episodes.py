@@ -11,8 +11,6 @@ from service.cli.sidecar import call
 from service.cli.terminal import say, say_text
 from service.client import Episode, EpisodeFigures, SidecarClient
 
-__all__ = ["episodes"]
-
 
 @click.command(short_help="Show the episodes of a conversation.")
 @click.argument("conversation")

@@ -17,8 +17,6 @@ from service.cli.terminal import one_line
 from service.client import SidecarError
 from service.config.sources import ConfigError
 
-__all__ = ["CommandFailed", "Misconfigured", "of_config_error", "of_sidecar_error"]
-
 _HINTS_BY_REASON = {
     "CONVERSATION_NOT_FOUND": "check the id, and that the token belongs to the conversation's namespace",
     "CURSOR_OUT_OF_RANGE": "start over: the conversation is in another log, or was restored from a backup",

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from service.cli.plain_json import word
 from service.client import ActionItem, Episode, Summarization, SummaryRecord, TokenUsage
 
-__all__ = ["bar", "pass_line", "ranges", "record_line", "short", "statement_lines", "usage_line"]
-
 
 def bar(ratio: float, *, cells: int) -> str:
     """A ratio as a bar, full from 1 on."""

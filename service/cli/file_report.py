@@ -11,8 +11,6 @@ from service.cli.plain_json import json_text
 from service.cli.playback import Outcome
 from service.cli.terminal import say
 
-__all__ = ["FileReport"]
-
 
 class FileReport:
     """Reports each finished conversation, and counts."""

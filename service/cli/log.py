@@ -17,8 +17,6 @@ from service.cli.sidecar import configuration
 from service.cli.terminal import say
 from service.config.sources import environment
 
-__all__ = ["log"]
-
 PROGRESS_EVENTS = 20_000
 LINES_MAX = 100
 """Findings about conversations that are printed without `--all`."""

@@ -14,8 +14,6 @@ from service.conversations.sql_table import SqlConversationTable
 from service.conversations.table_schema import Fault, table_fault
 from service.conversations.verification import Damage, Service, damages, service_of
 
-__all__ = ["verified"]
-
 _UNCOMPARED = (Fault.OLDER, Fault.NEWER, Fault.INTERRUPTED)
 
 

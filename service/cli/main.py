@@ -14,9 +14,6 @@ import click
 
 from service.cli.options import sidecar_options
 
-__all__ = ["main"]
-
-
 COMMANDS: Mapping[str, str] = {
     "serve": "service.cli.serve:serve",
     "demo": "service.cli.demo:demo",

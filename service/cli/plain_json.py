@@ -16,8 +16,6 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from service.cli.terminal import escaped
 
-__all__ = ["as_json", "as_plain", "json_text", "word"]
-
 
 def as_json(message: Message, *, indent: int | None = None) -> str:
     """The message as one JSON object, on one line unless indented."""

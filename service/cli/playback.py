@@ -16,8 +16,6 @@ from service.client import ConversationSettings, SidecarClient, SidecarError
 from service.domain.message import Message
 from service.domain.profiles.profile import HeldBy
 
-__all__ = ["Outcome", "Playing", "kept_settings", "play"]
-
 _PLACE = re.compile(r"messages\[(\d+)\]")
 _KEPT_FIELDS = ("model", "context_length", "reserved_output_tokens", "overhead_tokens")
 NOT_DUE = frozenset({HeldBy.MIN_MESSAGES, HeldBy.COOLDOWN, HeldBy.HYSTERESIS})

@@ -29,8 +29,6 @@ from service.tokenizers.choice import counter_named
 from service.tokenizers.errors import TokenizerMissing
 from service.tokenizers.exact import require_exact
 
-__all__ = ["check_prerequisites", "log_path_problem"]
-
 _SCRIPTED = "scripted:"
 
 

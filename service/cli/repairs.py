@@ -16,8 +16,6 @@ from service.cli.sidecar import call
 from service.cli.terminal import say, say_text, width
 from service.client import Conversation, RewindConversationResponse, SidecarClient, SidecarError, Summarization
 
-__all__ = ["close", "expand", "pin", "rate", "reopen", "revoke", "rewind"]
-
 WHOLE = 1 << 30
 """Columns that no message fills: far more than a request may have bytes."""
 

@@ -10,8 +10,6 @@ from service.cli.sidecar import configuration
 from service.cli.startup import explained
 from service.config.sources import environment
 
-__all__ = ["serve"]
-
 
 @click.command(short_help="Run the sidecar.")
 @settings_options

@@ -14,8 +14,6 @@ from service.client import Patience, SidecarClient, SidecarError
 from service.config.settings import ClientSettings
 from service.config.sources import ConfigError, Configuration, environment, load
 
-__all__ = ["call", "client_for", "configuration", "failure_at", "run"]
-
 HTTP_PROBE_S = 1.0
 _NO_HINTS: Mapping[str, str] = MappingProxyType({})
 

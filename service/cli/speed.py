@@ -8,8 +8,6 @@ from service.config.settings import Settings
 from service.domain.policy import SUMMARY_TOKENS_MAX
 from service.models.ollama.speed import ModelSpeed
 
-__all__ = ["advice", "longest_prompt", "speed_line"]
-
 FRAME_TOKENS = 500
 """Instructions and the previous record, in addition to the source."""
 

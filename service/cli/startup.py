@@ -12,8 +12,6 @@ from service.domain.errors import InvalidPolicy
 from service.models.scripted import ScriptError
 from service.recall.errors import RecallError
 
-__all__ = ["explained"]
-
 # A file that was in order a moment ago: each names itself.
 _SETTINGS = (InvalidPolicy, ScriptError)
 

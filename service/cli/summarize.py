@@ -14,8 +14,6 @@ from service.cli.sidecar import call
 from service.cli.terminal import say, say_text
 from service.client import SidecarClient, SummarizeTextResponse
 
-__all__ = ["summarize"]
-
 STANDARD_INPUT = "-"
 
 

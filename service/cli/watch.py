@@ -35,8 +35,6 @@ from service.domain.events import (
 )
 from service.domain.events import Event as DomainEvent
 
-__all__ = ["event_text", "fact_line", "json_line", "progress_text", "watch"]
-
 NUMBERS_SHOWN_MAX = 8
 """Of pinned messages; a line is for reading."""
 

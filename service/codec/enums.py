@@ -20,29 +20,6 @@ from service.domain.profiles.profile import HeldBy
 from service.domain.record import FormName, Provenance
 from service.domain.tokens import TokenSource
 
-__all__ = [
-    "CONTEXT_LENGTH_SOURCES",
-    "DEPTH_LIMITS",
-    "DRAFT_FORMS",
-    "ERROR_CLASSES",
-    "FALLBACKS",
-    "HELD_BY",
-    "HISTORY_TOOLS",
-    "IDENTIFIER_KINDS",
-    "IDENTIFIER_USES",
-    "OMISSIONS",
-    "PROFILES",
-    "PROVENANCES",
-    "RATINGS",
-    "ROLES",
-    "SKIP_REASONS",
-    "SUMMARY_ROLES",
-    "TOKEN_SOURCES",
-    "TOOL_OUTPUTS",
-    "TRIGGERS",
-    "EnumMap",
-]
-
 E = TypeVar("E", bound=Enum)
 
 

@@ -40,9 +40,6 @@ from service.domain.ledger import NOTHING_FOUND
 from service.domain.record import FormName
 from service.domain.tokens import TokenSource
 
-__all__ = ["EVENT_TYPES", "UnknownEvent", "current_form", "decode", "encode", "fact", "sent_content"]
-
-
 COUNTS_KEPT = 4_096
 """Encoded token counts that are remembered: nearly all are those of short messages."""
 

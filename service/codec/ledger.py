@@ -8,8 +8,6 @@ from abridged.v1 import event_pb2, summary_pb2
 from service.codec.enums import IDENTIFIER_KINDS, IDENTIFIER_USES, TOKEN_SOURCES
 from service.domain.ledger import LedgerEntry, LedgerFinds, Replaced
 
-__all__ = ["finds_from_proto", "finds_to_proto", "ledger_to_proto"]
-
 
 def ledger_to_proto(entries: Iterable[LedgerEntry]) -> list[summary_pb2.LedgerEntry]:
     """Entries of a ledger in the contract's form."""

@@ -11,8 +11,6 @@ from itertools import chain, repeat
 from abridged.v1 import summary_pb2
 from service.domain.record import ActionItem, RecordContext, RecordEvidence
 
-__all__ = ["context_from_proto", "context_to_proto", "evidence_from_proto", "statements_to_proto", "texts_of"]
-
 _Numbers = tuple[tuple[int, ...], ...]
 
 

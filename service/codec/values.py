@@ -41,30 +41,6 @@ from service.domain.record import (
     SummaryRecord,
 )
 
-__all__ = [
-    "canonical",
-    "duration",
-    "figures_to_proto",
-    "message_from_proto",
-    "message_to_proto",
-    "overrides_from_proto",
-    "overrides_to_proto",
-    "policy_from_proto",
-    "policy_to_proto",
-    "quality_to_proto",
-    "ranges_from_proto",
-    "ranges_to_proto",
-    "record_from_proto",
-    "record_to_proto",
-    "requested_settings",
-    "settings_from_bytes",
-    "settings_from_proto",
-    "settings_to_bytes",
-    "settings_to_proto",
-    "timestamp",
-    "timestamp_us",
-]
-
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _POLICY_ENUMS: Mapping[str, EnumMap[Any]] = {
     "profile": PROFILES,

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-__all__ = ["LENGTH_DELIMITED", "VARINT", "field", "length", "tag", "varint"]
-
 LENGTHS_KEPT = 4_096
 """Encoded lengths that are remembered: nearly all are those of short messages."""
 

@@ -10,8 +10,6 @@ from service.domain.prompt import PromptTemplate, template_from_text
 from service.domain.record import FormName
 from service.domain.title import TITLE_TEMPLATE
 
-__all__ = ["own_prompts", "raw_schema_text", "title_template"]
-
 
 def own_prompts(path: Path | None, form: FormName = FormName.FACETS) -> Mapping[FormName, PromptTemplate]:
     """The prompt to use in place of the shipped one for records of this form: that of `path`, if any.

@@ -30,22 +30,6 @@ from service.domain.profiles.registry import profile_of
 from service.models.ollama.settings import OllamaSettings as CalledOllama
 from service.models.openai.settings import OpenAISettings as CalledOpenAI
 
-__all__ = [
-    "PROVIDERS",
-    "ClientSettings",
-    "LogSettings",
-    "OllamaSettings",
-    "OpenAISettings",
-    "PolicySettings",
-    "ServerSettings",
-    "Settings",
-    "SummarizerSettings",
-    "TelemetrySettings",
-    "TokenGrant",
-    "TokenSettings",
-    "is_local_address",
-]
-
 _OLLAMA = CalledOllama()
 _OPENAI = CalledOpenAI()
 PROVIDERS = ("ollama", "openai", "extractive", "scripted")

@@ -25,8 +25,6 @@ from service.config.settings import PROVIDERS, PolicySettings, Settings, TokenGr
 from service.domain.errors import InvalidPolicy
 from service.domain.profiles.registry import profile_of
 
-__all__ = ["ConfigError", "Configuration", "Origin", "Problem", "Setting", "environment", "known_settings", "load"]
-
 CONFIG_VARIABLE = "ABRIDGED_CONFIG"
 STANDARD_VARIABLES = {
     "OLLAMA_HOST": "ollama.hosts",

@@ -15,8 +15,6 @@ from service.domain.events import Event, MessageAppended, Settings
 from service.domain.message import Message
 from service.domain.ranges import covers
 
-__all__ = ["AppendRequest", "Appended", "newly_placed", "placed", "remaining", "sent_messages"]
-
 
 class AppendRequest(NamedTuple):
     """Messages to append, each with an id. `open_with` makes the settings of a new conversation.

@@ -16,8 +16,6 @@ from service.domain.conversation import Conversation
 from service.domain.events import MessageAppended
 from service.domain.render import RenderedMessage
 
-__all__ = ["NOTHING_SENT", "SENT_BYTES_MIN", "ConversationCache", "Sent", "SentMessage"]
-
 CONVERSATIONS_MAX = 2_048
 MESSAGES_MAX = 100_000
 """Messages in the windows of all cached conversations."""

@@ -19,8 +19,6 @@ from service.domain.errors import DomainError
 from service.domain.events import ContextLengthSource, Settings
 from service.domain.tokens import UNTAUGHT, Taught
 
-__all__ = ["FACTORS_MAX", "ChatModels"]
-
 WAITING_MAX = 10_000
 """Most conversations that wait for a description; later ones keep the default until an update."""
 

@@ -36,8 +36,6 @@ from service.domain.events import (
 from service.domain.message import Message
 from service.domain.record import MessageRange
 
-__all__ = ["ConversationLog", "OnChanged", "SentMessages"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

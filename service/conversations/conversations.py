@@ -48,8 +48,6 @@ from service.domain.tokens import calibrated_tokens
 from service.domain.ways_back import needed
 from service.turn import TURN_WEIGHT_MAX, aside
 
-__all__ = ["ATTEMPTS_MAX", "Conversations", "OnLoaded"]
-
 ATTEMPTS_MAX = 5
 
 _NOTHING_SENT = SentMessages({})

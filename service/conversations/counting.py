@@ -14,8 +14,6 @@ from service.domain.message import Message
 from service.domain.tokens import TokenCount, TokenCounter, TokenSource, message_tokens
 from service.turn import aside
 
-__all__ = ["Counting"]
-
 COUNTED_CHARS = 50
 """Characters that weigh as much as counting a short text: the BPE takes most of a microsecond for two of them."""
 

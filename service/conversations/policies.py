@@ -16,8 +16,6 @@ from service.domain.errors import InvalidPolicy
 from service.domain.events import Settings
 from service.domain.policy import Policy, ProfileName, largest_summary, overridden
 
-__all__ = ["Policies"]
-
 _CACHED_MAX = 1_024
 
 _RATIOS = frozenset({"trigger_token_ratio", "reset_token_ratio", "emergency_token_ratio", "tail_token_ratio"})

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from service.domain.policy import SummaryRole
 from service.domain.render_json import Rendering
 
-__all__ = ["DIGEST_BYTES", "FORMS_MAX", "NO_PREFIXES", "Prefixes", "ResponseForm", "segment_digest"]
-
 FORMS_MAX = 4
 """Forms of a conversation that are remembered: one for each chat model that its caller may ask in turn."""
 

@@ -24,8 +24,6 @@ from service.conversations.row import Row
 from service.conversations.set_aside import NotSetAside, drop_proven, set_aside, set_aside_rest
 from service.conversations.sql_table import SqlConversationTable
 
-__all__ = ["BATCH_ROWS", "Rebuild", "RebuildReport", "Rebuilt"]
-
 BATCH_ROWS = 256
 """Rows per transaction: as many as one statement takes."""
 

@@ -16,8 +16,6 @@ from service.domain.fold import Originals, fold
 from service.domain.ranges import covers
 from service.domain.record import MessageRange
 
-__all__ = ["PAGE_EVENTS", "Replayed", "originals_of", "recorded_originals", "replayed", "require_known"]
-
 PAGE_EVENTS = 500
 
 

@@ -18,8 +18,6 @@ from eventlog.sqlite.engine import is_as_made
 from eventlog.sqlite.errors import DATABASE_ERRORS, original
 from service.conversations.snapshots import SNAPSHOTS, has_snapshots
 
-__all__ = ["SET_ASIDE", "NotSetAside", "carried", "drop_proven", "set_aside", "set_aside_rest"]
-
 SET_ASIDE = Table(
     "snapshots_set_aside",
     MetaData(),

@@ -20,8 +20,6 @@ from service.conversations.set_aside import set_aside
 from service.conversations.snapshots import Snapshot, SqlSnapshots, is_worth_keeping, put
 from service.domain.conversation import Conversation
 
-__all__ = ["SNAPSHOT_EVENTS", "SnapshotWriter", "crosses"]
-
 SNAPSHOT_EVENTS = 256
 """Events of a conversation between two snapshots: folding them takes about as long as reading a snapshot."""
 

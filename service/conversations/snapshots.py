@@ -21,19 +21,6 @@ from eventlog.sqlite.engine import dropped, is_as_made
 from service.codec.state import STATE_CODEC, state_from_bytes, state_to_bytes
 from service.domain.conversation import Conversation
 
-__all__ = [
-    "BYTES_MAX",
-    "MESSAGES_MAX",
-    "PURPOSE",
-    "SNAPSHOTS",
-    "Snapshot",
-    "SqlSnapshots",
-    "has_snapshots",
-    "is_worth_keeping",
-    "prepare",
-    "put",
-]
-
 MESSAGES_MAX = 4_096
 """Messages in the window of a state that is kept: reading more of them takes as long as folding them."""
 

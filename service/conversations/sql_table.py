@@ -46,8 +46,6 @@ from service.domain.conversation import Conversation
 from service.domain.profiles.profile import HeldBy
 from service.domain.tokens import Taught
 
-__all__ = ["STREAMS_PAGE", "SqlConversationTable"]
-
 T = TypeVar("T")
 _Execute = Callable[..., Any]
 

@@ -18,8 +18,6 @@ from service.domain.ranges import partitioned, ranges_of, without
 from service.domain.record import SummaryRecord, statements_of
 from service.domain.sequence import Sequence
 
-__all__ = ["StateSize", "WindowSize", "state_size", "window_size"]
-
 _MESSAGE_BYTES: Final = 448
 """A message beside its texts."""
 

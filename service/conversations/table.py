@@ -24,22 +24,6 @@ from service.domain.profiles.profile import HeldBy
 from service.domain.profiles.registry import profile_of
 from service.domain.tokens import Taught
 
-__all__ = [
-    "Attention",
-    "ConversationTable",
-    "EncodedSettings",
-    "Held",
-    "ListQuery",
-    "MemoryConversationTable",
-    "Projected",
-    "Standing",
-    "is_row_of",
-    "nothing_held",
-    "projected_rows",
-    "row_of",
-    "taught_by",
-]
-
 _SEPARATOR = "\x1f"
 
 Held = Callable[[Conversation], HeldBy | None]

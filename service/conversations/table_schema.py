@@ -25,8 +25,6 @@ from eventlog.sqlite.engine import is_as_made
 from eventlog.sqlite.errors import DATABASE_ERRORS, translated
 from service.conversations.row import Row, checked
 
-__all__ = ["CONVERSATIONS", "PROJECTIONS", "VERSION", "Fault", "refuse_lost_end", "require_same_head", "table_fault"]
-
 VERSION = 5
 """Of the rows. It is raised with whatever changes a column, what one says, or the seal: then tables of the versions
 before are made again from the log, and none is altered."""

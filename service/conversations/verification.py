@@ -22,8 +22,6 @@ from service.domain.conversation import Conversation, initial_state
 from service.domain.events import MessageAppended
 from service.domain.fold import Originals, fold
 
-__all__ = ["Damage", "Service", "damages", "service_of"]
-
 
 class Damage(NamedTuple):
     """A damage, and where: `where` is a conversation as `namespace/id`, or empty for the log itself.

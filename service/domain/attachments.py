@@ -16,18 +16,6 @@ from urllib.parse import unquote_to_bytes
 
 from service.domain.message import Attachment, Message, Role
 
-__all__ = [
-    "Omission",
-    "OmittedAttachment",
-    "Part",
-    "anthropic_part",
-    "described",
-    "is_data",
-    "ollama_part",
-    "openai_part",
-    "parts_of",
-]
-
 _DATA = "data:"
 
 _IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})

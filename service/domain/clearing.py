@@ -19,8 +19,6 @@ from service.domain.tool_error import is_error
 from service.domain.ways_back_fold import marked
 from service.domain.window import ToolPairs, pinned_units, relieved_ratio, tool_pairs, tool_units
 
-__all__ = ["clearable", "freed_tokens", "marks_that_suffice"]
-
 MARK_CHARS_PER_TOKEN = 3
 """Marks are English words and digits: most tokenizers need a token for more than three characters of them."""
 

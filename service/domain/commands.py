@@ -12,31 +12,6 @@ from service.domain.message import Message
 from service.domain.record import SummaryRecord
 from service.domain.tokens import UNTAUGHT, Taught, TokenCount, TokenSource
 
-__all__ = [
-    "AppendMessages",
-    "ApplyRules",
-    "ChangeSettings",
-    "ChangeTitle",
-    "CloseConversation",
-    "Command",
-    "CompletePass",
-    "CountedMessage",
-    "EndWait",
-    "FailPass",
-    "PinMessages",
-    "RateSummary",
-    "ReleasePass",
-    "RemakeFallback",
-    "ReopenConversation",
-    "ReportUsage",
-    "RequestPass",
-    "RevokeSummary",
-    "RewindConversation",
-    "StartPass",
-    "UnpinMessages",
-    "WayBack",
-]
-
 
 class CountedMessage(NamedTuple):
     """A message, its token count, and the name of the counter."""

@@ -28,19 +28,6 @@ from service.domain.record import MessageRange, SummaryRecord
 from service.domain.sequence import Sequence
 from service.domain.tokens import TokenSource, calibrated_tokens
 
-__all__ = [
-    "Conversation",
-    "EndedPass",
-    "LastSummarization",
-    "ShownRecord",
-    "current_id",
-    "initial_state",
-    "lineage",
-    "live_coverage",
-    "next_remake",
-    "record_named",
-]
-
 REMAKES_MAX = 2
 """How often a model may try to replace a fallback record before that record stays."""
 

@@ -71,8 +71,6 @@ from service.domain.triggers import cancelled, closed_with, followed_up, remade,
 from service.domain.ways_back import cancelled_by_pins, pending_cancelled, require_pins_fit, taken_back
 from service.domain.window import summary_tokens
 
-__all__ = ["decide", "require_possible"]
-
 
 def decide(state: Conversation, command: Command, context: DecisionContext) -> list[Event]:
     """The events that `command` causes; none if it changes nothing. Raises DomainError if it is refused."""

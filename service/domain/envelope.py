@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from service.domain import nested_json
 
-__all__ = ["unwrap_envelope"]
-
 _KEYS: Final = frozenset({"payload", "sig"})
 
 

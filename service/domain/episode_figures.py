@@ -10,8 +10,6 @@ from typing import Final
 from service.domain.message import Message, Role
 from service.domain.record import EpisodeFigures
 
-__all__ = ["NAMES_MAX", "figures_of"]
-
 NAMES_MAX: Final = 64
 """Flows, and tools, that an episode lists."""
 

@@ -30,35 +30,6 @@ DomainError
 
 from __future__ import annotations
 
-__all__ = [
-    "ConversationIsClosed",
-    "ConversationNotFound",
-    "DepthLimitReached",
-    "DomainError",
-    "EpisodeNotFound",
-    "InvalidPageToken",
-    "InvalidPolicy",
-    "MessageIdReused",
-    "MessageNotFound",
-    "MessageRemoved",
-    "ModelAway",
-    "NothingToSummarize",
-    "PassNotFound",
-    "PassSuperseded",
-    "PassesDisabled",
-    "PinsTooLarge",
-    "RequestIdReused",
-    "SummaryNotFound",
-    "SummaryNotInUse",
-    "TextNotSummarized",
-    "TooLarge",
-    "TooManyPasses",
-    "VersionNotReached",
-    "WaitedPassFailed",
-    "WindowTooLarge",
-    "WrongMessageVersion",
-]
-
 
 class DomainError(Exception):
     """The rules refuse this. Messages of this family never contain text of a conversation."""

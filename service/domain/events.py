@@ -14,38 +14,6 @@ from service.domain.policy import Policy, ProfileName
 from service.domain.record import FormName, MessageRange, SummaryRecord
 from service.domain.tokens import TokenSource
 
-__all__ = [
-    "CAUSE_CHARS_MAX",
-    "ContextLengthSource",
-    "ConversationClosed",
-    "ConversationOpened",
-    "ConversationReopened",
-    "ConversationRewound",
-    "ErrorClass",
-    "Event",
-    "MessageAppended",
-    "MessagesPinned",
-    "MessagesUnpinned",
-    "PassPlan",
-    "Rating",
-    "ResultMark",
-    "Settings",
-    "SettingsChanged",
-    "SkipReason",
-    "SummarizationCleared",
-    "SummarizationCompleted",
-    "SummarizationFailed",
-    "SummarizationReleased",
-    "SummarizationRequested",
-    "SummarizationSkipped",
-    "SummarizationStarted",
-    "SummaryRated",
-    "SummaryRevoked",
-    "TitleChanged",
-    "Trigger",
-    "UsageReported",
-]
-
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 CAUSE_CHARS_MAX = 200

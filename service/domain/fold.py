@@ -40,9 +40,6 @@ from service.domain.sequence import Sequence
 from service.domain.tokens import TokenSource
 from service.domain.ways_back_fold import WayBackEvent, after_way_back, returning, with_marks
 
-__all__ = ["Originals", "evolve", "fold"]
-
-
 Originals = Callable[[tuple[MessageRange, ...]], Messages[MessageAppended]]
 """Returns the messages of ascending ranges, as the log has them."""
 

@@ -16,24 +16,6 @@ from typing import Final, NamedTuple
 from service.domain.checks.identifiers import IdentifierKind
 from service.domain.tokens import TokenSource, calibrated_tokens
 
-__all__ = [
-    "LEDGER_FRAME_TOKENS",
-    "NOTHING_FOUND",
-    "NO_LEDGER",
-    "NUMBERS_MAX",
-    "VALUES",
-    "Ledger",
-    "LedgerEntry",
-    "LedgerFinds",
-    "Replaced",
-    "Use",
-    "entry_piece",
-    "entry_text",
-    "joined_entries",
-    "ledger_lines",
-    "required_entries",
-]
-
 NUMBERS_MAX: Final = 8
 """Messages that an entry names: the first and the newest ones."""
 

@@ -17,8 +17,6 @@ from service.domain.ledger import NUMBERS_MAX, VALUES, Ledger, LedgerEntry, Repl
 from service.domain.mentions import Mention, mentions
 from service.domain.message import Message, Role
 
-__all__ = ["found_in"]
-
 FOUND_MAX: Final = 4_096
 """Identifiers that are held while messages are read; of more the oldest that were named once are forgotten."""
 

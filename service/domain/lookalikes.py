@@ -15,8 +15,6 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["LINE_ENDS", "reading", "replaced"]
-
 LINE_ENDS: Final = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 """Characters that end a line for some reader."""
 

@@ -17,8 +17,6 @@ from service.domain.checks.identifiers import Identifier, IdentifierKind, identi
 from service.domain.checks.secrets import MASK, mask_secrets
 from service.domain.words import FUNCTION_WORDS
 
-__all__ = ["BLOCK_CHARS", "IDENTIFIER_CHARS_MAX", "Mention", "mentions"]
-
 BLOCK_CHARS: Final = 65_536
 """Characters that are looked at at once. Only what a space joins, such as a date in words, can be cut between two."""
 

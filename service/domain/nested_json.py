@@ -10,8 +10,6 @@ import json
 import re
 from typing import Any, Final
 
-__all__ = ["parsed"]
-
 DEPTH_MAX: Final = 200
 """Most brackets open at a time, including those in strings. People and programs nest a few."""
 

@@ -11,29 +11,6 @@ from typing import Any
 from service.domain.errors import InvalidPolicy
 from service.domain.record import FormName
 
-__all__ = [
-    "CLIENT_FIELDS",
-    "RANGES",
-    "RECORD_TOKENS_MIN",
-    "SUMMARY_TOKENS_MAX",
-    "SUMMARY_TOKENS_MIN",
-    "WAIT_S_MAX",
-    "DepthLimit",
-    "Fallback",
-    "Policy",
-    "ProfileName",
-    "Range",
-    "SummaryRole",
-    "ToolOutput",
-    "largest_summary",
-    "overridden",
-    "summary_cap",
-    "validated",
-    "wait_after_failures",
-    "wait_s",
-    "without_floors",
-]
-
 SUMMARY_TOKENS_MAX = 1_024
 SUMMARY_TOKENS_MIN = 128
 RECORD_TOKENS_MIN = 96

@@ -30,8 +30,6 @@ from service.domain.window import (
     tool_units,
 )
 
-__all__ = ["closed_units", "compressible", "portion_tokens_max", "prompt_tokens"]
-
 PLANNED_SHARE = 0.5
 """Share of a pass's calls that a range may plan with; the rest is for repairs and for parts that messages do not
 fill."""

@@ -23,26 +23,6 @@ from service.domain.quoting import attribute, noted, quoted
 from service.domain.record import SummaryRecord
 from service.domain.render import summary_text
 
-__all__ = [
-    "CHAIN_TEMPLATE",
-    "DIGEST_TEMPLATE",
-    "EPISODE_MERGE_TEMPLATE",
-    "EPISODE_TEMPLATE",
-    "INVENTED_CHARS_MAX",
-    "INVENTED_MAX",
-    "MERGE_TEMPLATE",
-    "TEXT_MERGE_TEMPLATE",
-    "TEXT_TEMPLATE",
-    "Prompt",
-    "PromptInput",
-    "PromptTemplate",
-    "partial_summary",
-    "prompt_of",
-    "repair_text",
-    "template_from_text",
-    "transcript_entry",
-]
-
 SEPARATOR = "--- user ---"
 _PLACEHOLDER = re.compile(r"\{\{\s*([a-z_]+)\s*\}\}")
 _KNOWN = frozenset({"meta", "previous", "transcript", "summary_tokens_max"})

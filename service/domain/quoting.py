@@ -12,8 +12,6 @@ from typing import Final
 from service.domain.checks.chat_markup import strip_marks, without_marks
 from service.domain.lookalikes import LINE_ENDS, reading, replaced
 
-__all__ = ["attribute", "noted", "quoted"]
-
 FRAMES: Final = (
     "transcript",
     "message",

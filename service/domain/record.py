@@ -6,28 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, repeat
 
-__all__ = [
-    "ACTION_ITEMS_MAX",
-    "DECISIONS_MAX",
-    "DOMAIN_ENTITIES_MAX",
-    "EVIDENCE_MAX",
-    "KEY_POINTS_MAX",
-    "PARTICIPANTS_MAX",
-    "STRING_CHARS_MAX",
-    "SUMMARY_CHARS_MAX",
-    "UNRESOLVED_MAX",
-    "ActionItem",
-    "EpisodeFigures",
-    "FormName",
-    "MessageRange",
-    "Provenance",
-    "RecordContext",
-    "RecordEvidence",
-    "RecordQuality",
-    "SummaryRecord",
-    "statements_of",
-]
-
 KEY_POINTS_MAX = 30
 PARTICIPANTS_MAX = 20
 DECISIONS_MAX = 20

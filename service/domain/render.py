@@ -23,25 +23,6 @@ from service.domain.record import SummaryRecord
 from service.domain.tokens import TokenSource, calibrated_tokens
 from service.domain.window import ToolPairs, tool_pairs
 
-__all__ = [
-    "CLIPPED_CHARS_MIN",
-    "RenderedMessage",
-    "clipped",
-    "quoted_calls",
-    "quoted_result",
-    "rendered",
-    "rendered_originals",
-    "rendered_summaries",
-    "rendered_window",
-    "said_by",
-    "sending_order",
-    "short_text",
-    "shown_text",
-    "summary_message",
-    "summary_tag",
-    "summary_text",
-]
-
 CLIPPED_CHARS_MIN = 64
 """Fewest characters that an excerpt keeps of a message, from both ends."""
 

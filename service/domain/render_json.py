@@ -21,8 +21,6 @@ from service.domain.message import Message, Role
 from service.domain.quoting import noted, quoted
 from service.domain.render import quoted_calls, quoted_result
 
-__all__ = ["OPENING", "RenderedJson", "Rendering", "render_json"]
-
 OPENING = "[The conversation begins with the assistant.]"
 """Anthropic's API requires a user message first."""
 

@@ -6,13 +6,6 @@ from service.domain.conversation import Conversation
 from service.domain.policy import RECORD_TOKENS_MIN, SUMMARY_TOKENS_MIN, Policy, ProfileName, summary_cap
 from service.domain.tokens import TokenSource, calibrated_tokens
 
-__all__ = [
-    "ledger_limits",
-    "ledger_tokens",
-    "ledger_tokens_max",
-    "record_sizes",
-]
-
 OVERRUN = 2
 """Models write more than they are asked for; a record of more than twice its size would leave the next pass no room."""
 

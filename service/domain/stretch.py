@@ -19,8 +19,6 @@ from service.domain.ranges import covers
 from service.domain.record import MessageRange
 from service.domain.window import counted_tokens, split
 
-__all__ = ["SEEN_BEYOND", "Stretch", "least_tokens", "rest", "stretch", "tokens_of"]
-
 SEEN_BEYOND: Final = 8
 """Messages after the longest episode that the search for topic shifts looks at."""
 

@@ -12,8 +12,6 @@ from service.domain.checks.secrets import contains_secret
 from service.domain.prompt import Prompt, PromptInput, PromptTemplate, prompt_of
 from service.domain.quoting import quoted
 
-__all__ = ["TITLE_CHARS_MAX", "TITLE_TEMPLATE", "TITLE_TOKENS_MAX", "title_in", "title_prompt"]
-
 TITLE_CHARS_MAX = 80
 TITLE_TOKENS_MAX = 32
 SOURCE_CHARS_MAX = 12_000

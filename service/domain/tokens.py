@@ -13,25 +13,6 @@ from typing import Final, NamedTuple, Protocol
 from service.domain.envelope import unwrap_envelope
 from service.domain.message import Message
 
-__all__ = [
-    "CALIBRATION_TOKENS_MIN",
-    "FACTOR_MAX",
-    "FACTOR_MIN",
-    "MESSAGE_OVERHEAD_TOKENS",
-    "NAME_OVERHEAD_TOKENS",
-    "TOOL_CALL_OVERHEAD_TOKENS",
-    "TRANSCRIPT_FRAME_TOKENS",
-    "UNTAUGHT",
-    "Taught",
-    "TokenCount",
-    "TokenCounter",
-    "TokenSource",
-    "calibrated_factor",
-    "calibrated_tokens",
-    "message_tokens",
-    "taught_ratio",
-]
-
 MESSAGE_OVERHEAD_TOKENS: Final = 4
 """Frame of one message in the chat templates in use: start mark, role, line end, end mark (ChatML, Llama 3, Gemma)."""
 

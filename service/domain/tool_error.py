@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["HEAD_CHARS", "TAIL_CHARS", "is_error"]
-
 HEAD_CHARS: Final = 1_000
 """How much of a result's start is looked at."""
 

@@ -19,8 +19,6 @@ from service.domain.envelope import unwrap_envelope
 from service.domain.message import Message, Role
 from service.domain.words import word_keys
 
-__all__ = ["CHARS_READ", "topic_shifts"]
-
 CHARS_READ: Final = 2_000
 """Of each message its first characters: what it is about stands there, and the work is bounded."""
 

@@ -36,8 +36,6 @@ from service.domain.triggers import cancelled
 from service.domain.ways_back_fold import dependents, outside, returning, short_without, shown_without
 from service.domain.window import counted_tokens, pinned_units, tool_pairs, tool_units
 
-__all__ = ["cancelled_by_pins", "needed", "pending_cancelled", "require_pins_fit", "taken_back"]
-
 UNIT_REACH = 128
 """How far from a pin outside the window, in messages on either side, its tool call and results are looked for first."""
 

@@ -27,18 +27,6 @@ from service.domain.render import said_by
 from service.domain.sequence import Sequence as Window
 from service.domain.tokens import TokenSource
 
-__all__ = [
-    "WayBackEvent",
-    "after_way_back",
-    "dependents",
-    "marked",
-    "outside",
-    "returning",
-    "short_without",
-    "shown_without",
-    "with_marks",
-]
-
 WayBackEvent = SummaryRevoked | ConversationRewound | MessagesPinned | MessagesUnpinned
 
 

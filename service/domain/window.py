@@ -16,20 +16,6 @@ from service.domain.record import MessageRange
 from service.domain.sizes import ledger_tokens
 from service.domain.tokens import TokenSource, calibrated_tokens
 
-__all__ = [
-    "TAIL_MESSAGES_MIN",
-    "ToolPairs",
-    "WindowSplit",
-    "aimed_tokens",
-    "counted_tokens",
-    "pinned_units",
-    "relieved_ratio",
-    "split",
-    "summary_tokens",
-    "tool_pairs",
-    "tool_units",
-]
-
 RUNWAY = 0.15
 """Share of the budget below the reset ratio: a window that ends just under it would be due again a message or two
 later."""

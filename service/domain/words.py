@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["FUNCTION_WORDS", "STEM_CHARS", "Known", "folded", "known_share", "script_runs", "word_keys", "word_runs"]
-
 STEM_CHARS: Final = 5
 """Leading characters of a longer word that are compared."""
 

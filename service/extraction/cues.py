@@ -16,21 +16,6 @@ from service.extraction.phrases.asking import ASKED, CHITCHAT, REQUESTS
 from service.extraction.phrases.doing import RULES, TASKS, UNNEEDED
 from service.extraction.phrases.settling import DECISIONS, UNDECIDED
 
-__all__ = [
-    "asks",
-    "directs",
-    "is_action",
-    "is_courtesy",
-    "is_decision",
-    "is_deferral",
-    "is_done",
-    "is_open",
-    "is_promise",
-    "is_reversal",
-    "is_wish",
-    "seeks_agreement",
-]
-
 _BUT_TO_LOOK: Final = r"(?![^.]{0,80}\bto (?:see|find|check|look|locate|verify|view|understand|open|run|get|help)\b)"
 """Excludes a use that only serves to look at something: a next step, which settles nothing."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["DAY", "MONTH", "deadline_of", "due_of"]
-
 DAY: Final = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
 MONTH: Final = r"(?:jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]{0,6}\.?"
 

@@ -16,8 +16,6 @@ from service.domain.checks.identifiers import IdentifierKind, identifiers, seria
 from service.domain.checks.required import IDENTIFIER_CHARS_MAX, KIND_WEIGHTS, NUMBER_CHARS_MIN
 from service.domain.words import FUNCTION_WORDS
 
-__all__ = ["Day", "day_of", "fullest_forms", "ranked_entities"]
-
 _REPEATS_MAX: Final = 5
 
 _SAID_WEIGHT: Final = 1.0

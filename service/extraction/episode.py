@@ -9,8 +9,6 @@ from service.domain.message import Message
 from service.extraction.passages import Passage, diverse, gathered, ranked
 from service.extraction.sentences import unrepeated
 
-__all__ = ["extracted_digest", "extracted_episode"]
-
 CountTokens = Callable[[str], int]
 
 _SENTENCES_MAX: Final = 8

@@ -19,8 +19,6 @@ from service.extraction.entities import ranked_entities
 from service.extraction.passages import LEAD, Passage, diverse, gathered, is_usable, ranked
 from service.extraction.replaced import outdated
 
-__all__ = ["Extract", "extract"]
-
 CountTokens = Callable[[str], int]
 
 _NO_SENTENCES: Final = "The messages hold no sentences; what they name is listed."

@@ -36,8 +36,6 @@ from service.extraction.passages import Corpus, Passage, Scored, is_usable, repe
 from service.extraction.sentences import Terms, terms_of
 from service.extraction.standing import stands_alone
 
-__all__ = ["action_items", "decisions", "participants", "talk_of", "unresolved"]
-
 _RECENT: Final = 0.6
 """Tasks and open points count from this part of the conversation on, or if they have a date."""
 

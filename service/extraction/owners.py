@@ -7,8 +7,6 @@ from typing import Final
 
 from service.extraction.due import due_of
 
-__all__ = ["addressed", "announces", "owner_of"]
-
 _SPEAKER: Final = r"^(?:[\w .'-]{1,60}: )?"
 _WORD: Final = r"[^\W\d_a-z][^\W\d_]{1,20}"
 _NAME: Final = rf"({_WORD}(?:[ -]{_WORD})?)"

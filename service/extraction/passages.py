@@ -27,19 +27,6 @@ from service.domain.record import SummaryRecord
 from service.extraction.cues import asks, is_courtesy, is_wish
 from service.extraction.sentences import Terms, clipped, is_broken, is_label, sentences, terms_of
 
-__all__ = [
-    "LEAD",
-    "SENTENCES_MAX",
-    "Corpus",
-    "Passage",
-    "Scored",
-    "diverse",
-    "gathered",
-    "is_usable",
-    "ranked",
-    "repetition",
-]
-
 LEAD: Final = "From the conversation, in its own words:"
 """First line of an extractive summary. It is not part of the conversation."""
 

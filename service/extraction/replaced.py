@@ -17,8 +17,6 @@ from service.extraction.phrases import either
 from service.extraction.phrases.changing import CORRECTIONS, GIVEN_UP
 from service.extraction.sentences import Terms, terms_of
 
-__all__ = ["outdated"]
-
 _COMPARED_MAX: Final = 200
 """How many passages, best first, are compared with each other."""
 

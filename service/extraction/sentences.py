@@ -12,19 +12,6 @@ from typing import Final
 
 from service.extraction.stops import CONTEXT_CHARS, GERMAN_MONTH, is_inside
 
-__all__ = [
-    "CLIP_CHARS_MAX",
-    "Terms",
-    "clipped",
-    "first_sentences",
-    "is_broken",
-    "is_label",
-    "sentences",
-    "terms_of",
-    "unrepeated",
-    "up_to_last_end",
-]
-
 Terms = frozenset[str]
 """The meaningful words of a sentence."""
 

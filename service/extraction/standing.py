@@ -8,8 +8,6 @@ from typing import Final
 from service.domain.checks.identifiers import identifiers
 from service.extraction.sentences import terms_of
 
-__all__ = ["stands_alone"]
-
 _OPENING: Final = re.compile(
     r"^\W*(?:(?:yes|yeah|yep|no|nope|ok|okay|sure|right|alright|all right|well|so|and|but|oh|ah|um|uh|then|great"
     r"|perfect|got it|i see|in that case|with that|oui|ja|nein|sí|si|d'accord|genau)\b[\s,.!;:]*)+",

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["CONTEXT_CHARS", "GERMAN_MONTH", "is_inside"]
-
 CONTEXT_CHARS: Final = 24
 """The characters that are read before a stop and after it."""
 

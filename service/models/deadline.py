@@ -9,8 +9,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 
 from service.models.model import ModelUnavailable
 
-__all__ = ["Deadline", "DeadlineOver"]
-
 
 class DeadlineOver(ModelUnavailable):
     """The caller's time is up, which says nothing about the host."""

@@ -42,8 +42,6 @@ from service.models.model import (
     PromptTruncated,
 )
 
-__all__ = ["Quoted", "Said", "ScriptError", "ScriptedModel", "default_answer", "load_script", "quoted_in"]
-
 PROVIDER = "scripted"
 CONTEXT_LENGTH = 8_192
 CHARS_PER_TOKEN = 3

@@ -22,8 +22,6 @@ from service.domain.errors import DomainError
 from service.domain.events import Event, PassPlan, SummarizationStarted
 from service.summarizer.summarizer import PassFailed, PassResult
 
-__all__ = ["TRANSIENT", "CommitPauses", "PassCommits"]
-
 TRANSIENT: Final = (LogFull, LogUnavailable, WrongExpectedVersion)
 """Errors that pass by themselves: the same step can be committed later."""
 

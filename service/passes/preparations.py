@@ -30,8 +30,6 @@ from service.summarizer.summarizer import PassFailed, PassWork, Summarizers
 from service.telemetry.telemetry import Telemetry
 from service.turn import aside
 
-__all__ = ["KEPT_MAX", "WAITING_MAX", "Preparations"]
-
 WAITING_MAX: Final = 256
 """Conversations that wait to be prepared. For those beyond it, the next message tries again."""
 

@@ -14,8 +14,6 @@ from service.domain.events import PassPlan
 from service.domain.ranges import without
 from service.summarizer.summarizer import PassWork, Summary, record_of
 
-__all__ = ["Prepared", "Question"]
-
 
 @dataclass(frozen=True, slots=True)
 class Question:

@@ -15,8 +15,6 @@ from heapq import heapify, heappop, heappush
 from eventlog.event import StreamId
 from service.shares import Shares
 
-__all__ = ["EMERGENCY_HEADSTART_TURNS", "Backlog", "PassQueue"]
-
 EMERGENCY_HEADSTART_TURNS = 8
 """An emergency counts as having waited this many turns longer: it overtakes, but a stream of them cannot block the
 others for ever."""

@@ -27,8 +27,6 @@ from service.passes.wakeups import Wakeups
 from service.summarizer.summarizer import Summarizers
 from service.telemetry.telemetry import Telemetry
 
-__all__ = ["Reactor", "ReactorLimits"]
-
 EXTRACTIONS_MAX = 2
 """Extractive passes that run at once, in addition to those that ask a model: a full window does not wait for slow
 models."""

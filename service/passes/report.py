@@ -19,8 +19,6 @@ from service.summarizer.summarizer import PassFailed, PassResult
 from service.telemetry.progress import Progress, Stage
 from service.telemetry.telemetry import Telemetry
 
-__all__ = ["PassReport"]
-
 SHOWN_CHARS_MAX = 200
 """Characters of a bad answer that the debug log shows, if content logging is on."""
 

@@ -38,8 +38,6 @@ from service.summarizer.summarizer import PassFailed, PassResult, PassWork, Summ
 from service.telemetry.telemetry import Telemetry
 from service.turn import aside
 
-__all__ = ["PassRun", "PassRunner", "failed_by_bug"]
-
 CLAIMS_MAX = 3
 """A pass that was claimed this often and never ended probably kills the process, so it is failed instead."""
 

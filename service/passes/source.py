@@ -20,8 +20,6 @@ from service.domain.tokens import TokenCounter, calibrated_tokens
 from service.summarizer.finds import finds_of
 from service.summarizer.summarizer import PassWork
 
-__all__ = ["work_of"]
-
 SOURCE_MESSAGES_MAX: Final = 100_000
 
 

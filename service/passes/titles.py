@@ -25,8 +25,6 @@ from service.domain.tokens import TokenCounter
 from service.models.model import CompletionRequest, ModelError, SummaryModel
 from service.telemetry.telemetry import Telemetry
 
-__all__ = ["TitleSettings", "Titles"]
-
 WAITING_MAX = 256
 """Conversations that wait for a title. Beyond it the oldest is dropped and gets a title after its next pass."""
 

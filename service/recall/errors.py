@@ -11,16 +11,6 @@ RecallError
 
 from __future__ import annotations
 
-__all__ = [
-    "EmbedderAway",
-    "EmbedderChanged",
-    "InvalidQuery",
-    "RecallError",
-    "RecallMissing",
-    "RecallOff",
-    "RecallStopped",
-]
-
 
 class RecallError(Exception):
     """A search, or the index itself, cannot be had. No message of this family has text of a conversation."""

@@ -15,20 +15,6 @@ from typing import Any, NamedTuple
 from service.recall.errors import RecallMissing, RecallStopped
 from service.recall.passages import PIECES_MAX
 
-__all__ = [
-    "Connection",
-    "Made",
-    "blocks_table",
-    "connected",
-    "create_tables_of",
-    "entry_of",
-    "opened",
-    "piece_id",
-    "remove",
-    "require_installed",
-    "words_table",
-]
-
 SCHEMA_VERSION = 2
 """Of the tables, of what is indexed of a text and of how it is spelled: an index of another one is made again."""
 

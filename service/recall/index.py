@@ -27,8 +27,6 @@ from service.recall.pieces import BLOCK_BYTES, Row, packed, shelf_of, without
 from service.recall.query import spelled
 from service.recall.vectors import Vector
 
-__all__ = ["KNOWN_EVENTS", "Embedding", "Index", "Kind", "Unembedded", "text_of"]
-
 
 class Kind(IntEnum):
     """The kind of an entry. The numbers are in the index's file."""

@@ -9,8 +9,6 @@ from service.models.model import ModelError
 from service.models.ollama.embedding import OllamaEmbedding
 from service.recall.errors import EmbedderAway
 
-__all__ = ["OllamaEmbedder"]
-
 
 class OllamaEmbedder:
     """Asks Ollama's `/api/embed` for vectors, in the model's own dimension."""

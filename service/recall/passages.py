@@ -10,8 +10,6 @@ from service.domain.envelope import unwrap_envelope
 from service.domain.message import Message
 from service.domain.record import SummaryRecord
 
-__all__ = ["PIECES_MAX", "pieces_of", "snippet_of", "text_of_message", "text_of_record"]
-
 PIECE_CHARS = 1_200
 """Characters of a piece: about 300 tokens. The vector of a longer text says less of each of its parts."""
 

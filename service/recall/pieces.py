@@ -14,8 +14,6 @@ from service.domain.message import Role
 from service.recall.passages import PIECES_MAX
 from service.recall.vectors import Vector
 
-__all__ = ["BLOCK_BYTES", "CHUNK_BYTES", "Row", "Wanted", "nearest", "packed", "shelf_of", "without"]
-
 SHELF_CONVERSATIONS = 16
 """Conversations of a shelf: a search in one reads the pieces of so many; the last block of each shelf may be short."""
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from service.domain.words import FUNCTION_WORDS, STEM_CHARS, folded, script_runs
 from service.recall.errors import InvalidQuery
 
-__all__ = ["Query", "parsed", "spelled"]
-
 TERMS_MAX = 64
 """Most words and phrases of a query."""
 

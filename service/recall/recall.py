@@ -23,8 +23,6 @@ from service.recall.query import Query
 from service.recall.search import ENTRIES_MAX, Asked, Entry, Found, Mode, Search, Searcher
 from service.recall.vectors import Embedder, quantized
 
-__all__ = ["Hit", "Hits", "Recall", "Standing"]
-
 
 class Hit(NamedTuple):
     """An entry and the part of its text to show; `record` is None for a message."""

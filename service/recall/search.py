@@ -23,8 +23,6 @@ from service.recall.pieces import Wanted, nearest, shelf_of
 from service.recall.query import Query
 from service.recall.vectors import Vector, cosines
 
-__all__ = ["ENTRIES_MAX", "HITS_MAX", "Asked", "Entry", "Found", "Mode", "Search", "Searcher"]
-
 HITS_MAX = 100
 """Most hits of a search, and how many entries of each order are fused."""
 

@@ -22,8 +22,6 @@ from service.summarizer.draft import Draft, InvalidDraft
 from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import Observer, PassFailed, TooManyCalls
 
-__all__ = ["AcceptedDraft", "Asker", "AskerSettings", "Timing"]
-
 
 @dataclass(frozen=True, slots=True)
 class AskerSettings:

@@ -21,8 +21,6 @@ from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
 from service.turn import at_length
 
-__all__ = ["EXTRACTIVE", "ExtractiveSummarizer", "is_extractive"]
-
 EXTRACTIVE: Final = "extractive:default"
 """Its name in lists of models."""
 

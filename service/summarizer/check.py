@@ -26,8 +26,6 @@ from service.domain.render import summary_text
 from service.summarizer.draft import Draft, DraftItem
 from service.summarizer.statements import judged, narrative_problems
 
-__all__ = ["CONTENT_TOKENS_MIN", "CheckedDraft", "Room", "Source", "check_draft", "fit_draft"]
-
 CONTENT_TOKENS_MIN = 32
 """The smallest summary to ask for."""
 

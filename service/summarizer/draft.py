@@ -24,23 +24,6 @@ from service.domain.record import (
 )
 from service.extraction.sentences import up_to_last_end
 
-__all__ = [
-    "REASONS_MAX",
-    "SCHEMA",
-    "Draft",
-    "DraftItem",
-    "InvalidDraft",
-    "Strict",
-    "from_text",
-    "inlined",
-    "narrative_chars",
-    "parsed",
-    "parsed_as",
-    "schema_for",
-    "whole_sentences",
-    "without_cut_ends",
-]
-
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 
 REASONS_MAX = 8

@@ -12,16 +12,6 @@ from service.domain.record import SUMMARY_CHARS_MAX
 from service.extraction.sentences import first_sentences, unrepeated
 from service.summarizer.draft import Draft, Strict, inlined, narrative_chars, parsed_as, whole_sentences
 
-__all__ = [
-    "SHORT_CHARS_MAX",
-    "digest_draft",
-    "digest_of",
-    "digest_schema",
-    "episode_draft",
-    "episode_of",
-    "episode_schema",
-]
-
 SHORT_SENTENCES_MAX: Final = 2
 LONG_SENTENCES_MAX: Final = 8
 SHORT_CHARS_MAX: Final = 400

@@ -23,8 +23,6 @@ from service.summarizer.summarizer import PassFailed
 from service.summarizer.texts import DOCUMENT_FORMS, TextSummary, TextTask, fitted, work_of
 from service.tokenizers.choice import counter_named
 
-__all__ = ["ExtractionProcess"]
-
 IDLE_S: Final = 30.0
 TAKEN_BACK_S: Final = 1.0
 """How long the process may take to give up a text, before it is ended: one step of the interpreter may scan it all."""

@@ -10,8 +10,6 @@ from service.domain.ledger import Ledger, LedgerEntry, LedgerFinds, entry_piece,
 from service.domain.ledger_entries import found_in
 from service.domain.tokens import TokenCounter, TokenSource
 
-__all__ = ["finds_of"]
-
 _PIECES: Final = 4
 
 

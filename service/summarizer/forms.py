@@ -34,8 +34,6 @@ from service.summarizer.episode_draft import (
     episode_schema,
 )
 
-__all__ = ["FORMS", "DraftForm", "RepairWords", "forms_with"]
-
 
 @dataclass(frozen=True, slots=True)
 class RepairWords:

@@ -27,8 +27,6 @@ from service.summarizer.draft import Draft
 from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import PassFailed, PassWork, WindowCost, draft_text
 
-__all__ = ["CHUNK_TOKENS_MIN", "Limits", "Questions"]
-
 CHUNK_TOKENS_MIN = 256
 """A model that holds less source per call is too small."""
 

@@ -21,8 +21,6 @@ from service.domain.record import STRING_CHARS_MAX
 from service.summarizer.draft import Draft, Strict, inlined, parsed_as, schema_for, without_cut_ends
 from service.summarizer.forms import DraftForm
 
-__all__ = ["RAW_CHARS_MAX", "raw_schema", "with_raw"]
-
 FIELD: Final = "raw_schema_file"
 RAW_CHARS_MAX: Final = 8_000
 """Most characters of `raw`, counted with every string escaped: a quarter of what a record of the largest size has."""

@@ -18,8 +18,6 @@ from service.domain.checks.support import Concordance
 from service.domain.record import RecordEvidence
 from service.extraction.sentences import sentences
 
-__all__ = ["judged", "narrative_problems"]
-
 _Numbers = tuple[int, ...]
 
 _NEEDS_SUPPORT: Final = frozenset({"decisions", "action_items"})

@@ -30,21 +30,6 @@ from service.models.model import Completion
 from service.summarizer.check import CheckedDraft, Source
 from service.summarizer.draft import Draft
 
-__all__ = [
-    "Observer",
-    "PassFailed",
-    "PassResult",
-    "PassWork",
-    "Summarizer",
-    "Summarizers",
-    "Summary",
-    "TooManyCalls",
-    "WindowCost",
-    "draft_text",
-    "record_of",
-    "summary_of",
-]
-
 _EMPTY = Draft.model_construct(
     summary="",
     key_points=[],

@@ -34,8 +34,6 @@ from service.summarizer.summarizer import (
 )
 from service.turn import at_length
 
-__all__ = ["DOCUMENT_FORMS", "PASSES_OF_A_TEXT", "TextSummarizer", "TextSummary", "TextTask", "fitted", "work_of"]
-
 PLANNED_SHARE = 0.5
 """Share of a pass's calls that a text may plan with; the rest is for repairs and for the merges."""
 

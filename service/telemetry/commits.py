@@ -11,8 +11,6 @@ from observability.facts import BatchCommitted
 from observability.metrics import Metrics
 from observability.tracing import Tracing, sampled_trace_id
 
-__all__ = ["CommitReport"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Transaction:

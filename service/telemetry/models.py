@@ -6,8 +6,6 @@ from observability.facts import ChatAnswered, ChatFailed, ChatStarted
 from observability.tracing import Tracing
 from service.models.model import Completion, CompletionRequest, ModelDescription, ModelError, OnProgress, SummaryModel
 
-__all__ = ["TracedModel"]
-
 
 class TracedModel:
     """A model whose calls are spans."""

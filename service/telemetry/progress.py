@@ -10,8 +10,6 @@ from enum import StrEnum
 
 from eventlog.event import StreamId
 
-__all__ = ["Progress", "ProgressBoard", "Stage"]
-
 BUFFERED_MAX = 64
 """Facts that are queued for a slow watcher; older ones are overwritten, since only the newest matters."""
 

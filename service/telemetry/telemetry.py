@@ -38,8 +38,6 @@ from service.domain.events import (
 from service.domain.profiles.profile import HeldBy
 from service.telemetry.progress import Progress, ProgressBoard, Stage
 
-__all__ = ["Telemetry", "metric_labels"]
-
 _log = structlog.get_logger()
 
 _REWRITES: Mapping[type[Event], RewriteCause] = {

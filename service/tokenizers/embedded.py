@@ -17,8 +17,6 @@ from typing import Final, Protocol
 from service.domain.tokens import TokenCounter, TokenSource
 from service.tokenizers.errors import TokenizerMissing
 
-__all__ = ["VOCABULARIES", "EmbeddedCounter"]
-
 VOCABULARIES: Final = {"o200k": "o200k_base", "cl100k": "cl100k_base"}
 """Vocabularies: our names and the library's."""
 

@@ -41,8 +41,9 @@ from tests.support.broken_log import connections, damaged, locked
 from tests.support.edge_server import ROOMY, Silent, Working, edge_server
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refusal_of, refused
-from tests.support.sidecar import PATIENCE_S, call, duration, on_ollama, said, sidecar, tool_result
+from tests.support.sidecar import call, duration, on_ollama, said, sidecar, tool_result
 
 # ---- a field breaks a rule
 

@@ -14,7 +14,8 @@ from tests.support.answers import saying
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_responder import Ask, Piece, schema_answer, spoken
 from tests.support.ollama_server import FakeOllama
-from tests.support.sidecar import PATIENCE_S, on_ollama, script, sidecar
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import on_ollama, script, sidecar
 
 QUICKLY = {"ollama.first_byte_timeout_s": 0.3, "ollama.stall_timeout_s": 0.3, "summarizer.retries": 0}
 

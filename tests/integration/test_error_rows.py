@@ -29,9 +29,10 @@ from tests.support.answers import hanging, saying
 from tests.support.broken_log import Connections, connections, damaged, locked
 from tests.support.ollama_responder import Responder
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refusal_of, refused
 from tests.support.searching import WORDS, search
-from tests.support.sidecar import PATIENCE_S, Sidecar, on_ollama, said, sidecar
+from tests.support.sidecar import Sidecar, on_ollama, said, sidecar
 from tests.support.texts import document, summarized
 
 ANY = "any"

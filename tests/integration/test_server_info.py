@@ -20,9 +20,10 @@ from service.version import VERSION
 from tests.support.answers import gated
 from tests.support.edge_server import Working, only_place_taken
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
 from tests.support.searching import BOTH, WORDS, searched
-from tests.support.sidecar import PATIENCE_S, duration, on_ollama, said, sidecar
+from tests.support.sidecar import duration, on_ollama, said, sidecar
 
 ATTEMPTS_MAX = 50
 SERVICES = {

@@ -13,7 +13,8 @@ from service.api.look import Look
 from service.conversations.table import MemoryConversationTable
 from service.domain.profiles.profile import HeldBy
 from service.telemetry.telemetry import metric_labels
-from tests.support.sidecar import PATIENCE_S, Sidecar, sidecar
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import Sidecar, sidecar
 
 OVER_BUDGET = "abridged_conversations_over_budget"
 HELD = "abridged_conversations_held"

@@ -12,7 +12,8 @@ from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import summary_pb2
 from abridged.v1.message_pb2 import ROLE_SYSTEM
 from tests.support.ollama_server import FakeOllama
-from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, call, on_ollama, said, sidecar, tool_result
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import Chat, Sidecar, call, on_ollama, said, sidecar, tool_result
 
 
 async def compressed(s: Sidecar, messages: int = 20) -> tuple[Chat, summary_pb2.SummaryRecord]:

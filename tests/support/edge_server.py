@@ -24,8 +24,6 @@ from service.api.validation import Validation
 from service.telemetry.telemetry import metric_labels
 from tests.support.patience import PATIENCE_S
 
-__all__ = ["ROOMY", "Silent", "Working", "edge_listening", "edge_server", "only_place_taken"]
-
 REQUEST_BYTES_MAX = 1 << 20
 CONNECTIONS = Connections()
 

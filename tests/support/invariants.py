@@ -36,27 +36,6 @@ from service.domain.triggers import ruled
 from service.domain.window import counted_tokens, tool_pairs, tool_units
 from tests.support.simulation import Step
 
-__all__ = [
-    "Violation",
-    "calls_are_answered",
-    "coverage_is_exact",
-    "cut_from_the_oldest",
-    "depth_is_bounded",
-    "every_end_is_final",
-    "exchange_is_verbatim",
-    "hold_is_told",
-    "no_record_grows_the_window",
-    "one_pass_at_a_time",
-    "order_is_fixed",
-    "over_budget_has_a_reason",
-    "passes_are_bounded",
-    "prefix_is_stable",
-    "said_once",
-    "sums_are_exact",
-    "tail_is_verbatim",
-    "two_passes_a_trigger",
-]
-
 
 class Violation(AssertionError):
     """An invariant does not hold."""

@@ -15,8 +15,6 @@ from typing import Any
 from service.domain.words import FUNCTION_WORDS
 from tests.support.shared_data import shared_chats
 
-__all__ = ["COUNT", "Question", "Talk", "questions", "talks"]
-
 COUNT = 100
 TAIL_TOKENS = 1_500
 """What a window of 4,096 keeps verbatim, about: what is older has left it."""

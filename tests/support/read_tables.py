@@ -24,8 +24,6 @@ from service.domain.message import Message, Role
 from service.domain.tokens import TokenSource
 from tests.support.patience import PATIENCE_S
 
-__all__ = ["asked", "changed", "grown", "opened", "restored", "written_anew"]
-
 _GOLDEN = Path(__file__).parents[1] / "golden"
 _MODE = 0o600
 

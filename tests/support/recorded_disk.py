@@ -19,8 +19,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["DIRECTORY", "Fault", "Kind", "Step", "Trace", "record"]
-
 DIRECTORY = "."
 """The name under which the folder of the log is flushed."""
 

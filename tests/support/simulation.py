@@ -50,8 +50,6 @@ from service.domain.tokens import TokenCount, TokenSource
 from service.domain.ways_back import needed
 from tests.support.chats import record_for
 
-__all__ = ["SimulatedChat", "Step"]
-
 STEPS = 30
 DRAIN_MAX = 24
 """Passes that may follow the last command: the pending one and its follow-ups, of which a cut range has some more."""

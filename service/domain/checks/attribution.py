@@ -19,8 +19,6 @@ from service.domain.checks.claims import keys_of
 from service.domain.checks.identifiers import Identifier, IdentifierKind, numerals
 from service.domain.words import FUNCTION_WORDS, word_keys
 
-__all__ = ["PASSAGES_MAX", "Attribution"]
-
 PASSAGES_MAX: Final = 64
 """A name or value in more passages than this is a subject of the whole conversation, and belongs to nothing else."""
 

@@ -13,8 +13,6 @@ from typing import Final
 from service.domain.record import SummaryRecord
 from service.domain.words import known_share
 
-__all__ = ["carried_from"]
-
 _DECISION_TOLD: Final = 0.5
 _MATTER_TOLD: Final = 0.2
 """Words of a point that a draft must contain to carry it."""

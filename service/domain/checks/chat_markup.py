@@ -12,8 +12,6 @@ from typing import Final
 
 from service.domain.lookalikes import reading, replaced
 
-__all__ = ["answered_turn", "leftover_markup", "strip_chat_markup", "strip_marks", "without_marks"]
-
 _MARKS: Final = re.compile(
     r"<\|[\w/][^|<>\n]{0,40}\|>"  # ChatML, Llama 3, Phi, Qwen, GPT, Granite, Command R, DeepSeek
     r"|<(?:start|end)_of_turn>(?:(?:user|model)\b)?|<(?:bos|eos|pad|unk|sop|eop)>|\[gMASK\]"  # Gemma, GLM

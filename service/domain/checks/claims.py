@@ -16,19 +16,6 @@ from service.domain.checks.identifiers import Identifier, IdentifierKind, identi
 from service.domain.envelope import unwrap_envelope
 from service.domain.message import Message
 
-__all__ = [
-    "LOOKUPS_MAX",
-    "Evidence",
-    "day_key",
-    "evidence_of",
-    "evidence_with",
-    "keys_of",
-    "share_held",
-    "survival",
-    "texts_of",
-    "unsupported",
-]
-
 LOOKUPS_MAX: Final = 500
 """Further unsupported identifiers of a record are counted without a literal look-up, because it is refused anyway."""
 

@@ -22,8 +22,6 @@ from service.domain.policy import Policy
 from service.domain.record import SummaryRecord
 from service.domain.words import known_share, word_keys
 
-__all__ = ["Compared", "compared", "compared_short", "record_texts"]
-
 _REQUIRED_MIN: Final = 16
 """The absence of fewer required identifiers proves nothing."""
 

@@ -18,16 +18,6 @@ from service.domain.checks.chat_markup import leftover_markup
 from service.domain.checks.claims import Evidence, unsupported
 from service.domain.checks.secrets import contains_secret
 
-__all__ = [
-    "Problem",
-    "ProblemCode",
-    "check_record",
-    "echoes_instructions",
-    "is_placeholder",
-    "is_refusal",
-    "unsupported_identifiers",
-]
-
 
 class ProblemCode(StrEnum):
     """The faults of a draft."""

@@ -15,8 +15,6 @@ from typing import Final
 
 from service.domain.words import Known, known_share, word_keys
 
-__all__ = ["Ground", "ground_of"]
-
 PARTS_MAX: Final = 8
 _PART_KEYS: Final = 50
 """New words that make a part of the source, which a summary has to cover."""

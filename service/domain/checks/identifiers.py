@@ -15,16 +15,6 @@ from typing import Final
 
 from service.domain.checks.secrets import MASK, mask_secrets
 
-__all__ = [
-    "CHUNK_CHARS_MAX",
-    "Identifier",
-    "IdentifierKind",
-    "identifiers",
-    "identifiers_of_masked",
-    "numerals",
-    "serial",
-]
-
 CHUNK_CHARS_MAX: Final = 1_024
 """A longer run without white space is cut; no identifier for people is longer."""
 

@@ -19,8 +19,6 @@ from typing import Final
 from service.domain.checks.support import Concordance, Passage, Support
 from service.domain.words import folded, word_runs
 
-__all__ = ["contradicting"]
-
 _CLOSE: Final = 0.5
 """Share of a clause's words that another must have to be about the same."""
 

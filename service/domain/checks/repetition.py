@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["repetition"]
-
 _RUN: Final = 4
 """Units of a run: nobody says four words twice in the same order by chance."""
 

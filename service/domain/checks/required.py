@@ -15,16 +15,6 @@ from typing import Final
 from service.domain.checks.identifiers import Identifier, IdentifierKind
 from service.domain.words import word_runs
 
-__all__ = [
-    "IDENTIFIER_CHARS_MAX",
-    "KIND_WEIGHTS",
-    "NUMBER_CHARS_MIN",
-    "REQUIRED_CHARS_MAX",
-    "REQUIRED_MAX",
-    "Named",
-    "required_identifiers",
-]
-
 REQUIRED_MAX: Final = 30
 REQUIRED_CHARS_MAX: Final = 600
 """Together about a quarter of a default record."""

@@ -17,8 +17,6 @@ from service.domain.checks.support import SENTENCE_END, Concordance, Heard, Pass
 from service.domain.message import Role
 from service.domain.words import folded
 
-__all__ = ["decides", "only_proposed"]
-
 _SAYS_SAME: Final = 0.5
 """Share of a statement that a user's own words must have to be the user's."""
 

@@ -11,8 +11,6 @@ import re
 from itertools import pairwise
 from typing import Final
 
-__all__ = ["MASK", "contains_secret", "mask_secrets"]
-
 MASK: Final = "[secret]"
 
 _ISSUED: Final = (

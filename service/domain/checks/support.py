@@ -28,8 +28,6 @@ from service.domain.message import Message, Role
 from service.domain.record import EVIDENCE_MAX, SummaryRecord, statements_of
 from service.domain.words import word_runs
 
-__all__ = ["SENTENCE_END", "Concordance", "Heard", "Passage", "Support", "concordance_of", "keys_in"]
-
 PASSAGES_MAX: Final = 40_000
 """A longer source is cut into longer passages, so that an index stays bounded."""
 

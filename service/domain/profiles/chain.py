@@ -27,8 +27,6 @@ from service.domain.record import MessageRange, SummaryRecord
 from service.domain.sizes import record_sizes
 from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, summary_tokens
 
-__all__ = ["ahead", "closing", "defaults", "due", "follow_up", "forced", "held_by", "idle_from_us", "trigger_ratio"]
-
 _CLEARING = frozenset({Trigger.RATIO, Trigger.EMERGENCY})
 """Triggers of a window that is too full. A summary that was asked for is always made."""
 

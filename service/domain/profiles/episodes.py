@@ -33,8 +33,6 @@ from service.domain.tokens import TokenSource, calibrated_tokens
 from service.domain.topics import topic_shifts
 from service.domain.window import TAIL_MESSAGES_MIN, counted_tokens
 
-__all__ = ["ahead", "closing", "defaults", "due", "follow_up", "forced", "held_by", "idle_from_us", "trigger_ratio"]
-
 EPISODE_TOKENS_MAX: Final = 384
 """Eight long sentences and two short ones."""
 

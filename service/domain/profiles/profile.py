@@ -22,8 +22,6 @@ from service.domain.events import (
 )
 from service.domain.policy import Policy
 
-__all__ = ["DecisionContext", "HeldBy", "Profile"]
-
 
 class HeldBy(StrEnum):
     """Why a window past its trigger stays as it is. The values are the contract's."""

@@ -37,9 +37,6 @@ from service.domain.record import FormName, MessageRange, SummaryRecord
 from service.domain.sizes import ledger_tokens, record_sizes
 from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, counted_tokens, summary_tokens, tool_pairs, tool_units
 
-__all__ = ["ahead", "closing", "defaults", "due", "follow_up", "forced", "held_by", "idle_from_us", "trigger_ratio"]
-
-
 FULL_SHARE: Final = 7 / 8
 """Share of its limit at which a record is full: summarizers write whole sentences and stop short of the limit, and what
 is left would hold no more than one of them."""

@@ -7,8 +7,6 @@ from typing import Final
 
 from service.extraction.phrases import Phrases
 
-__all__ = ["DECISIONS", "UNDECIDED"]
-
 DECISIONS: Final[Phrases] = MappingProxyType(
     {
         "en": (

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from service.models.http.address import ServerAddress, parse_server
 
-__all__ = ["parse_address"]
-
 _BARE = ("http", 11_434)
 _BARE_CLOUD = ("https", 443)
 _CLOUD = "ollama.com"

@@ -19,8 +19,6 @@ from service.models.ollama.errors import classify_status
 from service.models.ollama.settings import OllamaSettings
 from service.models.ollama.use import UseWatch, expiries_of
 
-__all__ = ["OllamaHost", "open_hosts"]
-
 
 class OllamaHost(ModelHost):
     """An Ollama server and this process's calls to it."""

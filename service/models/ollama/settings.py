@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from service.models.http.settings import HostSettings
 
-__all__ = ["OllamaSettings"]
-
 
 @dataclass(frozen=True, slots=True)
 class OllamaSettings(HostSettings):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["UseWatch", "expiries_of"]
-
 LATELY_S = 60.0
 """How long after a use by others a host does not count as idle: chats pause between two turns."""
 

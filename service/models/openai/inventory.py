@@ -14,8 +14,6 @@ from service.models.openai.provider import MODELS_PATH, listed, open_endpoint
 from service.models.openai.settings import OpenAISettings
 from service.models.openai.wire import is_same_model
 
-__all__ = ["EndpointInventory", "endpoint_inventory"]
-
 
 @dataclass(frozen=True, slots=True)
 class EndpointInventory:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from service.models.http.address import ServerAddress, parse_server
 from service.models.http.settings import HostSettings
 
-__all__ = ["OpenAISettings", "parse_endpoint"]
-
 
 @dataclass(frozen=True, slots=True)
 class OpenAISettings(HostSettings):

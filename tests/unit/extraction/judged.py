@@ -25,8 +25,6 @@ from service.summarizer.forms import FORMS
 from service.summarizer.texts import DOCUMENT_FORMS
 from service.tokenizers.estimated import EstimatingCounter
 
-__all__ = ["HALVES", "LANGUAGES", "counts", "is_right", "items", "wrong_in"]
-
 HALVES: Final = ("look", "held")
 LANGUAGES: Final = ("en", "de", "es", "fr", "zh", "ja")
 
