@@ -15,9 +15,9 @@ from service.domain.events import MessageAppended, ResultMark
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
 from service.domain.tokens import TokenSource, calibrated_tokens
-from service.domain.tool_error import is_error
 from service.domain.ways_back_fold import marked
 from service.domain.window import ToolPairs, pinned_units, relieved_ratio, tool_pairs, tool_units
+from service.text.tool_error import is_error
 
 __all__ = ["clearable", "freed_tokens", "marks_that_suffice"]
 

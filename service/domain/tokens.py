@@ -10,8 +10,8 @@ import math
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
-from service.domain.envelope import unwrap_envelope
 from service.domain.message import Message
+from service.text.envelope import unwrap_envelope
 
 __all__ = [
     "CALIBRATION_TOKENS_MIN",

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from service.domain.envelope import unwrap_envelope
 from service.domain.message import Message
 from service.domain.record import SummaryRecord
+from service.text.envelope import unwrap_envelope
 
 __all__ = ["PIECES_MAX", "pieces_of", "snippet_of", "text_of_message", "text_of_record"]
 

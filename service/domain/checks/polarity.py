@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from service.domain.checks.support import Concordance, Passage, Support
-from service.domain.words import folded, word_runs
+from service.text.words import folded, word_runs
 
 __all__ = ["contradicting"]
 

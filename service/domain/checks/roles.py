@@ -15,7 +15,7 @@ from typing import Final
 
 from service.domain.checks.support import SENTENCE_END, Concordance, Heard, Passage, Support, keys_in
 from service.domain.message import Role
-from service.domain.words import folded
+from service.text.words import folded
 
 __all__ = ["decides", "only_proposed"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from service.domain.lookalikes import reading, replaced
+from service.text.lookalikes import reading, replaced
 
 __all__ = ["answered_turn", "leftover_markup", "strip_chat_markup", "strip_marks", "without_marks"]
 
