@@ -12,8 +12,8 @@ from typing import Final
 
 from bench.rpc import CONTENT
 from service.domain.checks.support import concordance_of
-from service.domain.mentions import mentions
 from service.domain.message import Message, Role
+from service.text.mentions import mentions
 
 MEGABYTE: Final = 1_000_000
 SIZES: Final = (MEGABYTE, 10 * MEGABYTE)

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final
 
-from service.domain.checks.identifiers import IdentifierKind, identifiers
-from service.domain.checks.secrets import contains_secret
 from service.models.model import Completion, CompletionRequest, ModelDescription, OnProgress
+from service.text.identifiers import IdentifierKind, identifiers
+from service.text.secrets import contains_secret
 from service.tokenizers.estimated import EstimatingCounter
 
 KEPT: Final = 0.9

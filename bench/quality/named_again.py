@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from bench.player import PlayedChat
 from bench.quality.examined import Share, window_text
 from service.domain.conversation import Conversation
-from service.domain.mentions import mentions
 from service.domain.message import Message, Role
+from service.text.mentions import mentions
 
 
 @dataclass(slots=True)

@@ -8,12 +8,12 @@ from typing import Final
 
 from bench.player import PlayedChat
 from bench.quality.facts import Fact, FactKind
-from service.domain.checks.identifiers import IdentifierKind, identifiers
 from service.domain.checks.required import KIND_WEIGHTS, NUMBER_CHARS_MIN
 from service.domain.conversation import Conversation, live_coverage
 from service.domain.message import Role
 from service.domain.policy import SummaryRole
 from service.domain.render import rendered_window
+from service.text.identifiers import IdentifierKind, identifiers
 
 PASSES: Final = (1, 3, 10)
 """After so many records a conversation's window is looked at; and once more at the conversation's end."""

@@ -15,9 +15,9 @@ from service.domain.events import MessageAppended, ResultMark
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
 from service.domain.tokens import TokenSource, calibrated_tokens
-from service.domain.tool_error import is_error
 from service.domain.ways_back_fold import marked
 from service.domain.window import ToolPairs, pinned_units, relieved_ratio, tool_pairs, tool_units
+from service.text.tool_error import is_error
 
 MARK_CHARS_PER_TOKEN = 3
 """Marks are English words and digits: most tokenizers need a token for more than three characters of them."""

@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from service.domain.attachments import described
-from service.domain.checks.secrets import mask_secrets
-from service.domain.envelope import unwrap_envelope
 from service.domain.errors import InvalidPolicy
 from service.domain.message import Message, Role
 from service.domain.policy import ToolOutput
 from service.domain.quoting import attribute, noted, quoted
 from service.domain.record import SummaryRecord
 from service.domain.render import summary_text
+from service.text.envelope import unwrap_envelope
+from service.text.secrets import mask_secrets
 
 SEPARATOR = "--- user ---"
 _PLACEHOLDER = re.compile(r"\{\{\s*([a-z_]+)\s*\}\}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from service.domain.checks.chat_markup import answered_turn, leftover_markup, strip_chat_markup
 from service.domain.checks.claims import evidence_of, unsupported
 from service.domain.checks.draft import is_placeholder, is_refusal
-from service.domain.checks.secrets import contains_secret
 from service.domain.prompt import Prompt, PromptInput, PromptTemplate, prompt_of
 from service.domain.quoting import quoted
+from service.text.markup import answered_turn, leftover_markup, strip_chat_markup
+from service.text.secrets import contains_secret
 
 TITLE_CHARS_MAX = 80
 TITLE_TOKENS_MAX = 32

@@ -15,9 +15,9 @@ from itertools import pairwise
 from statistics import fmean, pstdev
 from typing import Final
 
-from service.domain.envelope import unwrap_envelope
 from service.domain.message import Message, Role
-from service.domain.words import word_keys
+from service.text.envelope import unwrap_envelope
+from service.text.words import word_keys
 
 CHARS_READ: Final = 2_000
 """Of each message its first characters: what it is about stands there, and the work is bounded."""

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.checks.identifiers import IdentifierKind, identifiers
 from service.domain.record import ACTION_ITEMS_MAX, DECISIONS_MAX, PARTICIPANTS_MAX, UNRESOLVED_MAX, ActionItem
 from service.extraction.cues import (
     asks,
@@ -35,6 +34,7 @@ from service.extraction.owners import owner_of
 from service.extraction.passages import Corpus, Passage, Scored, is_usable, repetition
 from service.extraction.sentences import Terms, terms_of
 from service.extraction.standing import stands_alone
+from service.text.identifiers import IdentifierKind, identifiers
 
 _RECENT: Final = 0.6
 """Tasks and open points count from this part of the conversation on, or if they have a date."""

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from service.domain.words import STEM_CHARS
 from service.extraction.passages import Passage, Scored
 from service.extraction.phrases import either
 from service.extraction.phrases.changing import CORRECTIONS, GIVEN_UP
 from service.extraction.sentences import Terms, terms_of
+from service.text.words import STEM_CHARS
 
 _COMPARED_MAX: Final = 200
 """How many passages, best first, are compared with each other."""

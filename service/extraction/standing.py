@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from service.domain.checks.identifiers import identifiers
 from service.extraction.sentences import terms_of
+from service.text.identifiers import identifiers
 
 _OPENING: Final = re.compile(
     r"^\W*(?:(?:yes|yeah|yep|no|nope|ok|okay|sure|right|alright|all right|well|so|and|but|oh|ah|um|uh|then|great"

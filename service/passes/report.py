@@ -10,7 +10,6 @@ import structlog
 from eventlog.event import StreamId
 from observability.facts import PassEnded, PassOutcome, PassStarted, RecordCommitted
 from observability.tracing import SilentSpan, Span, sampled_trace_id
-from service.domain.checks.secrets import mask_secrets
 from service.domain.conversation import Conversation
 from service.domain.events import ErrorClass, PassPlan
 from service.domain.record import Provenance
@@ -18,6 +17,7 @@ from service.models.model import Completion
 from service.summarizer.summarizer import PassFailed, PassResult
 from service.telemetry.progress import Progress, Stage
 from service.telemetry.telemetry import Telemetry
+from service.text.secrets import mask_secrets
 
 SHOWN_CHARS_MAX = 200
 """Characters of a bad answer that the debug log shows, if content logging is on."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from service.domain.words import FUNCTION_WORDS, STEM_CHARS, folded, script_runs
 from service.recall.errors import InvalidQuery
+from service.text.words import FUNCTION_WORDS, STEM_CHARS, folded, script_runs
 
 TERMS_MAX = 64
 """Most words and phrases of a query."""

@@ -11,12 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
-from service.domain.checks.chat_markup import strip_chat_markup
 from service.domain.checks.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
 from service.domain.checks.comparison import Compared, compared, compared_short, record_texts
 from service.domain.checks.draft import Problem, check_record
 from service.domain.checks.grounding import ground_of
-from service.domain.checks.identifiers import Identifier, IdentifierKind, numerals
 from service.domain.checks.required import Named, required_identifiers
 from service.domain.checks.support import Concordance, concordance_of
 from service.domain.message import Message, Role
@@ -25,6 +23,8 @@ from service.domain.record import ActionItem, RecordEvidence, RecordQuality, Sum
 from service.domain.render import summary_text
 from service.summarizer.draft import Draft, DraftItem
 from service.summarizer.statements import judged, narrative_problems
+from service.text.identifiers import Identifier, IdentifierKind, numerals
+from service.text.markup import strip_chat_markup
 
 CONTENT_TOKENS_MIN = 32
 """The smallest summary to ask for."""

@@ -9,7 +9,6 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from service.domain.checks.chat_markup import answered_turn
 from service.domain.record import (
     ACTION_ITEMS_MAX,
     DECISIONS_MAX,
@@ -23,6 +22,7 @@ from service.domain.record import (
     RecordContext,
 )
 from service.extraction.sentences import up_to_last_end
+from service.text.markup import answered_turn
 
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.checks.identifiers import IdentifierKind
 from service.domain.conversation import ShownRecord
 from service.domain.events import MessageAppended
 from service.domain.ledger import NO_LEDGER, Ledger, LedgerEntry, LedgerFinds, Use, ledger_lines
@@ -33,6 +32,7 @@ from service.models.model import Completion, CompletionRequest, OnProgress
 from service.summarizer.finds import finds_of
 from service.summarizer.forms import FORMS
 from service.summarizer.summarizer import PassFailed, PassWork
+from service.text.identifiers import IdentifierKind
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.chats import record_for
 from tests.support.hostile_texts import ATTACKS, PLACES, payloads, transcripts

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.domain.words import FUNCTION_WORDS
+from service.text.words import FUNCTION_WORDS
 from tests.support.shared_data import shared_chats
 
 COUNT = 100

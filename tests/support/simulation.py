@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from service.domain.checks.identifiers import IdentifierKind
 from service.domain.commands import (
     AppendMessages,
     ChangeSettings,
@@ -48,6 +47,7 @@ from service.domain.ranges import covers
 from service.domain.record import MessageRange
 from service.domain.tokens import TokenCount, TokenSource
 from service.domain.ways_back import needed
+from service.text.identifiers import IdentifierKind
 from tests.support.chats import record_for
 
 STEPS = 30

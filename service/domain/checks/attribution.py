@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from service.domain.checks.claims import keys_of
-from service.domain.checks.identifiers import Identifier, IdentifierKind, numerals
-from service.domain.words import FUNCTION_WORDS, word_keys
+from service.text.identifiers import Identifier, IdentifierKind, numerals
+from service.text.words import FUNCTION_WORDS, word_keys
 
 PASSAGES_MAX: Final = 64
 """A name or value in more passages than this is a subject of the whole conversation, and belongs to nothing else."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from service.domain.record import SummaryRecord
-from service.domain.words import known_share
+from service.text.words import known_share
 
 _DECISION_TOLD: Final = 0.5
 _MATTER_TOLD: Final = 0.2

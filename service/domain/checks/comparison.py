@@ -16,11 +16,11 @@ from service.domain.checks.carried import carried_from
 from service.domain.checks.claims import evidence_of, share_held
 from service.domain.checks.draft import Problem, ProblemCode
 from service.domain.checks.grounding import Ground
-from service.domain.checks.identifiers import Identifier
 from service.domain.checks.repetition import repetition
 from service.domain.policy import Policy
 from service.domain.record import SummaryRecord
-from service.domain.words import known_share, word_keys
+from service.text.identifiers import Identifier
+from service.text.words import known_share, word_keys
 
 _REQUIRED_MIN: Final = 16
 """The absence of fewer required identifiers proves nothing."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from service.domain.checks.chat_markup import leftover_markup
 from service.domain.checks.claims import Evidence, unsupported
-from service.domain.checks.secrets import contains_secret
+from service.text.markup import leftover_markup
+from service.text.secrets import contains_secret
 
 
 class ProblemCode(StrEnum):

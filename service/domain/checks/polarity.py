@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from service.domain.checks.support import Concordance, Passage, Support
-from service.domain.words import folded, word_runs
+from service.text.words import folded, word_runs
 
 _CLOSE: Final = 0.5
 """Share of a clause's words that another must have to be about the same."""

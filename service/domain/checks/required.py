@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from service.domain.checks.identifiers import Identifier, IdentifierKind
-from service.domain.words import word_runs
+from service.text.identifiers import Identifier, IdentifierKind
+from service.text.words import word_runs
 
 REQUIRED_MAX: Final = 30
 REQUIRED_CHARS_MAX: Final = 600

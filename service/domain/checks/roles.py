@@ -15,7 +15,7 @@ from typing import Final
 
 from service.domain.checks.support import SENTENCE_END, Concordance, Heard, Passage, Support, keys_in
 from service.domain.message import Role
-from service.domain.words import folded
+from service.text.words import folded
 
 _SAYS_SAME: Final = 0.5
 """Share of a statement that a user's own words must have to be the user's."""

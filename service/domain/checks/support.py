@@ -23,10 +23,10 @@ from typing import Final
 from service.domain.checks.attribution import PASSAGES_MAX as NAMED_PASSAGES_MAX
 from service.domain.checks.attribution import Attribution
 from service.domain.checks.claims import day_key, keys_of, texts_of
-from service.domain.checks.identifiers import IdentifierKind, numerals
 from service.domain.message import Message, Role
 from service.domain.record import EVIDENCE_MAX, SummaryRecord, statements_of
-from service.domain.words import word_runs
+from service.text.identifiers import IdentifierKind, numerals
+from service.text.words import word_runs
 
 PASSAGES_MAX: Final = 40_000
 """A longer source is cut into longer passages, so that an index stays bounded."""

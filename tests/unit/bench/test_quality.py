@@ -14,13 +14,13 @@ from bench.quality.lossy import LossyModel
 from bench.quality.named_again import NamedAgain
 from bench.quality.runs import HEADINGS, corpora_in, generated_corpus, lossy, row, runs_of
 from bench.quality.survival import END, Survey, found_facts
-from service.domain.checks.secrets import contains_secret
 from service.domain.events import Event
 from service.domain.fold import fold
-from service.domain.mentions import mentions
 from service.domain.message import Message, Role
 from service.domain.sequence import Sequence as Window
 from service.models.model import CompletionRequest
+from service.text.mentions import mentions
+from service.text.secrets import contains_secret
 from tests.support.chats import OPEN, appended, said
 
 SEEDS = (1, 2, 31)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.checks.identifiers import IdentifierKind
 from service.domain.events import MessageAppended, SummaryRevoked
 from service.domain.fold import evolve
 from service.domain.ledger import (
@@ -28,6 +27,7 @@ from service.domain.ledger_entries import found_in
 from service.domain.message import Message, Role, ToolCall
 from service.domain.policy import Policy
 from service.domain.tokens import TokenSource
+from service.text.identifiers import IdentifierKind
 from tests.support.chats import OPEN, append, appended, completed, live_in, only_plan
 from tests.support.given import given as having
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.checks.chat_markup import leftover_markup
 from service.domain.errors import InvalidPolicy
 from service.domain.message import Attachment, Message, Role, ToolCall
 from service.domain.policy import Policy, ToolOutput
@@ -26,6 +25,7 @@ from service.domain.prompt import (
 )
 from service.domain.quoting import quoted
 from service.domain.record import ActionItem, RecordContext, SummaryRecord
+from service.text.markup import leftover_markup
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.chats import OPEN, append, appended, chat, only_plan, record_for, result, said
 from tests.support.given import given as given_events

@@ -1,6 +1,6 @@
 """Where a text names an identifier: with the words before it, and what it replaces.
 
-Beside the forms of `service.domain.checks.identifiers` this knows some by where they stand: a number after a word such
+Beside the forms of `service.text.identifiers` this knows some by where they stand: a number after a word such
 as `gate`, a code of letters alone after `booking`, an amount with its unit, a command. A draft is not judged by these,
 because it may write them in other words. The work is linear in the text, which is read in blocks, so that the memory it
 takes is bounded.
@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from service.domain.checks.identifiers import Identifier, IdentifierKind, identifiers_of_masked
-from service.domain.checks.secrets import MASK, mask_secrets
-from service.domain.words import FUNCTION_WORDS
+from service.text.identifiers import Identifier, IdentifierKind, identifiers_of_masked
+from service.text.secrets import MASK, mask_secrets
+from service.text.words import FUNCTION_WORDS
 
 BLOCK_CHARS: Final = 65_536
 """Characters that are looked at at once. Only what a space joins, such as a date in words, can be cut between two."""

@@ -6,8 +6,8 @@ from time import process_time
 
 import pytest
 
-from service.domain.checks.identifiers import IdentifierKind
-from service.domain.mentions import BLOCK_CHARS, IDENTIFIER_CHARS_MAX, mentions
+from service.text.identifiers import IdentifierKind
+from service.text.mentions import BLOCK_CHARS, IDENTIFIER_CHARS_MAX, mentions
 
 
 def named(text: str) -> dict[str, IdentifierKind]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from service.domain.checks.secrets import MASK, mask_secrets
+from service.text.secrets import MASK, mask_secrets
 
 CHUNK_CHARS_MAX: Final = 1_024
 """A longer run without white space is cut; no identifier for people is longer."""
@@ -27,7 +27,7 @@ _COUNTED: Final = re.compile(r"(.*_)\d{1,3}", re.ASCII)
 
 class IdentifierKind(StrEnum):
     """The form of an identifier, most distinctive first. A COMMAND is recognized by where it stands, in
-    `service.domain.mentions` alone."""
+    `service.text.mentions` alone."""
 
     URL = "url"
     EMAIL = "email"
