@@ -48,7 +48,7 @@ class PassOutcome(StrEnum):
 
 
 class PreparationOutcome(StrEnum):
-    """What became of a record that was prepared before its trigger."""
+    """How a record ended that was prepared before its trigger."""
 
     USED = "used"
     EXTENDED = "extended"
@@ -58,7 +58,7 @@ class PreparationOutcome(StrEnum):
 
 
 class TitleOutcome(StrEnum):
-    """What came of asking a model for a title."""
+    """How a request for a title ended."""
 
     CHANGED = "changed"
     REFUSED = "refused"
@@ -77,7 +77,7 @@ class RewriteCause(StrEnum):
 
 
 class SearchMode(StrEnum):
-    """What a search compared."""
+    """The index that a search compared."""
 
     WORDS = "words"
     MEANING = "meaning"

@@ -55,10 +55,10 @@ __all__ = [
 ]
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
-"""For the resource, calls and commits."""
+"""The schema of the resource, of calls and of commits."""
 
 GEN_AI_SCHEMA_URL = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
-"""For passes and model calls: the URL in model/manifest.yaml of semantic-conventions-genai."""
+"""The schema of passes and model calls: the URL in model/manifest.yaml of semantic-conventions-genai."""
 
 SPAN_COMMIT = "commit batch"
 SPAN_SUMMARIZE = "summarize"

@@ -1,4 +1,4 @@
-"""`abridged doctor`: everything that a sidecar depends on, asked one by one, with what to do about it."""
+"""`abridged doctor`: checks the sidecar, its models, search and log one by one, with a remedy for each fault."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ OK, SKIP, WARN, FAIL = "ok", "skip", "warn", "FAIL"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check: how it went, what was looked at, and what to do about it."""
+    """The verdict of one check, its subject, and a remedy."""
 
     verdict: str
     what: str
@@ -92,12 +92,12 @@ def doctor(invocation: Invocation, *, live: bool, speed: bool) -> None:
 
 
 def _is_own(found: Configuration) -> bool:
-    """Whether the sidecar that is asked is the one of these settings, as far as they can say."""
+    """Whether these settings name no other sidecar than their own."""
     return found.origins["client.address"].kind == "default"
 
 
 def _asked(found: Configuration) -> ClientSettings:
-    """How to reach the sidecar of these settings. Its tokens go to nobody but the address that it listens at."""
+    """Return how to reach the sidecar of these settings. Its tokens go to the address that it listens at alone."""
     client, server = found.settings.client, found.settings.server
     if not _is_own(found):
         return client
@@ -159,7 +159,7 @@ async def _sidecar(settings: ClientSettings) -> tuple[Finding, GetServerInfoResp
 
 
 def _readiness(address: str) -> Iterator[Finding]:
-    """What `/readyz` of a sidecar that serves says: it may take calls and no appends."""
+    """Ask `/readyz`: a sidecar that serves may accept calls and refuse appends."""
     try:
         status, body = get(address, "/readyz", timeout_s=TIMEOUT_S)
         checks = json.loads(body)["checks"]
@@ -230,7 +230,7 @@ async def _speed(address: ServerAddress, model: ModelEntry, settings: Settings) 
 
 
 async def _endpoint(settings: Settings, models: Sequence[str]) -> list[Finding]:
-    """Whether it responds, takes the key for its list of models, and lists those of `models` that are its own."""
+    """Check that the OpenAI-compatible endpoint responds, accepts the key, and lists its own among `models`."""
     names = [model.removeprefix("openai:") for model in models if model.startswith("openai:")]
     if not names:
         unused = unused_endpoint(settings)
@@ -264,7 +264,7 @@ def _endpoint_findings(inventory: EndpointInventory, models: Sequence[str]) -> I
 
 
 async def _search(settings: Settings, info: GetServerInfoResponse | None) -> list[Finding]:
-    """`info` is the answer of the sidecar, None without one."""
+    """Check the search extra, the embedding model and the index; `info` is the sidecar's answer, None without one."""
     findings: list[Finding] = []
     if settings.recall.index != "off":
         findings.append(await _embedder(settings))
@@ -302,7 +302,7 @@ def _index_findings(info: GetServerInfoResponse) -> Iterator[Finding]:
 
 
 def _log(settings: LogSettings, serving: str) -> Iterator[Finding]:
-    """`serving` is the id of the log that the sidecar of these settings has; empty when none answers."""
+    """Check the log's file and disk; `serving` is the id of the sidecar's log, empty if no sidecar answers."""
     path = settings.path.absolute()
     yield _file(path, serving)
     try:
