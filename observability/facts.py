@@ -24,7 +24,7 @@ class PassOutcome(StrEnum):
 
 
 class PreparationOutcome(StrEnum):
-    """The fate of a record that was prepared before its trigger."""
+    """How a record ended that was prepared before its trigger."""
 
     USED = "used"
     EXTENDED = "extended"
@@ -34,7 +34,7 @@ class PreparationOutcome(StrEnum):
 
 
 class TitleOutcome(StrEnum):
-    """The result of asking a model for a title."""
+    """How a request for a title ended."""
 
     CHANGED = "changed"
     REFUSED = "refused"
@@ -53,7 +53,7 @@ class RewriteCause(StrEnum):
 
 
 class SearchMode(StrEnum):
-    """The ways to compare texts in a search."""
+    """The index that a search compared."""
 
     WORDS = "words"
     MEANING = "meaning"

@@ -1,4 +1,4 @@
-"""The lists of label values and their maximum lengths, which bound the number of series."""
+"""The lists of label values and their maximum lengths, which bound the number of metric series."""
 
 from __future__ import annotations
 

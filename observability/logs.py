@@ -71,7 +71,7 @@ _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,79}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """How log lines look and what they may contain.
+    """The form of log lines, and whether they may contain conversation text.
 
     Attributes:
         level: The lowest level that is written.

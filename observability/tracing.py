@@ -20,7 +20,7 @@ import structlog
 from observability.facts import BatchCommitted, Fact, PassStarted, PreparationStarted, RpcStarted, SpanFact
 
 SHUTDOWN_S = 2.0
-"""How long `close` waits for a collector; the whole process has 5 s to exit."""
+"""Seconds that `close` waits for a collector; the whole process has 5 s to exit."""
 
 _SAMPLERS = frozenset(
     {
@@ -65,7 +65,7 @@ class TraceIds:
 
 @dataclass(frozen=True, slots=True)
 class TracingSettings:
-    """Settings of the standard OTEL_* variables.
+    """The values of the standard OTEL_* variables that this package reads.
 
     The SDK itself reads headers, certificates, timeouts, limits and resource attributes.
 

@@ -28,7 +28,7 @@ MESSAGE_OPTIONS = frozenset({"role", "name", "message_id", "tool_call_id"})
 FILE_OPTIONS = frozenset({"prefix", "batch", "settle"})
 FILE_WAIT_S = 60.0
 FILE_PATIENCE = Patience(attempts_max=10, pause_base_s=0.25, pause_max_s=10.0)
-"""At most half a minute: long enough to survive a restart of the sidecar while a file is played."""
+"""Retries for half a minute, so that playing a file survives a restart of the sidecar."""
 
 FILE_FORM = """
 \b

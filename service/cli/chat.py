@@ -31,7 +31,7 @@ from service.models.ollama.host import open_hosts
 
 PASS_WAIT_S = 120.0
 ANSWER_SHARE = 8
-"""An eighth of the context is reserved for the answer."""
+"""The chat reserves an eighth of the context for the answer."""
 INDENT = "  "
 """Precedes each line of a model's answer, so that it cannot pass for a line of this program."""
 HELP = "/ratio  /summaries  /resummarize  /quit"

@@ -1,4 +1,4 @@
-"""`abridged compress`: a forced pass, and what came of it."""
+"""`abridged compress`: forces a pass and shows its outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`abridged config`: check the settings, and show where each of them comes from."""
+"""`abridged config`: checks the settings, and shows the source of each."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ PAUSE_S = 0.06
 """Between two messages on a terminal: slow enough to see the ratio climb."""
 
 TOLD_SHARE = 0.05
-"""How often a silent wait is reported, as a share of the longest wait for a first byte: every 15 s of 300."""
+"""Interval of the reports during a silent wait, as a share of the longest wait for a first byte: 15 s of 300."""
 
 
 @click.command(short_help="See the main job end to end.")

@@ -1,4 +1,4 @@
-"""Prints the demo: the ratio climbing, the trigger, the pass, its record, the context, the metrics."""
+"""Runs the demo's sidecar and shows the ratio climbing, the trigger, the pass, its record, the context, the metrics."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def own_sidecar(settings: Settings, environ: Mapping[str, str]) -> AsyncIt
 
 
 class _Stage:
-    """One conversation and the console that shows it."""
+    """Shows one conversation on a console."""
 
     def __init__(self, client: SidecarClient, conversation: str, console: Console, *, told_every_s: float) -> None:
         self._client = client
@@ -124,7 +124,7 @@ class _Stage:
                 await asyncio.gather(watching, return_exceptions=True)
 
     async def show_record(self) -> None:
-        """The newest record, as JSON."""
+        """Print the newest record as JSON, and the messages that one of its statements rests on."""
         records = await self._client.summaries(self._conversation)
         self._console.rule(f"the newest of {len(records)} records, as stored in the log")
         for record in records[:1]:
@@ -132,7 +132,7 @@ class _Stage:
             await self._show_evidence(record)
 
     async def _show_evidence(self, record: SummaryRecord) -> None:
-        """A statement of the record that names its messages, and these as they were appended."""
+        """Print a statement of the record that names its messages, and these messages as they were appended."""
         found = next((s for s in (*record.context.decisions, *record.key_points) if s.message_numbers), None)
         if found is None:
             return
@@ -142,7 +142,7 @@ class _Stage:
             self._tell(context_line(message, columns=self._console.width))
 
     async def show_context(self) -> None:
-        """Print the window as the chat model would get it now, and how large it would have been without the sidecar."""
+        """Print the context to send now, and its tokens beside those of all messages."""
         original = await self._client.context(self._conversation, original=True)
         context = await self._client.context(self._conversation)
         self._console.rule("the context to send: number, tokens, role, text")
@@ -220,7 +220,7 @@ class _Stage:
 
 
 def _pass_ended_by(event: Event) -> str:
-    """The id of the pass that an event ends; empty if it ends none."""
+    """Return the id of the pass that an event ends; empty if no pass ends with it."""
     match fact_of(event):
         case SummarizationCompleted(pass_id=pass_id) | SummarizationFailed(pass_id=pass_id):
             return pass_id
@@ -231,7 +231,7 @@ def _pass_ended_by(event: Event) -> str:
 
 
 def success_figures(exposition: str) -> list[str]:
-    """The non-zero pass counters of a /metrics text, and the resulting success ratio."""
+    """Return the non-zero pass counters of a /metrics text, and the success ratio that follows."""
     counted: dict[str, float] = {}
     lines: list[str] = []
     for line in exposition.splitlines():

@@ -1,4 +1,4 @@
-"""`abridged doctor`: everything that a sidecar depends on, asked one by one, with what to do about it."""
+"""`abridged doctor`: checks the sidecar, its models, search and log one by one, with a remedy for each fault."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from service.recall.errors import EmbedderAway, RecallMissing
 TIMEOUT_S = 3.0
 ANOTHERS_LOG = "log: --address may be another sidecar, with another log"
 UNANSWERED = "it loads, or works for others, or is too slow: see `ollama ps` and the host's own log, then try again"
-GONE = "the file was moved or replaced, or the sidecar was started with another log.path: see docs/production.md"
+GONE = "the file was moved or replaced, or the sidecar was started with another log.path: see docs/operations.md"
 WITHOUT_MODEL = "set summarizer.models=extractive:default, which needs none"
 SEARCH_OFF = "search: off; recall.index switches it on"
 REINDEX = "stop the sidecar and run `abridged log reindex`"
@@ -51,7 +51,7 @@ OK, SKIP, WARN, FAIL = "ok", "skip", "warn", "FAIL"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check: how it went, what was looked at, and what to do about it."""
+    """The verdict of one check, its subject, and a remedy."""
 
     verdict: str
     what: str
@@ -90,12 +90,12 @@ def doctor(invocation: Invocation, *, live: bool, speed: bool) -> None:
 
 
 def _is_own(found: Configuration) -> bool:
-    """Whether the sidecar that is asked is the one of these settings, as far as they can say."""
+    """Whether these settings name no other sidecar than their own."""
     return found.origins["client.address"].kind == "default"
 
 
 def _asked(found: Configuration) -> ClientSettings:
-    """How to reach the sidecar of these settings. Its tokens go to nobody but the address that it listens at."""
+    """Return how to reach the sidecar of these settings. Its tokens go to the address that it listens at alone."""
     client, server = found.settings.client, found.settings.server
     if not _is_own(found):
         return client
@@ -157,7 +157,7 @@ async def _sidecar(settings: ClientSettings) -> tuple[Finding, GetServerInfoResp
 
 
 def _readiness(address: str) -> Iterator[Finding]:
-    """Judge `/readyz` of a sidecar that serves: it may take calls and no appends."""
+    """Ask `/readyz`: a sidecar that serves may accept calls and refuse appends."""
     try:
         status, body = get(address, "/readyz", timeout_s=TIMEOUT_S)
         checks = json.loads(body)["checks"]
@@ -170,7 +170,7 @@ def _readiness(address: str) -> Iterator[Finding]:
         if status == HTTPStatus.OK:
             yield Finding(OK, f"readiness {address}: {', '.join(checks)}")
         else:
-            yield Finding(FAIL, f"readiness {address}: {unfit or 'starting'}", "see docs/production.md")
+            yield Finding(FAIL, f"readiness {address}: {unfit or 'starting'}", "see docs/operations.md")
 
 
 async def _ollama(settings: Settings, models: Sequence[str], *, asks: bool) -> list[Finding]:
@@ -228,7 +228,7 @@ async def _speed(address: ServerAddress, model: ModelEntry, settings: Settings) 
 
 
 async def _endpoint(settings: Settings, models: Sequence[str]) -> list[Finding]:
-    """Whether it responds, takes the key for its list of models, and lists those of `models` that are its own."""
+    """Check that the OpenAI-compatible endpoint responds, accepts the key, and lists its own among `models`."""
     names = [model.removeprefix("openai:") for model in models if model.startswith("openai:")]
     if not names:
         unused = unused_endpoint(settings)
@@ -262,7 +262,7 @@ def _endpoint_findings(inventory: EndpointInventory, models: Sequence[str]) -> I
 
 
 async def _search(settings: Settings, info: GetServerInfoResponse | None) -> list[Finding]:
-    """`info` is the answer of the sidecar, None without one."""
+    """Check the search extra, the embedding model and the index; `info` is the sidecar's answer, None without one."""
     findings: list[Finding] = []
     if settings.recall.index != "off":
         findings.append(await _embedder(settings))
@@ -294,13 +294,13 @@ def _index_findings(info: GetServerInfoResponse) -> Iterator[Finding]:
     indexed = min(recall.words_position, recall.vectors_position)
     if indexed < recall.head_position:
         what = f"search index: {made_by}, up to position {indexed:,} of {recall.head_position:,}"
-        yield Finding(WARN, what, "it follows the log; if this does not grow, see docs/features/search.md")
+        yield Finding(WARN, what, "it follows the log; if this does not grow, see docs/operations.md")
         return
     yield Finding(OK, f"search index: {made_by}, up to date")
 
 
 def _log(settings: LogSettings, serving: str) -> Iterator[Finding]:
-    """`serving` is the id of the log that the sidecar of these settings has; empty when none answers."""
+    """Check the log's file and disk; `serving` is the id of the sidecar's log, empty if no sidecar answers."""
     path = settings.path.absolute()
     yield _file(path, serving)
     try:
@@ -324,7 +324,7 @@ def _file(path: Path, serving: str) -> Finding:
     except LogForeign as error:
         return Finding(FAIL, f"log: {error}", "check log.path")
     except EventLogError as error:
-        return Finding(FAIL, f"log {path}: {error}", "put the log's own file there, or a backup: docs/production.md")
+        return Finding(FAIL, f"log {path}: {error}", "put the log's own file there, or a backup: docs/operations.md")
     if found != serving and serving:
         what = f"it is log {found[:8]}" if found else "no log is there"
         return Finding(FAIL, f"log {path}: {what}, and the sidecar serves log {serving[:8]}", GONE)

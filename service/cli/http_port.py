@@ -9,7 +9,7 @@ _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}  # noqa
 
 
 class HttpPortError(Exception):
-    """Nothing is listening there, or it does not speak HTTP."""
+    """No process listens at the address, or it does not speak HTTP."""
 
 
 def reachable(address: str) -> str:

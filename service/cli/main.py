@@ -1,6 +1,6 @@
-"""The command `abridged`: what all commands share, and where each one is.
+"""The command `abridged`: the options of all commands, and the table of their modules.
 
-A command is imported on use: the sidecar must not load what only a terminal needs, nor the reverse.
+A command is imported on use: the sidecar must not load the modules that only a terminal needs, nor the reverse.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COMMANDS: Mapping[str, str] = {
     "log": "service.cli.log:log",
     "bench": "service.cli.bench:bench",
 }
-"""Where each command is, in the order in which a newcomer needs them."""
+"""Module and name of each command, in the order in which a newcomer needs them."""
 
 
 class _Commands(click.Group):

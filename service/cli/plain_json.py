@@ -63,7 +63,7 @@ def _single(field: Any, value: Any) -> Any:
 
 
 def _time_text(value: Timestamp | Duration) -> Any:
-    """As protobuf's JSON has it; its fields where they are out of range, which logs of earlier versions may hold."""
+    """Format a time as protobuf's JSON does, or return its fields: logs of earlier versions hold times out of range."""
     try:
         return value.ToJsonString()
     except ValueError:

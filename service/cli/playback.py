@@ -24,7 +24,7 @@ NOT_DUE = frozenset({HeldBy.MIN_MESSAGES, HeldBy.COOLDOWN, HeldBy.HYSTERESIS})
 
 @dataclass(frozen=True, slots=True)
 class Playing:
-    """How to play a file.
+    """The options of playing a file.
 
     Attributes:
         settings: For the conversations that are new.

@@ -1,7 +1,6 @@
-"""Checks the names in the settings that a sidecar needs at start, before anything is opened, and reports all faults at
-once.
+"""Checks the files, addresses and packages that the settings name, before a sidecar opens any, and reports all at once.
 
-Nothing is checked over a network: an unreachable model affects only passes.
+No check uses a network: an unreachable model affects only passes.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def check_prerequisites(found: Configuration) -> None:
 
 
 def log_path_problem(path: Path) -> str:
-    """Why `path` cannot hold a log; empty if it can."""
+    """Return the reason why `path` cannot hold a log; empty if it can."""
     folder = path.absolute().parent
     if not folder.is_dir():
         return "its folder does not exist"
@@ -80,7 +79,7 @@ def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], objec
     for index, host in enumerate(group.hosts):
         yield "ollama.hosts", f"[{index}]", partial(parse_address, host, allow_insecure=group.allow_insecure_hosts)
     if asks_openai(settings):
-        # Other programs read OPENAI_BASE_URL too: whatever it says, it stops no sidecar that does not use it.
+        # Other programs read OPENAI_BASE_URL too: a bad value stops no sidecar that does not use it.
         endpoint = settings.openai
         yield "openai.url", "", partial(parse_endpoint, endpoint.url, allow_insecure=endpoint.allow_insecure_url)
     if settings.recall.index != "off":

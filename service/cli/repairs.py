@@ -1,4 +1,4 @@
-"""`abridged expand`, `revoke`, `rate`, `pin`, `rewind`, `close` and `reopen`: read what a summary covers, repair a
+"""`abridged expand`, `revoke`, `rate`, `pin`, `rewind`, `close` and `reopen`: read the messages of a summary, repair a
 window by hand, end a conversation."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from service.cli.terminal import say, say_text, width
 from service.client import Conversation, RewindConversationResponse, SidecarClient, SidecarError, Summarization
 
 WHOLE = 1 << 30
-"""Columns that no message fills: far more than a request may have bytes."""
+"""Columns that no message fills: far more than the bytes of a request."""
 
 _RANGE = re.compile(r"(\d+)-(\d+)")
 _NUMBERS = re.compile(r"\d+(?:,\d+)*")
@@ -130,7 +130,7 @@ def rewind(invocation: Invocation, conversation: str, number: int) -> None:
         try:
             before = _removed(await client.conversation(conversation))
         except SidecarError:
-            # A token that may not read may rewind; any other trouble is the rewind's to report.
+            # A token that may not read may still rewind; the rewind reports any other error itself.
             return "", await client.rewind(conversation, number)
         answer = await client.rewind(conversation, number)
         count = _removed(answer.conversation) - before

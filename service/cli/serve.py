@@ -21,7 +21,7 @@ def serve(invocation: Invocation) -> None:
     """
     found = configuration(invocation)
     check_prerequisites(found)
-    # Loads everything that serves, which no other command needs.
+    # The import loads the server, which no other command needs.
     from service.bootstrap import run
 
     with explained():

@@ -1,4 +1,4 @@
-"""Relates a model's speed to the settings: whether it reads a pass's longest prompt in time."""
+"""Judges whether a model is fast enough for the settings: it must read a pass's longest prompt in time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def longest_prompt(settings: Settings, *, source_tokens_max: int) -> int:
 
 
 def speed_line(speed: ModelSpeed, settings: Settings, *, prompt_tokens: int) -> str:
-    """The speed, and how long a pass waits for its first byte."""
+    """Say how fast the model is, and how long a pass waits for its first byte."""
     found = f"reads {_per_second(speed.read)}, writes {_per_second(speed.written)}"
     wait_s = speed.read_s(prompt_tokens)
     if wait_s is None:
@@ -38,7 +38,7 @@ def speed_line(speed: ModelSpeed, settings: Settings, *, prompt_tokens: int) -> 
 
 
 def advice(speed: ModelSpeed, settings: Settings, *, prompt_tokens: int) -> str:
-    """Which settings to change if a pass would time out; empty if it would not."""
+    """Name the settings to change if a pass would time out; empty if it would not."""
     wait_s = speed.read_s(prompt_tokens)
     _, limit_s = _limit(settings)
     if wait_s is None or speed.read is None or wait_s <= limit_s:

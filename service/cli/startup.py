@@ -1,4 +1,4 @@
-"""Why a sidecar did not start or had to stop, in words for whoever started it."""
+"""Explains to the operator why a sidecar did not start or had to stop."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _SETTINGS = (InvalidPolicy, ScriptError)
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn what `service.bootstrap` may raise after `check_prerequisites` into CommandFailed, or Misconfigured where a
-    setting is to blame."""
+    """Turn the errors that `service.bootstrap` raises after `check_prerequisites` into CommandFailed, or Misconfigured
+    where a setting is to blame."""
     try:
         yield
     except RecallError as error:

@@ -27,9 +27,9 @@ class _Transaction:
 
 
 class CommitReport:
-    """Sees each transaction in the writer's thread before it is committed, and learns afterwards how far the log is.
+    """Remembers each transaction in the writer's thread, and reports it once the log's head has passed it.
 
-    A transaction that is refused or fails is never reported: its positions are beyond the head or went to another.
+    A transaction that is refused or fails is never reported: its positions are beyond the head or belong to another.
     """
 
     def __init__(self, metrics: Metrics, tracing: Tracing, *, clock_ns: Callable[[], int]) -> None:
@@ -39,11 +39,11 @@ class CommitReport:
         self._open: list[_Transaction] = []
 
     def hook(self, project: AppendHook) -> AppendHook:
-        """The hook that also remembers the transactions for which it did not raise."""
+        """Return `project` as a hook that also remembers each transaction for which `project` did not raise."""
 
         def remember(transaction: Any, committed: Sequence[Committed]) -> None:
             seen = _Transaction(self._clock_ns(), committed)
-            # A position that is given out again belonged to a transaction that came to nothing.
+            # The log gives a position out again only if the transaction that had it failed.
             while self._open and self._open[-1].first >= seen.first:
                 self._open.pop()
             project(transaction, committed)
@@ -52,7 +52,7 @@ class CommitReport:
         return remember
 
     def committed(self, head: int) -> None:
-        """Report what has been committed since the last time; each transaction ended before the next one began."""
+        """Report every transaction up to position `head`; each ended before the next one began."""
         done = [transaction for transaction in self._open if transaction.last <= head]
         self._open.clear()
         ends = [*(transaction.began_ns for transaction in done[1:]), self._clock_ns()]

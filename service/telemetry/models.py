@@ -1,4 +1,4 @@
-"""Calls of models as spans."""
+"""Opens a span for each call of a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from service.models.model import Completion, CompletionRequest, ModelDescription
 
 
 class TracedModel:
-    """A model whose calls are spans."""
+    """Wraps a model so that each of its calls is a span."""
 
     def __init__(self, model: SummaryModel, tracing: Tracing) -> None:
         self._model = model

@@ -1,4 +1,4 @@
-"""Shows watchers how far running passes are: facts that no log and no other store has."""
+"""The progress of running passes, for watchers: these facts are in no log and are not stored."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from enum import StrEnum
 from eventlog.event import StreamId
 
 BUFFERED_MAX = 64
-"""Facts that are queued for a slow watcher; older ones are overwritten, since only the newest matters."""
+"""Facts queued for a slow watcher; the oldest gives way to a new one, since only the newest matters."""
 
 
 class Stage(StrEnum):
-    """The stages of a pass."""
+    """A step of a pass, as watchers see it."""
 
     REQUESTED = "requested"
     STARTED = "started"
@@ -27,7 +27,8 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One fact. `output_chars` counts the answer so far, `calls_done` of `calls_total` those of a long input."""
+    """A pass's step at `at_us`, in microseconds since the epoch. `output_chars` counts the answer so far, `calls_done`
+    of `calls_total` the calls for a long input."""
 
     pass_id: str
     stage: Stage
@@ -40,13 +41,13 @@ class Progress:
 
 
 class ProgressBoard:
-    """Where passes say what they do and watchers listen. Lives on one event loop."""
+    """Carries progress from passes to watchers, on one event loop."""
 
     def __init__(self) -> None:
         self._watchers: dict[StreamId, set[asyncio.Queue[Progress]]] = {}
 
     def tell(self, key: StreamId, progress: Progress) -> None:
-        """Hand the fact to the conversation's watchers; never waits."""
+        """Queue the fact for each watcher of the conversation; never waits."""
         for queue in self._watchers.get(key, ()):
             if queue.full():
                 queue.get_nowait()
@@ -54,7 +55,7 @@ class ProgressBoard:
 
     @contextmanager
     def watching(self, key: StreamId) -> Iterator[asyncio.Queue[Progress]]:
-        """A queue of the conversation's facts, for as long as the context is open."""
+        """Open a queue of the conversation's facts, until the context ends."""
         queue: asyncio.Queue[Progress] = asyncio.Queue(BUFFERED_MAX)
         watchers = self._watchers.setdefault(key, set())
         watchers.add(queue)
