@@ -24,7 +24,7 @@ LONG_THREADS: Final = 2
 _long: Final = ThreadPoolExecutor(LONG_THREADS, thread_name_prefix="long")
 
 
-async def aside(weight: int, work: Callable[[], T]) -> T:
+async def run_off_loop(weight: int, work: Callable[[], T]) -> T:
     """Return the result of `work`: run at once when it is light, else in a thread."""
     if weight <= TURN_WEIGHT_MAX:
         return work()

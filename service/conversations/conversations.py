@@ -33,6 +33,7 @@ from service.conversations.policies import Policies
 from service.conversations.queued_appends import Queued, QueuedAppends, written
 from service.conversations.state_size import window_size
 from service.conversations.table import Projected
+from service.domain.amendments import needed
 from service.domain.commands import AppendMessages, ChangeSettings, Command, CountedMessage
 from service.domain.conversation import Conversation
 from service.domain.decide import decide, require_possible
@@ -45,8 +46,7 @@ from service.domain.profiles.profile import DecisionContext
 from service.domain.profiles.registry import profile_of
 from service.domain.record import MessageRange
 from service.domain.tokens import calibrated_tokens
-from service.domain.ways_back import needed
-from service.turn import TURN_WEIGHT_MAX, aside
+from service.turn import TURN_WEIGHT_MAX, run_off_loop
 
 ATTEMPTS_MAX = 5
 
@@ -159,7 +159,7 @@ class Conversations:
         state = await self.state(key)
         policy = self._policies.of(state.settings)
         context = DecisionContext(profile_of(policy.profile), policy, self._clock_us(), self._new_id())
-        return await aside(self.window_weight(key), lambda: preparable(state, context))
+        return await run_off_loop(self.window_weight(key), lambda: preparable(state, context))
 
     def now_us(self) -> int:
         """Microseconds since the epoch."""
@@ -348,7 +348,7 @@ class Conversations:
         if weight > TURN_WEIGHT_MAX and not _may_look_at_window(state, command, context):
             weight = 0
         with stage(Stage.DECIDE):
-            return await aside(weight, lambda: decide(state, command, context))
+            return await run_off_loop(weight, lambda: decide(state, command, context))
 
     def _ids(self, key: StreamId, messages: Sequence[Message], event_ids: Sequence[bytes]) -> tuple[str, ...]:
         return tuple(m.id for m in messages if self.log.message_event_id(key, m.id) in event_ids)
@@ -362,7 +362,7 @@ class Conversations:
             state = await self.log.fold(key)
             if state.is_open:
                 # Meanwhile a commit whose caller has gone may have put a newer one.
-                size = await aside(len(state.window), partial(window_size, state.window))
+                size = await run_off_loop(len(state.window), partial(window_size, state.window))
                 state = self._cache.put(key, state, size)
                 self._on_loaded(key, state)
         return state

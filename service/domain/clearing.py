@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from service.domain.amendments_fold import marked
 from service.domain.conversation import Conversation
 from service.domain.events import MessageAppended, ResultMark
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
 from service.domain.tokens import TokenSource, calibrated_tokens
-from service.domain.ways_back_fold import marked
 from service.domain.window import ToolPairs, pinned_units, relieved_ratio, tool_pairs, tool_units
 from service.text.tool_error import is_error
 

@@ -186,7 +186,7 @@ class ReopenConversation:
     """Take messages again, and apply the rules at once."""
 
 
-WayBack = RevokeSummary | RateSummary | PinMessages | UnpinMessages | RewindConversation
+Amendment = RevokeSummary | RateSummary | PinMessages | UnpinMessages | RewindConversation
 
 Command = (
     AppendMessages
@@ -203,5 +203,5 @@ Command = (
     | ChangeTitle
     | CloseConversation
     | ReopenConversation
-    | WayBack
+    | Amendment
 )

@@ -28,7 +28,7 @@ from service.passes.queue import PassQueue
 from service.passes.source import work_of
 from service.summarizer.summarizer import PassFailed, PassWork, Summarizers
 from service.telemetry.telemetry import Telemetry
-from service.turn import aside
+from service.turn import run_off_loop
 
 WAITING_MAX: Final = 256
 """Conversations that wait to be prepared. For those beyond it, the next message tries again."""
@@ -171,10 +171,10 @@ class Preparations:
         else:
             running.claimed = True
             asked = running.question
-            if not await aside(len(work.messages), lambda: asked.stands_in(work)) and running.call.cancel():
+            if not await run_off_loop(len(work.messages), lambda: asked.stands_in(work)) and running.call.cancel():
                 return None
             prepared = await running.result()
-        if prepared is None or await aside(len(work.messages), lambda: prepared.stands_in(work)):
+        if prepared is None or await run_off_loop(len(work.messages), lambda: prepared.stands_in(work)):
             return prepared
         self.ended(key, PreparationOutcome.WASTED, "range_changed")
         return None
@@ -212,7 +212,7 @@ class Preparations:
         if not await self._wanted.has_time():
             return
         work = await work_of(self._conversations, key, plan, self._counter)
-        question = await aside(len(work.messages), lambda: Question.of(work))
+        question = await run_off_loop(len(work.messages), lambda: Question.of(work))
         state = await self._conversations.state(key)
         if not self._no_pass_pending.is_set() or not self._conversations.may_prepare(state):
             return

@@ -229,8 +229,8 @@ def prefix_is_stable(step: Step, before: Sequence[RenderedMessage], after: Seque
     that a call before it is not answered in time, and a result that comes all the same, which goes to its call.
     """
     passes = SummarizationCompleted | SummarizationCleared
-    ways_back = SummaryRevoked | MessagesPinned | MessagesUnpinned | ConversationRewound
-    if any(isinstance(event, passes | ways_back) for event in step.events) or not step.before.is_open:
+    amendments = SummaryRevoked | MessagesPinned | MessagesUnpinned | ConversationRewound
+    if any(isinstance(event, passes | amendments) for event in step.events) or not step.before.is_open:
         return
     new = [event.message for event in step.events if isinstance(event, MessageAppended)]
     if any(m.role is Role.SYSTEM for m in new) or _late_results(step.after) - _late_results(step.before):

@@ -25,12 +25,12 @@ from service.conversations.snapshots import BYTES_MAX, MESSAGES_MAX, PURPOSE, Sn
 from service.conversations.sql_table import SqlConversationTable
 from service.conversations.table import Projected
 from service.conversations.verification import damages
+from service.domain.amendments import needed
 from service.domain.conversation import Conversation, initial_state
 from service.domain.events import ConversationOpened, Event, MessageAppended, Settings
 from service.domain.fold import evolve
 from service.domain.message import Message, Role
 from service.domain.tokens import TokenSource
-from service.domain.ways_back import needed
 from tests.support.simulation import SimulatedChat
 
 KEY = StreamId("default", "c")
@@ -116,7 +116,7 @@ def _said(number: int, text: str = "a word") -> MessageAppended:
 @pytest.mark.parametrize("seed", range(24))
 async def test_a_fold_from_any_snapshot_is_the_fold_of_the_stream(tmp_path, seed):
     """Whatever happened before and after it: passes, failures, revocations, pins, rewinds, marks."""
-    chat, random = SimulatedChat(seed, ways_back=0.25), Random(seed)
+    chat, random = SimulatedChat(seed, amendments=0.25), Random(seed)
     async with room(tmp_path / "log.db") as it:
         compared = 0
         for step in chat.steps():

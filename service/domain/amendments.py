@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
-from service.domain.commands import PinMessages, RateSummary, RevokeSummary, RewindConversation, UnpinMessages, WayBack
+from service.domain.amendments_fold import dependents, outside, returning, short_without, shown_without
+from service.domain.commands import (
+    Amendment,
+    PinMessages,
+    RateSummary,
+    RevokeSummary,
+    RewindConversation,
+    UnpinMessages,
+)
 from service.domain.conversation import Conversation, record_named
 from service.domain.errors import (
     MessageNotFound,
@@ -33,7 +41,6 @@ from service.domain.policy import Policy
 from service.domain.ranges import covers, merged, ranges_of, without
 from service.domain.record import MessageRange, SummaryRecord
 from service.domain.triggers import cancelled
-from service.domain.ways_back_fold import dependents, outside, returning, short_without, shown_without
 from service.domain.window import counted_tokens, pinned_units, tool_pairs, tool_units
 
 UNIT_REACH = 128
@@ -67,7 +74,7 @@ def needed(state: Conversation, command: object, read: Sequence[MessageAppended]
 
 
 def taken_back(
-    state: Conversation, command: WayBack, policy: Policy, originals: Sequence[MessageAppended]
+    state: Conversation, command: Amendment, policy: Policy, originals: Sequence[MessageAppended]
 ) -> list[Event]:
     """The events of the command, without those of the rules; none if it changes nothing."""
     match command:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
+from service.domain.amendments import needed
+from service.domain.amendments_fold import returning
 from service.domain.commands import (
     Command,
     PinMessages,
@@ -58,8 +60,6 @@ from service.domain.record import SummaryRecord
 from service.domain.render import RenderedMessage, rendered_window
 from service.domain.tokens import TokenSource
 from service.domain.triggers import held_by
-from service.domain.ways_back import needed
-from service.domain.ways_back_fold import returning
 from service.domain.window import tool_pairs
 from tests.support import invariants
 from tests.support.chats import append, appended, calling, complete, only_plan, result, said
@@ -67,7 +67,7 @@ from tests.support.simulation import SimulatedChat
 
 HISTORIES = int(os.environ.get("HISTORIES", "400"))
 CHUNKS = 20
-WAYS_BACK = 0.25
+AMENDMENTS = 0.25
 
 Log = Sequence[tuple[Event, int]]
 
@@ -221,7 +221,7 @@ def checked_all(seeds: Iterable[int], profile: ProfileName) -> None:
 
 def checked(seed: int, profile: ProfileName) -> None:
     """Run the history of `seed`, checking every step; fold its log anew and in two halves."""
-    chat = SimulatedChat(seed, ways_back=WAYS_BACK, profile=profile)
+    chat = SimulatedChat(seed, amendments=AMENDMENTS, profile=profile)
     originals: dict[int, Message] = {}
     rendered: tuple[RenderedMessage, ...] = ()
     for step in chat.steps():
@@ -259,7 +259,7 @@ def test_the_histories_go_back_in_every_way_and_bring_messages_back(profile):
     kinds: dict[type, int] = {}
     came_back: dict[type, int] = {}
     for seed in range(200):
-        chat = SimulatedChat(seed, ways_back=WAYS_BACK, profile=profile)
+        chat = SimulatedChat(seed, amendments=AMENDMENTS, profile=profile)
         for step in chat.steps():
             state = step.before
             for event in step.events:
@@ -283,7 +283,7 @@ def nothing_comes_back(originals: Originals) -> Originals:
 def test_a_fold_that_is_not_given_what_comes_back_is_refused():
     """The control of all of the above: one message fewer, and the fold says so instead of showing a shorter window."""
     for seed in range(100):
-        chat = SimulatedChat(seed, ways_back=WAYS_BACK)
+        chat = SimulatedChat(seed, amendments=AMENDMENTS)
         state = initial_state()
         [*chat.steps()]
         for event, at_us in chat.log:

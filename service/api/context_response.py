@@ -25,7 +25,7 @@ from service.domain.record import MessageRange
 from service.domain.render import RenderedMessage, clipped, rendered_originals, rendered_window
 from service.domain.render_json import RenderedJson, Rendering, render_json
 from service.domain.triggers import held_by
-from service.turn import aside
+from service.turn import run_off_loop
 
 ORIGINAL_MESSAGES_MAX = 20_000
 """Messages of one response with the ORIGINAL view; read longer conversations with ReadEvents."""
@@ -111,7 +111,7 @@ async def context_of(
         answer, sent = await asyncio.to_thread(answering.clipped, before, count_text)
     else:
         before = conversations.sent(key)
-        answer, sent = await aside(conversations.window_weight(key), lambda: answering.window(before))
+        answer, sent = await run_off_loop(conversations.window_weight(key), lambda: answering.window(before))
     conversations.keep_sent(key, state, sent)
     return answer
 
@@ -169,7 +169,7 @@ class _Answering:
         if query.original or query.max_tokens:
             usage.window_tokens = tokens
             usage.ratio = (tokens + usage.overhead_tokens) / usage.budget_tokens
-        made = _made(rendered, query)
+        made = _in_form(rendered, query)
         if made is not None and not query.original:
             digests = b"".join([segment_digest(entry.text.encode()) for entry in made.entries])
         stable = before.stable(query.form, digests)
@@ -204,7 +204,7 @@ class _Answering:
         return response.SerializeToString(), before.after(query.form, digests)
 
 
-def _made(rendered: Sequence[RenderedMessage], query: ContextQuery) -> RenderedJson | None:
+def _in_form(rendered: Sequence[RenderedMessage], query: ContextQuery) -> RenderedJson | None:
     if query.rendering is None:
         return None
     return render_json([m.message for m in rendered], query.rendering, blocks=query.cache_marks)

@@ -15,6 +15,7 @@ from service.codec.values import message_to_proto
 from service.conversations.conversations import Conversations
 from service.conversations.policies import Policies
 from service.domain.commands import (
+    Amendment,
     CloseConversation,
     PinMessages,
     RateSummary,
@@ -22,7 +23,6 @@ from service.domain.commands import (
     RevokeSummary,
     RewindConversation,
     UnpinMessages,
-    WayBack,
 )
 from service.domain.conversation import Conversation, record_named
 from service.domain.errors import MessageNotFound, MessageRemoved, SummaryNotFound, WindowTooLarge
@@ -44,7 +44,7 @@ _Changing = (
 )
 
 
-class WaysBack:
+class Amendments:
     """See the contract: every method's promise is written there."""
 
     def __init__(self, conversations: Conversations, policies: Policies, *, token_key: bytes) -> None:
@@ -69,7 +69,7 @@ class WaysBack:
         )
         count = self._conversations.counting.by_model(state.settings.model).count
         page, too_large = await asyncio.to_thread(
-            _capped, messages, state.settings.calibration_factor, request.max_tokens, count
+            _page_within, messages, state.settings.calibration_factor, request.max_tokens, count
         )
         taken = len(page) + len(too_large)
         more = more or taken < len(messages)
@@ -131,7 +131,7 @@ class WaysBack:
         return _pb.ReopenConversationResponse(conversation=shown, summarization=triggered)
 
     async def _changed(
-        self, request: _Changing, command: WayBack | CloseConversation | ReopenConversation
+        self, request: _Changing, command: Amendment | CloseConversation | ReopenConversation
     ) -> tuple[conversation_pb2.Conversation, conversation_pb2.Summarization | None]:
         key = key_of(request.conversation_id)
         state, events = await self._conversations.execute(key, lambda _: command)
@@ -165,7 +165,7 @@ def _asked_for(state: Conversation, request: _pb.ExpandSummaryRequest) -> tuple[
     return ranges
 
 
-def _capped(
+def _page_within(
     messages: Sequence[MessageAppended], factor: float, max_tokens: int, count: Callable[[str], int]
 ) -> tuple[tuple[RenderedMessage, ...], tuple[RenderedMessage, ...]]:
     """The first messages that take at most so many tokens, and those before them that do not fit even excerpted.
