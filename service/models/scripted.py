@@ -208,7 +208,7 @@ class Quoted:
 
 
 def quoted_in(prompt: str) -> Quoted:
-    """What the user text of a prompt quotes in the frames of `service.domain.prompt`; nothing if it has none."""
+    """What the user text of a prompt quotes in the frames of `service.prompts.prompt`; nothing if it has none."""
     earlier = _EARLIER.search(prompt)
     narrative, participants, names = (group or "" for group in earlier.groups()) if earlier else ("", "", "")
     transcript = _TRANSCRIPT.search(prompt)
