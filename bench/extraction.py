@@ -19,11 +19,11 @@ from typing import Any, Final
 from bench.costs import chats_of
 from bench.judged import JUDGED
 from bench.player import PlayedChat
-from service.domain.checks.claims import survival, texts_of
 from service.domain.message import Message
 from service.extraction.extract import Extract, extract
 from service.extraction.passages import gathered
 from service.extraction.sentences import sentences
+from service.grounding.claims import survival, texts_of
 from service.tokenizers.estimated import EstimatingCounter
 
 TOKENS: Final = 1_000

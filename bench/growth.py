@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from bench.rpc import CONTENT
-from service.domain.checks.support import concordance_of
 from service.domain.message import Message, Role
+from service.grounding.support import concordance_of
 from service.text.mentions import mentions
 
 MEGABYTE: Final = 1_000_000

@@ -26,7 +26,7 @@ PRODUCT = ("service/", "eventlog/", "observability/")
 MEASUREMENTS = "bench/"
 LOADED_BY_NAME = re.compile(r"((?:service|bench)(?:\.\w+)+):(\w+)")
 """A name for pkgutil.resolve_name: the arrow that no import statement shows."""
-PURE = ("service/text/", "service/domain/", "service/extraction/")
+PURE = ("service/domain/", "service/extraction/", "service/grounding/", "service/prompts/", "service/text/")
 PURE_PACKAGES = tuple(folder.replace("/", ".") for folder in PURE)
 
 FUNCTION_LINES_MAX = 70

@@ -8,11 +8,11 @@ from typing import Final
 
 from bench.player import PlayedChat
 from bench.quality.facts import Fact, FactKind
-from service.domain.checks.required import KIND_WEIGHTS, NUMBER_CHARS_MIN
 from service.domain.conversation import Conversation, live_coverage
 from service.domain.message import Role
 from service.domain.policy import SummaryRole
 from service.domain.render import rendered_window
+from service.grounding.required import KIND_WEIGHTS, NUMBER_CHARS_MIN
 from service.text.identifiers import IdentifierKind, identifiers
 
 PASSES: Final = (1, 3, 10)

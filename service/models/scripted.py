@@ -206,7 +206,7 @@ class Quoted:
 
 
 def quoted_in(prompt: str) -> Quoted:
-    """Return the quotations of a prompt's user text, in the frames of `service.domain.prompt`; empty without any."""
+    """Return the quotations of a prompt's user text, in the frames of `service.prompts.prompt`; empty without any."""
     earlier = _EARLIER.search(prompt)
     narrative, participants, names = (group or "" for group in earlier.groups()) if earlier else ("", "", "")
     transcript = _TRANSCRIPT.search(prompt)

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from service.domain.checks.support import concordance_of
 from service.domain.events import ErrorClass
 from service.domain.policy import Policy, without_floors
 from service.domain.record import FormName, Provenance
 from service.domain.tokens import TokenCounter
+from service.grounding.support import concordance_of
 from service.summarizer.check import Room, Source, check_draft, fit_draft
 from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of

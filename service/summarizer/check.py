@@ -11,16 +11,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
-from service.domain.checks.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
-from service.domain.checks.comparison import Compared, compared, compared_short, record_texts
-from service.domain.checks.draft import Problem, check_record
-from service.domain.checks.grounding import ground_of
-from service.domain.checks.required import Named, required_identifiers
-from service.domain.checks.support import Concordance, concordance_of
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
 from service.domain.record import ActionItem, RecordEvidence, RecordQuality, SummaryRecord
 from service.domain.render import summary_text
+from service.grounding.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
+from service.grounding.comparison import Compared, compared, compared_short, record_texts
+from service.grounding.draft import Problem, check_record
+from service.grounding.ground import ground_of
+from service.grounding.required import Named, required_identifiers
+from service.grounding.support import Concordance, concordance_of
 from service.summarizer.draft import Draft, DraftItem
 from service.summarizer.statements import judged, narrative_problems
 from service.text.identifiers import Identifier, IdentifierKind, numerals

@@ -11,7 +11,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from service.domain.message import Message
-from service.domain.prompt import (
+from service.domain.record import FormName, SummaryRecord
+from service.extraction.episode import extracted_digest, extracted_episode
+from service.extraction.extract import extract
+from service.prompts.prompt import (
     CHAIN_TEMPLATE,
     DIGEST_TEMPLATE,
     EPISODE_MERGE_TEMPLATE,
@@ -21,9 +24,6 @@ from service.domain.prompt import (
     TEXT_TEMPLATE,
     PromptTemplate,
 )
-from service.domain.record import FormName, SummaryRecord
-from service.extraction.episode import extracted_digest, extracted_episode
-from service.extraction.extract import extract
 from service.summarizer.draft import Draft, DraftItem, from_text, parsed, schema_for, without_cut_ends
 from service.summarizer.episode_draft import (
     digest_draft,

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
-from service.domain.checks.support import Concordance, concordance_of
 from service.domain.chunks import cut_text, grouped, part_tokens_max, source_room, writable_tokens
 from service.domain.events import ErrorClass, MessageAppended
 from service.domain.policy import ToolOutput
-from service.domain.prompt import (
+from service.domain.record import SummaryRecord
+from service.domain.tokens import TokenCounter
+from service.grounding.support import Concordance, concordance_of
+from service.prompts.prompt import (
     Prompt,
     PromptInput,
     PromptTemplate,
@@ -19,8 +21,6 @@ from service.domain.prompt import (
     prompt_of,
     transcript_entry,
 )
-from service.domain.record import SummaryRecord
-from service.domain.tokens import TokenCounter
 from service.summarizer.ask import AcceptedDraft
 from service.summarizer.check import CONTENT_TOKENS_MIN, Room, Source
 from service.summarizer.draft import Draft

@@ -16,8 +16,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field, create_model
 
 from service.domain.errors import InvalidPolicy
-from service.domain.prompt import PromptTemplate
 from service.domain.record import STRING_CHARS_MAX
+from service.prompts.prompt import PromptTemplate
 from service.summarizer.draft import Draft, Strict, inlined, parsed_as, schema_for, without_cut_ends
 from service.summarizer.forms import DraftForm
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.checks.draft import Problem, ProblemCode
-from service.domain.checks.polarity import contradicting
-from service.domain.checks.roles import decides, only_proposed
-from service.domain.checks.support import Concordance
 from service.domain.record import RecordEvidence
 from service.extraction.sentences import sentences
+from service.grounding.draft import Problem, ProblemCode
+from service.grounding.polarity import contradicting
+from service.grounding.roles import decides, only_proposed
+from service.grounding.support import Concordance
 
 _Numbers = tuple[int, ...]
 

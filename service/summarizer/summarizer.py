@@ -15,7 +15,6 @@ from service.domain.events import CAUSE_CHARS_MAX, ErrorClass, MessageAppended, 
 from service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from service.domain.mechanical import is_mechanical
 from service.domain.policy import Policy
-from service.domain.prompt import PromptTemplate
 from service.domain.record import FormName, Provenance, RecordEvidence, RecordQuality, SummaryRecord
 from service.domain.render import short_text, shown_text, summary_text
 from service.domain.tokens import (
@@ -27,6 +26,7 @@ from service.domain.tokens import (
     taught_ratio,
 )
 from service.models.model import Completion
+from service.prompts.prompt import PromptTemplate
 from service.summarizer.check import CheckedDraft, Source
 from service.summarizer.draft import Draft
 

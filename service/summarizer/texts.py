@@ -16,9 +16,9 @@ from service.domain.errors import ModelAway, TextNotSummarized
 from service.domain.events import MessageAppended, PassPlan, Trigger
 from service.domain.message import Message, Role
 from service.domain.policy import SUMMARY_TOKENS_MAX, SUMMARY_TOKENS_MIN, Fallback, Policy
-from service.domain.prompt import CHAIN_TEMPLATE, MERGE_TEMPLATE
 from service.domain.record import FormName, MessageRange, SummaryRecord
 from service.domain.tokens import TokenCounter, TokenSource
+from service.prompts.prompt import CHAIN_TEMPLATE, MERGE_TEMPLATE
 from service.summarizer.check import fit_draft
 from service.summarizer.draft import Draft
 from service.summarizer.forms import FORMS, DraftForm

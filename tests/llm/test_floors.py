@@ -20,11 +20,11 @@ from typing import Final
 
 import pytest
 
-from service.domain.checks.claims import texts_of
 from service.domain.message import Message, Role
-from service.domain.prompt import CHAIN_TEMPLATE
 from service.domain.record import MessageRange, Provenance, SummaryRecord
 from service.extraction.extract import extract
+from service.grounding.claims import texts_of
+from service.prompts.prompt import CHAIN_TEMPLATE
 from service.summarizer.check import Source, check_draft
 from service.summarizer.draft import Draft, DraftItem
 from service.text.words import word_keys

@@ -20,11 +20,11 @@ from itertools import islice, pairwise
 from math import log
 from typing import Final
 
-from service.domain.checks.attribution import PASSAGES_MAX as NAMED_PASSAGES_MAX
-from service.domain.checks.attribution import Attribution
-from service.domain.checks.claims import day_key, keys_of, texts_of
 from service.domain.message import Message, Role
 from service.domain.record import EVIDENCE_MAX, SummaryRecord, statements_of
+from service.grounding.attribution import PASSAGES_MAX as NAMED_PASSAGES_MAX
+from service.grounding.attribution import Attribution
+from service.grounding.claims import day_key, keys_of, texts_of
 from service.text.identifiers import IdentifierKind, numerals
 from service.text.words import word_runs
 

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from service.domain.errors import InvalidPolicy
 from service.domain.message import Attachment, Message, Role, ToolCall
 from service.domain.policy import Policy, ToolOutput
-from service.domain.prompt import (
+from service.domain.quoting import quoted
+from service.domain.record import ActionItem, RecordContext, SummaryRecord
+from service.prompts.prompt import (
     CHAIN_TEMPLATE,
     MERGE_TEMPLATE,
     Prompt,
@@ -23,8 +25,6 @@ from service.domain.prompt import (
     template_from_text,
     transcript_entry,
 )
-from service.domain.quoting import quoted
-from service.domain.record import ActionItem, RecordContext, SummaryRecord
 from service.text.markup import leftover_markup
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.chats import OPEN, append, appended, chat, only_plan, record_for, result, said

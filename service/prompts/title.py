@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from service.domain.checks.claims import evidence_of, unsupported
-from service.domain.checks.draft import is_placeholder, is_refusal
-from service.domain.prompt import Prompt, PromptInput, PromptTemplate, prompt_of
 from service.domain.quoting import quoted
+from service.grounding.claims import evidence_of, unsupported
+from service.grounding.draft import is_placeholder, is_refusal
+from service.prompts.prompt import Prompt, PromptInput, PromptTemplate, prompt_of
 from service.text.markup import answered_turn, leftover_markup, strip_chat_markup
 from service.text.secrets import contains_secret
 

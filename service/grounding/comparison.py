@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.checks.carried import carried_from
-from service.domain.checks.claims import evidence_of, share_held
-from service.domain.checks.draft import Problem, ProblemCode
-from service.domain.checks.grounding import Ground
-from service.domain.checks.repetition import repetition
 from service.domain.policy import Policy
 from service.domain.record import SummaryRecord
+from service.grounding.carried import carried_from
+from service.grounding.claims import evidence_of, share_held
+from service.grounding.draft import Problem, ProblemCode
+from service.grounding.ground import Ground
+from service.grounding.repetition import repetition
 from service.text.identifiers import Identifier
 from service.text.words import known_share, word_keys
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.checks.attribution import PASSAGES_MAX, Attribution
-from service.domain.checks.support import Concordance, concordance_of
 from service.domain.message import Message, Role
+from service.grounding.attribution import PASSAGES_MAX, Attribution
+from service.grounding.support import Concordance, concordance_of
 from tests.support.growth import grows_linearly
 
 SAID = (

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from service.domain.checks.support import SENTENCE_END, Concordance, Heard, Passage, Support, keys_in
 from service.domain.message import Role
+from service.grounding.support import SENTENCE_END, Concordance, Heard, Passage, Support, keys_in
 from service.text.words import folded
 
 _SAYS_SAME: Final = 0.5

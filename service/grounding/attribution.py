@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from service.domain.checks.claims import keys_of
+from service.grounding.claims import keys_of
 from service.text.identifiers import Identifier, IdentifierKind, numerals
 from service.text.words import FUNCTION_WORDS, word_keys
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.checks.support import Concordance, Passage, Support
+from service.grounding.support import Concordance, Passage, Support
 from service.text.words import folded, word_runs
 
 _CLOSE: Final = 0.5

@@ -9,7 +9,7 @@ import pytest
 from service.domain.commands import ChangeTitle
 from service.domain.events import ConversationOpened, TitleChanged
 from service.domain.policy import Policy
-from service.domain.title import TITLE_CHARS_MAX, TITLE_TEMPLATE, title_in, title_prompt
+from service.prompts.title import TITLE_CHARS_MAX, TITLE_TEMPLATE, title_in, title_prompt
 from tests.support.chats import OPEN, SETTINGS
 from tests.support.given import given
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from service.domain.checks.claims import Evidence, unsupported
+from service.grounding.claims import Evidence, unsupported
 from service.text.markup import leftover_markup
 from service.text.secrets import contains_secret
 

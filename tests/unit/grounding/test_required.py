@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from service.domain.checks.required import REQUIRED_CHARS_MAX, REQUIRED_MAX, Named, required_identifiers
+from service.grounding.required import REQUIRED_CHARS_MAX, REQUIRED_MAX, Named, required_identifiers
 from service.text.identifiers import numerals
 
 
