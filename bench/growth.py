@@ -29,7 +29,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "near-numbers": "1,1.1-1:1 ",
     "open brackets": "{[(<\"'",
 }
-"""What each text repeats."""
+"""The motif that each text repeats."""
 
 HEADINGS = (
     "text",

@@ -23,7 +23,7 @@ Call = Callable[[int, int], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Its outcome."""
+    """The outcome of a load."""
 
     seconds: float
     latencies_s: tuple[float, ...]
@@ -40,7 +40,7 @@ class Load:
 
     @property
     def p99_ms(self) -> float:
-        """What one call of a hundred exceeds."""
+        """The latency that one call of a hundred exceeds."""
         return percentile(self.latencies_s, 0.99) * 1e3
 
 

@@ -1,8 +1,8 @@
 """Chats played a message at a time through conversations and passes, in one process, in memory.
 
-Unless another model is given, a scripted one returns good records, made of its source, or is away. What is counted is
-what an operator pays for: calls and their tokens, windows over their budget, passes that free little. The same chats
-give the same counts on any machine.
+Unless another model is given, a scripted one returns good records, made of its source, or is away. The counts are
+those that an operator pays for: calls and their tokens, windows over their budget, passes that free little. The same
+chats give the same counts on any machine.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ OnWindow = Callable[[str, int, Conversation], None]
 
 @dataclass(slots=True)
 class Costs:
-    """What a file of chats cost. `long_chats` are those that pass their trigger; `call_tokens` are read and written by
-    the summarizer's model."""
+    """The costs of a file of chats. `long_chats` counts those that pass their trigger, `call_tokens` the tokens that
+    the summarizer's model reads and writes."""
 
     long_chats: int = 0
     tokens: int = 0
@@ -99,7 +99,7 @@ class Costs:
 
 
 class _Chat:
-    """What a model that could remember would know: the messages by number, and the records made of them."""
+    """The memory of the scripted model: the messages by number, and the records made of them."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []

@@ -1,4 +1,4 @@
-"""What is measured, in which order: rounds in which every measurement has its turn, so that a slow minute of the
+"""The measurements and their order: each has its turn in every round, so that a slow minute of the
 machine falls on all of them alike.
 """
 
@@ -43,7 +43,7 @@ Measure = Callable[[], Awaitable[Values]]
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where files lie, and how long a measurement takes in each round."""
+    """The folder of the files, and the seconds of a measurement in each round."""
 
     folder: Path
     seconds: float
@@ -224,7 +224,7 @@ async def _long(bench: Bench) -> AsyncIterator[Measure]:
 
 @asynccontextmanager
 async def _size(bench: Bench) -> AsyncIterator[Measure]:
-    """What a log takes on disk after its sidecar has stopped, for each message of SIZE_CHARS characters."""
+    """The bytes of a log on disk after its sidecar has stopped, for each message of SIZE_CHARS characters."""
     content = (CONTENT * 2)[:SIZE_CHARS]
     numbers = itertools.count()
 

@@ -1,4 +1,4 @@
-"""What the disk and bare SQLite give, and how fast a log folds: measured in the bench's own process.
+"""The speed of the disk, of bare SQLite and of folding a log, measured in the bench's own process.
 
 The bare SQLite has the log's own settings, because its connection is made by the log's own function.
 """

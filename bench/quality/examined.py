@@ -1,4 +1,4 @@
-"""What each pass left: required identifiers, the ledger, statements and their evidence, what it freed, what leaked."""
+"""Examines each pass: required identifiers, the ledger, statements and evidence, tokens freed, secrets that leaked."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def window_text(state: Conversation) -> str:
 
 
 def required_of(messages: Iterable[Message], state: Conversation) -> tuple[LedgerEntry, ...]:
-    """What a ledger of the state's limit shows that is made of all covered messages at once, whatever passes did."""
+    """Return the ledger of all covered messages, made at once under the state's limit, whatever passes did."""
     numbered = [MessageAppended(n, m, 1, TokenSource.ESTIMATE) for n, m in enumerate(messages, 1)]
     covered = live_coverage(state)
     leaving = [m for m in numbered if covers(covered, m.number) and m.message.role is not Role.SYSTEM]
@@ -76,7 +76,7 @@ class Examination:
         chats: The messages of each conversation.
         planted: What is to be known of generated ones; a real conversation is in none.
         every: Whether required identifiers are looked for after each pass, not after PASSES alone.
-        required: How many of the required identifiers the window has, after so many passes.
+        required: How many of the required identifiers the window has, by the number of passes.
         largest: The largest share of a window that a ledger took.
         noise: Entries of ledgers that are neither planted values nor decoys: what logs count, marks, names of code.
         decoys: Entries of ledgers that nobody asks for, although they are identifiers of the forms that are planted.
@@ -157,7 +157,7 @@ class Examination:
     def look_at_evidence(self, record: SummaryRecord, chat: GeneratedChat) -> None:
         """Judge the messages that a record's statements of planted facts name."""
         for text, numbers in statements_of(record):
-            true = {fact.message for fact in chat.facts if fact.anchor and fact.is_told_in(text)}
+            true = {fact.message for fact in chat.facts if fact.anchor and fact.is_attributed_in(text)}
             if true:
                 self.evidence_right.add(bool(true.intersection(numbers)), 1)
                 self.evidence_wrong.add(bool(numbers) and not true.intersection(numbers), 1)

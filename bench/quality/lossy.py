@@ -71,7 +71,7 @@ class LossyModel:
         return True
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """Release nothing: the model holds no connection."""
 
     def _answer(self, request: CompletionRequest) -> str:
         kept = self._survivors(request.user, request.summary_tokens_max)

@@ -1,7 +1,6 @@
-"""What people, the model or its calls name again after it has left the window: had the window kept it until then?
+"""Counts identifiers that messages or calls name again after they left the window: did the window still have them?
 
-Only the course of a conversation says which identifiers were needed. Nothing is planted for it, so real chats can be
-asked.
+The later messages of a chat show which identifiers it needed. This takes no planted facts, so real chats serve too.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class NamedAgain:
 
     Attributes:
         chats: The messages of each conversation.
-        alive: How many of the identifiers that were named again the window before that message had.
+        alive: Identifiers that were named again, and how many of them the window before that message had.
     """
 
     chats: Mapping[str, Sequence[Message]]
@@ -34,11 +33,11 @@ class NamedAgain:
 
     @classmethod
     def of(cls, chats: Iterable[PlayedChat]) -> NamedAgain:
-        """It for these chats."""
+        """Open the count for these chats."""
         return cls(dict(chats))
 
     def seen(self, name: str, count: int, state: Conversation) -> None:
-        """Look at what message `count` names, and at the window that it was added to."""
+        """Compare the identifiers of message `count` with the window that it was added to."""
         message = self.chats[name][count - 1]
         last = self._last.setdefault(name, {})
         before = self._before.get(name)
@@ -53,7 +52,7 @@ class NamedAgain:
 
 
 def _named(message: Message, *roles: Role) -> set[str]:
-    """What the arguments of its calls name, and, if it is of one of these roles, its content."""
+    """Return the identifiers in the arguments of a message's calls and, if it is of one of `roles`, in its content."""
     texts = [call.arguments for call in message.tool_calls]
     texts += [message.content] if message.role in roles else []
     return {found.text.casefold() for text in texts for found in mentions(text)}
