@@ -48,7 +48,7 @@ NAMED_ONLY = frozenset({"open", "recall", "prepared"})
 USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
 
 COST, QUALITY, EXTRACTION, GROWTH, MEMORY = "cost", "quality", "extraction", "growth", "memory"
-"""They have no rounds: the first three are counted, not timed, and the others compare figures of one run."""
+"""Measurements without rounds: the first three count and do not time, the others compare figures of one run."""
 
 ALONE = (COST, QUALITY, EXTRACTION, GROWTH, MEMORY)
 

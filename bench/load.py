@@ -73,5 +73,5 @@ async def in_turns(calls: Mapping[str, Call], seconds: float, *, clients: int = 
 
 
 def _numbered(call: Call, turn: int) -> Call:
-    """The same call with numbers that no other turn uses."""
+    """Return `call` with numbers that no other turn uses."""
     return lambda client, number: call(client, turn * CALLS_MAX + number)

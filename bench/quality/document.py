@@ -116,7 +116,7 @@ def document(found: Measured) -> str:
 
 
 def verdicts(found: Measured) -> Iterator[Row]:
-    """What, its goal, the figure, and whether that is met; the last is empty where there is no goal."""
+    """Yield the subject, its goal, the figure and the verdict of each row; the verdict is empty without a goal."""
     generated = [run for run in found.runs if run.corpus.planted]
     for passes, goal in _REQUIRED_GOALS.items():
         shares = [(run, run.examined.required[passes].value) for run in generated if passes in run.examined.required]

@@ -63,7 +63,7 @@ class LossyModel:
         return Completion(text, self.name, "stop", request.prompt_tokens, self._count(text), 0.0)
 
     async def describe(self) -> ModelDescription:
-        """Its context."""
+        """See SummaryModel."""
         return ModelDescription(context_length=self._window, window=self._window)
 
     async def idle(self) -> bool:

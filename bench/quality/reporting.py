@@ -53,7 +53,7 @@ class FaithfulModel:
         return replace(narrated, text=text, model=self.name, output_tokens=self._count(text))
 
     async def describe(self) -> ModelDescription:
-        """Its context."""
+        """See SummaryModel."""
         return await self._narrator.describe()
 
     async def idle(self) -> bool:
@@ -61,7 +61,7 @@ class FaithfulModel:
         return True
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """See SummaryModel."""
 
     def _answer(self, request: CompletionRequest, narrated: str) -> str:
         statements = self._statements(request)
@@ -128,7 +128,7 @@ class LyingModel:
         return replace(completion, text=json.dumps(answer, ensure_ascii=False), model=self.name)
 
     async def describe(self) -> ModelDescription:
-        """Its context."""
+        """See SummaryModel."""
         return await self._honest.describe()
 
     async def idle(self) -> bool:
@@ -136,7 +136,7 @@ class LyingModel:
         return True
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """See SummaryModel."""
 
     def _lies(self, prompt: str) -> tuple[Lie, Lie, Lie]:
         rng = random.Random(int.from_bytes(blake2b(prompt.encode(), digest_size=8).digest(), "big"))

@@ -38,7 +38,7 @@ def test_a_seed_gives_the_same_conversation_and_another_seed_another(conversatio
     assert generated(SEEDS[0]).messages != generated(SEEDS[1]).messages
 
 
-def test_a_planted_value_is_told_where_it_should_be_and_nowhere_else(conversation):
+def test_a_planted_value_is_stated_where_it_should_be_and_nowhere_else(conversation):
     """But by the message that replaces it, which may say what it was."""
     for fact in conversation.facts:
         for number, message in enumerate(conversation.messages, 1):
