@@ -52,7 +52,7 @@ async def show(
 ) -> None:
     """Play `chat` through the sidecar and print everything; raises SidecarError.
 
-    Waits for the end of each pass, which the sidecar's clocks guarantee; reports a silent wait every `reported_every_s`.
+    Waits for the end of each pass, which the sidecar's clocks guarantee; reports silence every `reported_every_s`.
     `program` starts the commands that are printed for trying; empty if the sidecar does not keep running.
     """
     console = Console(highlight=False, soft_wrap=True, width=width())

@@ -9,7 +9,7 @@ from service.cli.options import Invocation, sidecar_options
 from service.cli.plain_json import as_json, word
 from service.cli.sidecar import call
 from service.cli.terminal import say, say_text
-from service.client import SEARCH_MODES, SearchHit, SearchMode, role_name
+from service.client import SEARCH_MODES, SearchHistoryResponse, SearchHit, SearchMode, SidecarClient, role_name
 
 __all__ = ["search"]
 
@@ -38,8 +38,11 @@ def search(
     conversation, query = ("", words) if everywhere else (words[0], words[1:])
     if not query:
         raise Misconfigured("there is no query", hint="abridged search CONVERSATION QUERY, or --all QUERY")
-    text = " ".join(query)
-    found = call(invocation, lambda client: client.search(conversation, text, mode=mode or "", limit=limit))
+
+    async def work(client: SidecarClient) -> SearchHistoryResponse:
+        return await client.search(conversation, " ".join(query), mode=mode or "", limit=limit)
+
+    found = call(invocation, work)
     for hit in found.hits:
         if as_json_:
             say(as_json(hit))
