@@ -1,1 +1,1 @@
-"""`abridged bench`: the sidecar measured beside bare gRPC and bare SQLite in the same run."""
+"""Measurements of the sidecar beside bare gRPC and bare SQLite in the same run; `abridged bench` runs them."""

@@ -1,4 +1,4 @@
-"""`abridged bench`: what this machine gives, beside what it gives without us."""
+"""`abridged bench`: measures the sidecar, and this machine without it."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ NAMES = (
     "recall",
     "prepared",
 )
-"""Those of bench.rounds, which is loaded only to measure; a test compares them."""
+"""The measurements of bench.rounds, which is loaded only to measure; a test compares the two."""
 
 NAMED_ONLY = frozenset({"open", "recall", "prepared"})
-"""Those that are measured only when they are named: they take some minutes, and `recall` needs a package extra."""
+"""Measurements that run only by name: they take some minutes, and `recall` needs a package extra."""
 
 USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
 
 COST, QUALITY, EXTRACTION, GROWTH, MEMORY = "cost", "quality", "extraction", "growth", "memory"
-"""They have no rounds: the first three are counted, not timed, and the others compare figures of one run."""
+"""Measurements without rounds: the first three count and do not time, the others compare figures of one run."""
 
 ALONE = (COST, QUALITY, EXTRACTION, GROWTH, MEMORY)
 
@@ -105,7 +105,7 @@ def bench(
             raise click.UsageError(f"--only {only[0]} stands alone: its figures have no rounds")
         _print_counted(only[0], data, model, address)
         return
-    # What measures loads gRPC and the log, which nobody needs for --help.
+    # The measurements load gRPC and the log, which --help does not need.
     from bench.rounds import ROUNDS, Bench, measured
     from service.event_loop import loop_factory
 

@@ -1,4 +1,4 @@
-"""Costs of chats at their model's API under a prompt cache: with passes, with clearing, cut to six messages, whole.
+"""The costs of chats at their model's API under a prompt cache: with passes, with clearing, cut to six messages, whole.
 
 Before each message of the assistant the window is a prompt; in a chat that has no assistant, before each message. What
 is the start of the conversation's last prompt is read from the cache; whoever uses the cache writes the rest to it.
@@ -41,7 +41,7 @@ HEADINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """How a window is kept small. `kept` 0 keeps what the policy keeps."""
+    """A way to keep a window small. `kept` counts the newest messages that stay; 0 leaves that to the policy."""
 
     name: str
     policy: Policy
@@ -59,7 +59,7 @@ STRATEGIES = (
 
 @dataclass(slots=True)
 class Bill:
-    """Sums over the prompts of a file of chats, in tokens.
+    """The sum of the prompts of a file of chats, in tokens.
 
     `rewritten` is how many of them are not the last one with more at its end, `over` how many exceed the context.
     """
@@ -73,7 +73,7 @@ class Bill:
 
     @property
     def cost(self) -> float:
-        """In uncached input tokens; with the cache, or without it if that is cheaper."""
+        """The price in uncached input tokens, with the cache, or without it if that is cheaper."""
         cached = READ * self.stable + WRITE * (self.tokens - self.stable)
         return min(cached, UNCACHED * self.tokens) + UNCACHED * self.summarizer
 
@@ -110,7 +110,7 @@ _WORDS = ("order", "table", "host", "import", "queue", "report", "branch", "tick
 
 
 async def billed(chats: Sequence[PlayedChat], strategy: Strategy) -> Bill:
-    """Add up the prompts of these chats, whose windows are kept like this."""
+    """Play the chats, keep their windows in this way, and return the costs."""
     bill = Bill()
     messages = dict(chats)
     last: dict[str, tuple[RenderedMessage, ...]] = {}

@@ -1,4 +1,4 @@
-"""How extracts read on real chats, by the judgements of bench/judged.py; beside LexRank and TextRank of sumy.
+"""Extracts of real chats, held against the judgements of bench/judged.py, beside LexRank and TextRank of sumy.
 
 A line of a list is right if its sentence was judged to be of that kind and no other line of the list says the same. The
 others make no lists, so they are compared by what their text still holds, at the same size in tokens. sumy is not
@@ -69,7 +69,7 @@ class _Sums:
 
 
 def digest_of(sentence: str) -> str:
-    """Return 12 hexadecimal digits of the SHA-256 of a sentence's words, by which a judgement knows it."""
+    """Return the name of a sentence in judgements: 12 hexadecimal digits of the SHA-256 of its words."""
     return hashlib.sha256(" ".join(_WORD.findall(sentence.casefold())).encode()).hexdigest()[:12]
 
 
@@ -161,7 +161,7 @@ def _text(extracted: Extract) -> str:
 
 
 def _ranker(name: str) -> Callable[[str, Sequence[Message]], str]:
-    """One of sumy's rankers over the sentences that an extract is made from, until it has as many tokens."""
+    """Rank the sentences that an extract is made from with one of sumy's rankers, up to as many tokens."""
     module, summarizer = RANKERS[name]
     ranker: Any = getattr(import_module(f"sumy.summarizers.{module}"), summarizer)()
     parser: Any = import_module("sumy.parsers.plaintext").PlaintextParser

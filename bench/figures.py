@@ -1,4 +1,4 @@
-"""Names each measured figure: its unit, the reference of the same run that it is compared with, and its target.
+"""The figures: each has a unit, a reference of the same run, and a target.
 
 A figure is a list of values, one a round; it is reported as median and spread, since on a shared machine a single value
 says little. A ratio is made within each round, so that what slows both of a pair down cancels out.
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A bound for a median. `of_ratio` says that it is about the ratio to the reference."""
+    """The limit that a median should reach; with `of_ratio`, that the ratio to the reference should reach."""
 
     limit: float
     at_least: bool
@@ -24,7 +24,7 @@ class Target:
         return f"{'>=' if self.at_least else '<='} {self.limit:,g}{' x' if self.of_ratio else ''}"
 
     def is_met(self, value: float) -> bool:
-        """Whether the value is on the good side of the limit."""
+        """Whether the value reaches the limit."""
         return value >= self.limit if self.at_least else value <= self.limit
 
 
@@ -204,7 +204,7 @@ def table_rows(rounds: Mapping[str, Sequence[float]]) -> list[tuple[str, ...]]:
 
 
 def as_plain(rounds: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """The same for JSON, with every round."""
+    """Return the figures for JSON, with every round."""
     plain: dict[str, Any] = {}
     for figure in FIGURES:
         if figure.name not in rounds:

@@ -27,7 +27,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "near-numbers": "1,1.1-1:1 ",
     "open brackets": "{[(<\"'",
 }
-"""The text that each entry repeats."""
+"""The motif that each text repeats."""
 
 HEADINGS = (
     "text",

@@ -1,5 +1,4 @@
-"""Findings of one reader in thirty real chats, by the rubric of docs/extraction.md: places and digests, no words of
-them.
+"""A reader's judgements of thirty real chats, by the rubric of docs/extraction.md: places and digests, without words.
 
 Ten chats of each of three files, drawn by seed 32; meetings are cut to sixty messages. A label is the kind (D decision,
 T task, Q question) and which of the chat's things of this kind it is: sentences with one label say the same.
@@ -74,4 +73,4 @@ JUDGED: Final[Mapping[str, tuple[str, ...]]] = {
     "meeting-016[120:180]": (),
     "meeting-016[900:960]": (),
 }
-"""By conversation, with the piece of it: for each sentence its label, the number of its message and its digest."""
+"""Judgements by conversation and piece: for each sentence its label, the number of its message and its digest."""

@@ -21,7 +21,7 @@ Call = Callable[[int, int], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Its outcome."""
+    """The outcome of a load."""
 
     seconds: float
     latencies_s: tuple[float, ...]
@@ -38,7 +38,7 @@ class Load:
 
     @property
     def p99_ms(self) -> float:
-        """Return the time that one call of a hundred exceeds."""
+        """The latency that one call of a hundred exceeds."""
         return percentile(self.latencies_s, 0.99) * 1e3
 
 
@@ -71,5 +71,5 @@ async def in_turns(calls: Mapping[str, Call], seconds: float, *, clients: int = 
 
 
 def _numbered(call: Call, turn: int) -> Call:
-    """The same call with numbers that no other turn uses."""
+    """Return `call` with numbers that no other turn uses."""
     return lambda client, number: call(client, turn * CALLS_MAX + number)

@@ -53,13 +53,13 @@ async def rows(folder: Path, *, progress: Callable[[str], None], messages: int =
 
 
 def growth_share(found: list[tuple[int, float]]) -> float:
-    """By which part memory grew over the last third of the messages, of `found` messages and MiB."""
+    """Return the part by which memory grew over the last third; `found` has numbers of messages and MiB."""
     third = next(mib for done, mib in found if done >= found[-1][0] * 2 // 3)
     return found[-1][1] / third - 1
 
 
 async def _appended(sidecar: SidecarCalls, messages: int) -> AsyncIterator[int]:
-    """Appends so many messages; yields how many are done, after each call."""
+    """Append `messages` messages; yield the number of finished ones after each call."""
     done: asyncio.Queue[int] = asyncio.Queue()
     left = iter(range(messages))
     names = itertools.count()

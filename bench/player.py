@@ -1,8 +1,8 @@
 """Chats played a message at a time through conversations and passes, in one process, in memory.
 
-Unless another model is given, a scripted one returns good records, made of its source, or is away. What is counted is
-what an operator pays for: calls and their tokens, windows over their budget, passes that free little. The same chats
-give the same counts on any machine.
+Unless another model is given, a scripted one returns good records, made of its source, or is away. The counts are
+those that an operator pays for: calls and their tokens, windows over their budget, passes that free little. The same
+chats give the same counts on any machine.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ OnWindow = Callable[[str, int, Conversation], None]
 
 @dataclass(slots=True)
 class Costs:
-    """Costs of a file of chats. `long_chats` are those that pass their trigger; `call_tokens` are read and written by
-    the summarizer's model."""
+    """The costs of a file of chats. `long_chats` counts those that pass their trigger, `call_tokens` the tokens that
+    the summarizer's model reads and writes."""
 
     long_chats: int = 0
     tokens: int = 0
@@ -97,7 +97,7 @@ class Costs:
 
 
 class _Chat:
-    """A model's knowledge if it could remember: the messages by number, and the records made of them."""
+    """The memory of the scripted model: the messages by number, and the records made of them."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []

@@ -1,6 +1,6 @@
-"""Measures how long a caller waits for a pass with and without a preparation, when the model takes MODEL_S.
+"""The wait of a caller for a pass, with and without a preparation, when the model takes MODEL_S.
 
-The model is a scripted one that sleeps: the figures say whether it is waited for.
+A scripted model sleeps: the figures show whether callers wait for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONVERSATIONS = 30
 
 CONTEXT_LENGTH = 8_192
 MESSAGE_TOKENS = 480
-"""As the caller says: 12 messages are 0.70 of the budget, and 14 are 0.82."""
+"""The caller's count: 12 messages are 0.70 of the budget, and 14 are 0.82."""
 
 BEFORE, BEHIND = 12, 2
 

@@ -23,7 +23,7 @@ _ECHO = "from bench.echo import run; import sys; run(sys.argv[1])"
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A running process and where it serves."""
+    """A running process and its address."""
 
     process: subprocess.Popen[bytes]
     address: str
@@ -50,13 +50,13 @@ class Child:
 
 
 def echo_child(folder: Path, name: str) -> Child:
-    """The bare gRPC echo."""
+    """Start the bare gRPC echo."""
     address = f"unix:{folder}/{name}"
     return Child(_started([sys.executable, "-c", _ECHO, address], {}), address)
 
 
 def sidecar_child(folder: Path, name: str, settings: Mapping[str, str]) -> Child:
-    """`abridged serve` with these settings over the defaults and nothing of the caller's environment."""
+    """Start `abridged serve` with these settings over the defaults, and with none of the caller's variables for it."""
     address = f"unix:{folder}/{name}"
     own = {
         "server.listen": address,

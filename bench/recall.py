@@ -1,4 +1,4 @@
-"""Measures the costs of search: appends beside an index that follows them, and searches of SEARCHED_MESSAGES messages.
+"""The costs of search: appends beside an index that follows them, and searches of SEARCHED_MESSAGES messages.
 
 Texts are of made words whose frequencies fall as those of real ones do (Zipf), so that a query has rare words and words
 of every third message.

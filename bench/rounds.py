@@ -1,5 +1,6 @@
-"""Orders the measurements in rounds in which each has its turn, so that a slow minute of the machine falls on all of
-them alike."""
+"""The measurements and their order: each has its turn in every round, so that a slow minute of the
+machine falls on all of them alike.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ Measure = Callable[[], Awaitable[Values]]
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where files lie, and how long a measurement takes in each round."""
+    """The folder of the files, and the seconds of a measurement in each round."""
 
     folder: Path
     seconds: float
@@ -221,7 +222,7 @@ async def _long(bench: Bench) -> AsyncIterator[Measure]:
 
 @asynccontextmanager
 async def _size(bench: Bench) -> AsyncIterator[Measure]:
-    """Return the bytes on disk for each message of SIZE_CHARS characters, after the sidecar has stopped."""
+    """The bytes of a log on disk after its sidecar has stopped, for each message of SIZE_CHARS characters."""
     content = (CONTENT * 2)[:SIZE_CHARS]
     numbers = itertools.count()
 

@@ -185,7 +185,7 @@ class SidecarCalls:
             await asyncio.sleep(INDEX_LOOK_S)
 
     async def grown(self, conversation: str, *, events: int, compacted: bool) -> None:
-        """Make a conversation of so many events; compacted, the passes keep up with it as they would in its life.
+        """Make a conversation of `events` events; compacted, the passes keep up with it as they would in its life.
 
         What they read before the last batch is short: its length would take minutes and leave the same window.
         """
@@ -227,7 +227,7 @@ class SidecarCalls:
         await self._stubs[0].SummarizeConversation(forced, timeout=CALL_MAX_S)
 
     async def turned(self, conversation: str, number: int, *, tokens: Sequence[int], context_length: int) -> None:
-        """Append messages of so many tokens each, as the caller counts them."""
+        """Append messages of `tokens` tokens each, as the caller counts them."""
         request = _request(conversation, None, number, len(tokens))
         request.settings.context_length = context_length
         for message, count in zip(request.messages, tokens, strict=True):

@@ -1,4 +1,4 @@
-"""Measures the disk, bare SQLite, and how fast a log folds, in the bench's own process.
+"""The speed of the disk, of bare SQLite and of folding a log, measured in the bench's own process.
 
 The bare SQLite has the log's own settings, because its connection is made by the log's own function.
 """

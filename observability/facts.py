@@ -62,12 +62,8 @@ class SearchMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConversationsCounted:
-    """The state of all conversations.
-
-    Attributes:
-        over_budget: Conversations whose window costs more than their budget.
-        held: Conversations whose window is past its trigger, by what holds it; a missing reason is 0.
-    """
+    """Conversations whose window costs more than their budget, and those past their trigger by the reason that holds
+    them; a missing reason counts 0."""
 
     over_budget: int
     held: Mapping[str, int]
@@ -75,15 +71,8 @@ class ConversationsCounted:
 
 @dataclass(frozen=True, slots=True)
 class RecallMeasured:
-    """How far the search index is.
-
-    Attributes:
-        words_position: The position of the log up to which words are indexed.
-        vectors_position: That up to which vectors are.
-        words_behind: Positions of the log whose words are not indexed yet.
-        vectors_behind: Those whose vectors are not.
-        stopped: Whether it follows the log no longer.
-    """
+    """The positions of the log up to which words and vectors are indexed, how many positions are not yet, and whether
+    the index has stopped following the log."""
 
     words_position: int
     vectors_position: int
@@ -94,12 +83,7 @@ class RecallMeasured:
 
 @dataclass(frozen=True, slots=True)
 class LogMeasured:
-    """The log's disk usage.
-
-    Attributes:
-        size_bytes: Size of the log's files, write-ahead log included.
-        free_bytes: What may still be written on their volume.
-    """
+    """The size of the log's files, write-ahead log included, and the bytes that their volume still takes."""
 
     size_bytes: int
     free_bytes: int
@@ -135,14 +119,8 @@ class RpcEnded:
 
 @dataclass(frozen=True, slots=True)
 class BatchCommitted:
-    """One transaction of the log.
-
-    Attributes:
-        started_ns: When it began, in nanoseconds since the epoch.
-        ended_ns: When it was on disk, in nanoseconds since the epoch.
-        events: Number of events in it.
-        traceparents: Those of its appends.
-    """
+    """One transaction of the log, with the number of its events and the traceparents of its appends. It began and was
+    on disk at these times, in nanoseconds since the epoch."""
 
     started_ns: int
     ended_ns: int
@@ -155,9 +133,7 @@ class PassStarted:
     """A pass was claimed.
 
     Attributes:
-        conversation_id: The conversation.
         summarization_id: The pass.
-        trigger: Why it began.
         depth: The depth of the resulting record.
         ratio: The token ratio at the trigger.
         tokens_before: Tokens that the record replaces in the window.
@@ -217,7 +193,6 @@ class PassEnded:
     """A pass ended, or was skipped before it began.
 
     Attributes:
-        outcome: How it ended.
         trigger: Why it began; None if it was skipped before.
         model: The model that made the record, otherwise the last one asked; empty if none was.
         duration_s: From claim to commit; None if it never began.
@@ -250,9 +225,7 @@ class ChatStarted:
     Attributes:
         provider: `ollama`, for example.
         model: The model's name at the provider.
-        conversation_id: The conversation being summarized.
-        prompt_name: The prompt template's name.
-        prompt_version: The prompt template's version.
+        prompt_name: The name of the prompt's template.
         temperature: Sampling temperature; None if the provider decides.
         seed: Sampling seed; None if the provider decides.
         output_tokens_max: Limit on the answer; None without one.
@@ -274,12 +247,7 @@ class ChatStarted:
 
 @dataclass(frozen=True, slots=True)
 class ChatAsked:
-    """A call goes to a host. If the call moves on to another host, the last fact counts.
-
-    Attributes:
-        server_address: The host's name or IP address.
-        server_port: Its TCP port.
-    """
+    """A call goes to a host, by name or IP address, and TCP port. If it moves on to another, the last fact counts."""
 
     server_address: str
     server_port: int
@@ -292,8 +260,6 @@ class ChatAnswered:
     Attributes:
         model: The name that the server returned.
         finish_reason: The provider's value, `stop` or `length`.
-        input_tokens: Tokens of the prompt.
-        output_tokens: Tokens of the answer.
     """
 
     model: str

@@ -1,1 +1,1 @@
-"""Measures how much a window still knows after many passes, of conversations whose facts are known."""
+"""Counts the facts that a window still has after many passes, of conversations whose facts are known."""

@@ -114,15 +114,19 @@ def document(found: Measured) -> str:
 
 
 def verdicts(found: Measured) -> Iterator[Row]:
-    """Yield each goal: its subject, the goal, the figure, and whether that is met; the last is empty without a goal."""
+    """Yield the subject, its goal, the figure and the verdict of each row; the verdict is empty without a goal."""
     generated = [run for run in found.runs if run.corpus.planted]
     for passes, goal in _REQUIRED_GOALS.items():
         shares = [(run, run.examined.required[passes].value) for run in generated if passes in run.examined.required]
         planted = [(run, run.survey.tallies[passes]) for run in generated if run.survey.tallies[passes].asked]
-        told = [(run, Share(tally.written, tally.asked).value) for run, tally in planted]
+        stated = [(run, Share(tally.written, tally.asked).value) for run, tally in planted]
         tallies = [(run, run.survey.tallies[passes]) for run in generated]
         ruled = [(run, Share(tally.ruling, tally.rules).value) for run, tally in tallies if tally.rules]
-        kinds = (("required identifiers", shares), ("all planted identifiers", told), ("rules without a pin", ruled))
+        kinds = (
+            ("required identifiers", shares),
+            ("all planted identifiers", stated),
+            ("rules without a pin", ruled),
+        )
         for what, found_of in kinds:
             if found_of:
                 run, least = min(found_of, key=lambda pair: pair[1])
@@ -235,7 +239,7 @@ _ANSWER_HEADINGS: Final = (
 
 
 def _answers_row(name: str, answers: Answers) -> Row:
-    shares = (answers.window, answers.told, answers.last, answers.tools)
+    shares = (answers.window, answers.attributed, answers.last, answers.tools)
     sizes = (answers.tokens, answers.with_tools)
     return (
         name,

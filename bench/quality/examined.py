@@ -1,4 +1,4 @@
-"""Examines the state after each pass: required identifiers, the ledger, statements and their evidence, leaks."""
+"""Examines each pass: required identifiers, the ledger, statements and evidence, tokens freed, secrets that leaked."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def window_text(state: Conversation) -> str:
 
 
 def required_of(messages: Iterable[Message], state: Conversation) -> tuple[LedgerEntry, ...]:
-    """Return the entries that a ledger of the state's limit shows when it is made of all covered messages at once."""
+    """Return the ledger of all covered messages, made at once under the state's limit, whatever passes did."""
     numbered = [MessageAppended(n, m, 1, TokenSource.ESTIMATE) for n, m in enumerate(messages, 1)]
     covered = live_coverage(state)
     leaving = [m for m in numbered if covers(covered, m.number) and m.message.role is not Role.SYSTEM]
@@ -74,7 +74,7 @@ class Examination:
         chats: The messages of each conversation.
         planted: What is to be known of generated ones; a real conversation is in none.
         every: Whether required identifiers are looked for after each pass, not after PASSES alone.
-        required: How many of the required identifiers the window has, after so many passes.
+        required: How many of the required identifiers the window has, by the number of passes.
         largest: The largest share of a window that a ledger took.
         noise: Entries of ledgers that are neither planted values nor decoys: what logs count, marks, names of code.
         decoys: Entries of ledgers that nobody asks for, although they are identifiers of the forms that are planted.
@@ -155,7 +155,7 @@ class Examination:
     def look_at_evidence(self, record: SummaryRecord, chat: GeneratedChat) -> None:
         """Judge the messages that a record's statements of planted facts name."""
         for text, numbers in statements_of(record):
-            true = {fact.message for fact in chat.facts if fact.anchor and fact.is_told_in(text)}
+            true = {fact.message for fact in chat.facts if fact.anchor and fact.is_attributed_in(text)}
             if true:
                 self.evidence_right.add(bool(true.intersection(numbers)), 1)
                 self.evidence_wrong.add(bool(numbers) and not true.intersection(numbers), 1)

@@ -1,4 +1,4 @@
-"""States the facts of a generated conversation: values of every kind that people ask for, each with a name."""
+"""The facts of a generated conversation: values of every kind that people ask for later, each of a name of its own."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Fact:
         kind: What the value is.
         value: As it is written; no other text of the conversation contains it by chance.
         message: The number of the message that states it, from 1.
-        anchor: The name that the value belongs to; occurs with no other current value. Empty if none is known.
+        anchor: The name that the value belongs to; occurs with no other current value. Empty if it is not known.
         question: What somebody who needs the value would ask; empty if nobody planted it.
         superseded_at: The number of the message that replaces the value; 0 if none does.
         pinned: Whether the message is pinned.
@@ -64,8 +64,8 @@ class Fact:
         """Whether the text has the value, letter by letter but for case."""
         return self.value.casefold() in text.casefold()
 
-    def is_told_in(self, text: str) -> bool:
-        """Whether the text has the value close to what it is of."""
+    def is_attributed_in(self, text: str) -> bool:
+        """Whether the text has the value close to the name that it belongs to."""
         folded, value, anchor = text.casefold(), self.value.casefold(), self.anchor.casefold()
         at = folded.find(value)
         while at >= 0:
@@ -147,7 +147,7 @@ class Values:
         return template.format(noun=noun, anchor=anchor, value=value, old=old)
 
     def question(self, kind: FactKind, anchor: str) -> str:
-        """Return the question of somebody who needs the value."""
+        """The question of a person who needs the value."""
         return f"What is the {_NOUNS[kind][0]} of {anchor}?"
 
     @staticmethod

@@ -61,7 +61,7 @@ class LossyModel:
         return Completion(text, self.name, "stop", request.prompt_tokens, self._count(text), 0.0)
 
     async def describe(self) -> ModelDescription:
-        """Its context."""
+        """See SummaryModel."""
         return ModelDescription(context_length=self._window, window=self._window)
 
     async def idle(self) -> bool:
@@ -69,7 +69,7 @@ class LossyModel:
         return True
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """Release nothing: the model holds no connection."""
 
     def _answer(self, request: CompletionRequest) -> str:
         kept = self._survivors(request.user, request.summary_tokens_max)

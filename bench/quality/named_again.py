@@ -1,7 +1,6 @@
-"""Measures whether the window had kept the names that people, the model or its calls use again after they left it.
+"""Counts identifiers that messages or calls name again after they left the window: did the window still have them?
 
-Only the course of a conversation says which identifiers were needed. Nothing is planted for it, so real chats can be
-asked.
+The later messages of a chat show which identifiers it needed. This takes no planted facts, so real chats serve too.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class NamedAgain:
 
     Attributes:
         chats: The messages of each conversation.
-        alive: How many of the identifiers that were named again the window before that message had.
+        alive: Identifiers that were named again, and how many of them the window before that message had.
     """
 
     chats: Mapping[str, Sequence[Message]]
@@ -32,11 +31,11 @@ class NamedAgain:
 
     @classmethod
     def of(cls, chats: Iterable[PlayedChat]) -> NamedAgain:
-        """It for these chats."""
+        """Open the count for these chats."""
         return cls(dict(chats))
 
     def seen(self, name: str, count: int, state: Conversation) -> None:
-        """Look at what message `count` names, and at the window that it was added to."""
+        """Compare the identifiers of message `count` with the window that it was added to."""
         message = self.chats[name][count - 1]
         last = self._last.setdefault(name, {})
         before = self._before.get(name)
@@ -51,7 +50,7 @@ class NamedAgain:
 
 
 def _named(message: Message, *roles: Role) -> set[str]:
-    """Return the names in the arguments of its calls and, for a message of one of these roles, in its content."""
+    """Return the identifiers in the arguments of a message's calls and, if it is of one of `roles`, in its content."""
     texts = [call.arguments for call in message.tool_calls]
     texts += [message.content] if message.role in roles else []
     return {found.text.casefold() for text in texts for found in mentions(text)}

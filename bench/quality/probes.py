@@ -36,13 +36,13 @@ CHATS, TURNS, FACTS = 8, 80, 40
 """Conversations with about that many questions between them."""
 
 SHARE: Final = 0.25
-"""Of the tokens of the whole conversation: the context that its window is for."""
+"""The context that a window is for, as a share of the tokens of the whole conversation."""
 
 KEPT: Final = 6
 """Messages that are kept by whoever cuts a conversation to its last ones."""
 
 HITS: Final = 5
-"""Of a search, as the example of an agent asks for."""
+"""The hits of a search, as many as the example of an agent asks for."""
 
 _AT_ONCE: Final = Pace(rest_share=0.0, rest_s=0.0)
 _COUNTER: Final = EstimatingCounter()
@@ -50,11 +50,11 @@ _COUNTER: Final = EstimatingCounter()
 
 @dataclass(slots=True)
 class Answers:
-    """Which of the questions have their answer where.
+    """The questions whose answer is in each place.
 
     Attributes:
         window: The value is in the window.
-        told: The value is there beside the name that it belongs to.
+        attributed: The value is there beside the name that it belongs to.
         last: The value is in the last KEPT messages.
         tools: It is there beside its name, or in what the agent reads.
         tokens: Tokens of the windows, as a share of those of the conversations.
@@ -62,7 +62,7 @@ class Answers:
     """
 
     window: Share = field(default_factory=Share)
-    told: Share = field(default_factory=Share)
+    attributed: Share = field(default_factory=Share)
     last: Share = field(default_factory=Share)
     tools: Share = field(default_factory=Share)
     tokens: Share = field(default_factory=Share)
@@ -78,8 +78,8 @@ class Probing:
     recall: Recall
 
     async def read(self, chat: GeneratedChat, question: str) -> Sequence[str]:
-        """Return the text that an agent reads which has the window and is asked: the HITS first snippets for the
-        question's words, as `search_history` returns them, and the first hit's message, as `expand_history` does."""
+        """Return the texts that an agent reads besides its window: the HITS first snippets for the question's words, as
+        `search_history` returns them, and the first hit's message, as `expand_history` does."""
         query = parsed(question.rstrip("?"))
         search = Search("default", chat.id, query, Mode.WORDS, HITS, kinds=(Kind.MESSAGE,))
         found = (await self.recall.search(search)).hits
@@ -161,11 +161,11 @@ async def _ask(
     window = window_text(state)
     kept = "\n".join(message.content for message in chat.messages[-KEPT:])
     for fact in questions:
-        is_told = fact.is_told_in(window)
+        is_attributed = fact.is_attributed_in(window)
         texts = await probing.read(chat, fact.question)
         answers.window.add(fact.is_written_in(window), 1)
-        answers.told.add(is_told, 1)
+        answers.attributed.add(is_attributed, 1)
         answers.last.add(fact.is_written_in(kept), 1)
-        answers.tools.add(is_told or any(map(fact.is_told_in, texts)), 1)
+        answers.tools.add(is_attributed or any(map(fact.is_attributed_in, texts)), 1)
         answers.tokens.add(state.window_tokens, state.original_tokens)
         answers.with_tools.add(state.window_tokens + sum(map(_COUNTER.count, texts)), state.original_tokens)

@@ -44,14 +44,14 @@ class FaithfulModel:
         """The answer, in the form that the request's schema asks for."""
         self.escapes += any(request.user.count(mark) > 1 for mark in _FRAMES)
         size = int(request.summary_tokens_max * _NARRATIVE_SHARE)
-        told = await self._narrator.complete(
+        narrated = await self._narrator.complete(
             replace(request, summary_tokens_max=size), deadline_s=deadline_s, on_progress=on_progress
         )
-        text = self._answer(request, told.text)
-        return replace(told, text=text, model=self.name, output_tokens=self._count(text))
+        text = self._answer(request, narrated.text)
+        return replace(narrated, text=text, model=self.name, output_tokens=self._count(text))
 
     async def describe(self) -> ModelDescription:
-        """Its context."""
+        """See SummaryModel."""
         return await self._narrator.describe()
 
     async def idle(self) -> bool:
@@ -59,13 +59,13 @@ class FaithfulModel:
         return True
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """See SummaryModel."""
 
-    def _answer(self, request: CompletionRequest, told: str) -> str:
+    def _answer(self, request: CompletionRequest, narrated: str) -> str:
         statements = self._statements(request)
         if request.schema is None:
-            return "\n".join((told, *statements))
-        answer: dict[str, Any] = json.loads(told)
+            return "\n".join((narrated, *statements))
+        answer: dict[str, Any] = json.loads(narrated)
         if "key_points" in answer:
             answer["key_points"] = statements
         elif "long_summary" in answer:
@@ -75,7 +75,7 @@ class FaithfulModel:
     def _statements(self, request: CompletionRequest) -> list[str]:
         """The facts that the prompt tells, the newest of each name, as many as there is room for."""
         prompt = html.unescape(request.user)
-        newest = {fact.anchor: fact for fact in self._facts if fact.anchor and fact.is_told_in(prompt)}
+        newest = {fact.anchor: fact for fact in self._facts if fact.anchor and fact.is_attributed_in(prompt)}
         left = int(request.summary_tokens_max * (1 - _NARRATIVE_SHARE))
         statements: list[str] = []
         for fact in reversed(newest.values()):
@@ -87,7 +87,7 @@ class FaithfulModel:
 
 
 class LieKind(StrEnum):
-    """How a statement lies."""
+    """The kind of a lie."""
 
     INVENTED_VALUE = "invented value"
     INVENTED_EVENT = "invented event"
@@ -103,14 +103,14 @@ class Lie:
 
 
 class LyingModel:
-    """The faithful model, which adds a lie of each kind to every record; `told` are all of them."""
+    """The faithful model, which adds a lie of each kind to every record; `lies` has all of them."""
 
     name = "lying"
 
     def __init__(self, facts: Sequence[Fact], *, window: int) -> None:
         self._facts = [fact for fact in facts if fact.anchor]
         self._honest = FaithfulModel(facts, window=window)
-        self.told: list[Lie] = []
+        self.lies: list[Lie] = []
 
     async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
         """The honest answer with its lies, in lists; without them for a form that has none."""
@@ -122,11 +122,11 @@ class LyingModel:
         answer["decisions"] = [value.text]
         answer["action_items"] = [{"task": event.text, "owner": "", "due": ""}]
         answer["key_points"] = [*answer["key_points"][1 - KEY_POINTS_MAX :], other.text]
-        self.told += lies
+        self.lies += lies
         return replace(completion, text=json.dumps(answer, ensure_ascii=False), model=self.name)
 
     async def describe(self) -> ModelDescription:
-        """Its context."""
+        """See SummaryModel."""
         return await self._honest.describe()
 
     async def idle(self) -> bool:
@@ -134,12 +134,12 @@ class LyingModel:
         return True
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """See SummaryModel."""
 
     def _lies(self, prompt: str) -> tuple[Lie, Lie, Lie]:
         rng = random.Random(int.from_bytes(blake2b(prompt.encode(), digest_size=8).digest(), "big"))
         values, text = Values(rng), html.unescape(prompt)
-        known = [fact for fact in self._facts if fact.is_told_in(text)] or self._facts
+        known = [fact for fact in self._facts if fact.is_attributed_in(text)] or self._facts
         fact = rng.choice(known)
         kin = [other for other in self._facts if other.kind is fact.kind and other.anchor != fact.anchor]
         stranger = rng.choice([other for other in kin if other in known] or kin or [replace(fact, anchor="Nobody")])
@@ -158,8 +158,8 @@ _TROUBLES: Final = ("spoiled shipment", "cancelled concert", "flooded basement",
 
 @dataclass(frozen=True, slots=True)
 class BadAnswer:
-    """A model's answer in place of a record. `mark` is what a record made of it would have; empty for half an answer,
-    which is cut from a good one."""
+    """A model's answer in place of a record. `mark` is the text that a record made of it would have; empty for half an
+    answer, which is cut from a good one."""
 
     name: str
     text: str
@@ -227,7 +227,7 @@ class FailingModel:
         return await self._model.describe()
 
     async def idle(self) -> bool:
-        """As the other."""
+        """See LossyModel."""
         return await self._model.idle()
 
     async def close(self) -> None:

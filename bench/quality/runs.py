@@ -33,11 +33,11 @@ CONTEXT_LENGTH: Final = 4_096
 """Tokens: a conversation that a benchmark can play has ten passes and more."""
 
 CHATS, TURNS, FACTS = 6, 150, 16
-"""The generated conversations: so many, of so many turns, with so many planted facts each: few enough that a record
+"""The generated conversations: their number, their turns, and the planted facts of each: few enough that a record
 could hold them all."""
 
 JOINED_MESSAGES: Final = 400
-"""Real chats are shorter than ten passes, so a file's chats are joined into conversations of about so many messages."""
+"""Real chats are shorter than ten passes, so a file's chats are joined into conversations of this many messages."""
 
 HEADINGS = (
     "chats", "summarizer", "policy", "passes", f"required after {', '.join(map(str, PASSES))}",
@@ -76,7 +76,7 @@ DEPTHS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Summarizing:
-    """Names who makes the records, a model or else extraction, and the policies."""
+    """The maker of the records, a model, or extraction without one; and its policies."""
 
     name: str
     model: SummaryModel | None = None
@@ -214,7 +214,7 @@ def _figures(run: Run) -> tuple[str, ...]:
         f"{costs.passes:,}",
         " ".join(_share(share.part, share.whole) for share in required),
         _shares(tallies, "written"),
-        _shares(tallies, "told") if any(fact.anchor for facts in survey.chats.values() for fact in facts) else "",
+        _shares(tallies, "attributed") if any(fact.anchor for facts in survey.chats.values() for fact in facts) else "",
         " ".join(_share(t.ruling, t.rules) for t in tallies) if run.corpus.planted else "",
         _share(end.stale, end.old),
         _share(survey.pinned_kept, survey.pinned),

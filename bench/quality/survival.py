@@ -1,4 +1,4 @@
-"""Measures how much windows still know of messages that have left them, after a number of passes."""
+"""Counts the facts of covered messages that windows still have, by the number of passes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.grounding.required import KIND_WEIGHTS, NUMBER_CHARS_MIN
 from service.text.identifiers import IdentifierKind, identifiers
 
 PASSES: Final = (1, 3, 10)
-"""After so many records a conversation's window is looked at; and once more at the conversation's end."""
+"""The numbers of records after which a window is examined; its conversation's end is one more time."""
 
 END: Final = 0
 """Stands for the conversation's end among PASSES."""
@@ -29,7 +29,7 @@ class Tally:
     Attributes:
         asked: Current facts whose message is no longer in the window.
         written: How many of their values the window has.
-        told: How many of them it has beside what they are of.
+        attributed: How many of them it has beside the names that they belong to.
         old: Values that were replaced, in messages that are no longer in the window.
         stale: How many of these the window has, without the current value.
         rules: Standing rules that nobody pinned, whose message is no longer in the window. They are no identifiers.
@@ -38,7 +38,7 @@ class Tally:
 
     asked: int = 0
     written: int = 0
-    told: int = 0
+    attributed: int = 0
     old: int = 0
     stale: int = 0
     rules: int = 0
@@ -93,7 +93,7 @@ class Survey:
             elif fact.is_current(at):
                 tally.asked += 1
                 tally.written += fact.is_written_in(text)
-                tally.told += fact.is_told_in(text)
+                tally.attributed += fact.is_attributed_in(text)
             else:
                 tally.old += 1
                 tally.stale += fact.is_written_in(text) and not current[fact.anchor].is_written_in(text)

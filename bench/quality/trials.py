@@ -1,4 +1,4 @@
-"""Tries more than the table holds: pins over many passes, a model that fails, one that lies, counts of tokens."""
+"""Trials beside the table: pins over many passes, a model that fails, one that lies, counts of tokens."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _REPORTS: Final = 20
 
 @dataclass(slots=True)
 class Pins:
-    """Pinned messages that windows have, byte by byte, after each of so many passes."""
+    """Pinned messages that windows have, byte by byte, after each of their passes."""
 
     passes: int = 0
     kept: Share = field(default_factory=Share)
 
 
 async def pins_tried(policy: Policy) -> Pins:
-    """One long conversation, by extraction: whether its pinned messages are in the window after each pass."""
+    """Play one long conversation with extraction, and look for its pinned messages in the window after each pass."""
     chat, pins = generated(7, turns=_PINNED_TURNS, facts=16), Pins()
     texts = {fact.message: chat.messages[fact.message - 1].content for fact in chat.facts if fact.pinned}
 
@@ -53,7 +53,7 @@ async def pins_tried(policy: Policy) -> Pins:
 
 @dataclass(slots=True)
 class Failures:
-    """Results of bad answers: how many were given, records made of them, messages that were lost or not appended."""
+    """The effects of bad answers: their number, records made of them, messages that were lost or not appended."""
 
     answers: int = 0
     bad: int = 0
@@ -107,7 +107,7 @@ def _is_made_of(record: SummaryRecord, text: str, mark: str) -> bool:
 
 
 async def lies_told(policy: Policy, *, chats: int = 6) -> dict[LieKind, Share]:
-    """By kind, how many of a lying model's statements were caught: taken out, or left without a message."""
+    """How many of a lying model's statements were caught, by kind: taken out, or left without a message."""
     made = generated_chats(chats=chats, turns=150, facts=16)
     model = LyingModel([fact for chat in made for fact in chat.facts], window=MODEL_WINDOW)
     examined = Examination.of([chat.played for chat in made])
@@ -119,7 +119,7 @@ async def lies_told(policy: Policy, *, chats: int = 6) -> dict[LieKind, Share]:
         on_window=examined.seen,
     )
     caught = {kind: Share() for kind in LieKind}
-    for lie in dict.fromkeys(model.told):
+    for lie in dict.fromkeys(model.lies):
         caught[lie.kind].add(not any(_stands(lie, record) for record in examined.records.values()), 1)
     return caught
 
@@ -150,7 +150,7 @@ class TokenErrors:
 
 
 def token_errors(chats: Sequence[PlayedChat]) -> TokenErrors | None:
-    """None without the vocabulary, or with too few such prompts; the first _REPORTS of them only teach."""
+    """Return None without the vocabulary, or with too few such prompts; the first _REPORTS of them only teach."""
     try:
         found = TokenErrors(_errors(chats, overlapping=True), _errors(chats, overlapping=False))
     except TokenizerMissing:

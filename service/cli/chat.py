@@ -52,7 +52,7 @@ def chat(invocation: Invocation, *, model: str, conversation: str) -> None:
     conversation = conversation or f"chat-{uuid.uuid4().hex[:12]}"
     with asyncio.Runner() as runner:
         try:
-            talk = runner.run(_Chat.begun(settings, name, conversation))
+            talk = runner.run(_Chat.connected(settings, name, conversation))
         except SidecarError as error:
             raise of_sidecar_error(error) from error
         try:
@@ -101,8 +101,8 @@ class _Chat:
         )
 
     @classmethod
-    async def begun(cls, settings: Settings, name: str, conversation: str) -> _Chat:
-        """Connect to both sides. Raises SidecarError and CommandFailed."""
+    async def connected(cls, settings: Settings, name: str, conversation: str) -> _Chat:
+        """Connect to the sidecar and to Ollama. Raises SidecarError and CommandFailed."""
         async with AsyncExitStack() as resources:
             client = await resources.enter_async_context(client_for(settings.client))
             await client.server_info()

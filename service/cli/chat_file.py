@@ -149,5 +149,5 @@ def _explained(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_input=False)[:FAULTS_PER_MESSAGE_MAX]
     places = ((".".join(str(part) for part in one["loc"]), _FORMS.get(one["type"], one["msg"])) for one in found)
     # Each line is parsed by itself, so pydantic always says "line 1".
-    told = "; ".join(f"{place} {form}".lstrip() for place, form in places)
-    return told.replace("Invalid JSON:", "is not JSON:").replace("at line 1 column", "at column")
+    problems = "; ".join(f"{place} {form}".lstrip() for place, form in places)
+    return problems.replace("Invalid JSON:", "is not JSON:").replace("at line 1 column", "at column")

@@ -39,7 +39,7 @@ UNANSWERED = "check `ollama ps` and the host's log, then try again"
 PAUSE_S = 0.06
 """Between two messages on a terminal: slow enough to see the ratio climb."""
 
-TOLD_SHARE = 0.05
+REPORT_SHARE = 0.05
 """Interval of the reports during a silent wait, as a share of the longest wait for a first byte: 15 s of 300."""
 
 
@@ -110,7 +110,7 @@ async def _summarizer(settings: Settings) -> dict[str, Any]:
             )
         except ModelError as error:
             return _extractive(f"{model} did not answer: {error}.", UNANSWERED)
-        say_text(f"Summaries by {model}, which {_told(speed, settings)}.")
+        say_text(f"Summaries by {model}, which {_speed_text(speed, settings)}.")
         return {}
     problem = found.problem or found.models[0].problem
     is_missing = not found.problem and found.models[0].is_missing
@@ -124,7 +124,7 @@ def _extractive(says: str, remedy: str) -> dict[str, Any]:
     return {"summarizer.models": [EXTRACTIVE]}
 
 
-def _told(speed: ModelSpeed, settings: Settings) -> str:
+def _speed_text(speed: ModelSpeed, settings: Settings) -> str:
     tokens = longest_prompt(settings, source_tokens_max=CONTEXT_LENGTH)
     lines = (speed_line(speed, settings, prompt_tokens=tokens), advice(speed, settings, prompt_tokens=tokens))
     return ";\n".join(line for line in lines if line)
@@ -151,7 +151,7 @@ async def _play(settings: Settings) -> None:
             sidecar,
             bundled_conversation(),
             context_length=CONTEXT_LENGTH,
-            told_every_s=settings.ollama.first_byte_timeout_s * TOLD_SHARE,
+            reported_every_s=settings.ollama.first_byte_timeout_s * REPORT_SHARE,
             started_s=time.monotonic() - started,
             pause_s=PAUSE_S if interactive else 0.0,
             program=program if interactive else "",

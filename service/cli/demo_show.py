@@ -43,21 +43,21 @@ async def show(
     chat: FileChat,
     *,
     context_length: int,
-    told_every_s: float,
+    reported_every_s: float,
     started_s: float,
     pause_s: float,
     program: str,
 ) -> None:
     """Play `chat` through the sidecar and print everything; raises SidecarError.
 
-    Waits for each pass to end, which the sidecar's own clocks guarantee; reports a silent wait every `told_every_s`.
+    Waits for the end of each pass, which the sidecar's clocks guarantee; reports silence every `reported_every_s`.
     `program` starts the commands that are printed for trying; empty if the sidecar does not keep running.
     """
     console = Console(highlight=False, soft_wrap=True, width=width())
     address = sidecar.grpc_addresses[0]
     console.print(f"Sidecar ready after {started_s:.2f} s: gRPC {address}, HTTP {sidecar.http_address}.")
     async with SidecarClient(address) as client:
-        stage = _Stage(client, chat.conversation_id, console, told_every_s=told_every_s)
+        stage = _Stage(client, chat.conversation_id, console, reported_every_s=reported_every_s)
         console.rule(f"{len(chat.messages)} messages into a context of {context_length:,} tokens")
         await stage.play(chat, context_length=context_length, pause_s=pause_s)
         await stage.show_record()
@@ -95,12 +95,12 @@ async def own_sidecar(settings: Settings, environ: Mapping[str, str]) -> AsyncIt
 class _Stage:
     """Shows one conversation on a console."""
 
-    def __init__(self, client: SidecarClient, conversation: str, console: Console, *, told_every_s: float) -> None:
+    def __init__(self, client: SidecarClient, conversation: str, console: Console, *, reported_every_s: float) -> None:
         self._client = client
         self._conversation = conversation
         self._console = console
-        self._told_every_s = told_every_s
-        self._told_at_s = 0.0
+        self._reported_every_s = reported_every_s
+        self._reported_at_s = 0.0
         self._ended: set[str] = set()
         self._heard = asyncio.Event()
 
@@ -183,18 +183,18 @@ class _Stage:
 
     async def _end_of(self, pass_id: str, watching: asyncio.Task[None]) -> None:
         """Wait until the watcher reports the pass's end, printing a line now and then; raises what ends the watcher."""
-        began_s = self._told_at_s = time.monotonic()
+        began_s = self._reported_at_s = time.monotonic()
         while pass_id not in self._ended:
             self._heard.clear()
             hearing = asyncio.create_task(self._heard.wait())
-            await asyncio.wait({hearing, watching}, timeout=self._told_every_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({hearing, watching}, timeout=self._reported_every_s, return_when=asyncio.FIRST_COMPLETED)
             hearing.cancel()
             if watching.done():
                 watching.result()
                 raise AssertionError("the sidecar of this process ends its streams with an error or not at all")
             now_s = time.monotonic()
-            if now_s - self._told_at_s >= self._told_every_s:
-                self._told_at_s = now_s
+            if now_s - self._reported_at_s >= self._reported_every_s:
+                self._reported_at_s = now_s
                 says = f"pass {short(pass_id)} has been running for {now_s - began_s:.0f} s"
                 self._tell(f"     ~ {says}", style="dim")
 
@@ -213,9 +213,9 @@ class _Stage:
             return ""
         if word(item.progress, "stage") == "PROGRESS":
             now_s = time.monotonic()
-            if not item.progress.output_chars or now_s - self._told_at_s < PROGRESS_EVERY_S:
+            if not item.progress.output_chars or now_s - self._reported_at_s < PROGRESS_EVERY_S:
                 return ""
-            self._told_at_s = now_s
+            self._reported_at_s = now_s
         return progress_text(item.progress)
 
 

@@ -111,7 +111,7 @@ async def play(
             if error.code != "INVALID_ARGUMENT":
                 raise
             # The chat itself is refused for its id or settings: none of its messages can be appended.
-            faults.append(Fault(chat.line, "", _told(error)))
+            faults.append(Fault(chat.line, "", _refusal_text(error)))
             if not appended + known:
                 return Outcome(conversation_id, 0, 0, tuple(faults))
             break
@@ -185,7 +185,7 @@ def _refused(error: SidecarError, batch: Sequence[Message]) -> dict[str, str]:
     return refused
 
 
-def _told(error: SidecarError) -> str:
+def _refusal_text(error: SidecarError) -> str:
     return "; ".join(f"{field} {description}" for field, description in error.violations) or error.message
 
 

@@ -1,5 +1,6 @@
-"""Where passes report facts, each once: metrics and spans read them, watchers read progress, and the log has a line for
-whatever an operator acts on. No report carries conversation text.
+"""Takes each fact about a pass once and hands it to metrics, spans and watchers; logs a line where an operator may act.
+
+No fact carries conversation text.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _REWRITES: Mapping[type[Event], RewriteCause] = {
     MessagesUnpinned: RewriteCause.UNPINNED,
     ConversationRewound: RewriteCause.REWOUND,
 }
-"""The events that begin an epoch."""
+"""The events that change a window elsewhere than at its end."""
 
 
 class Telemetry:
@@ -102,7 +103,7 @@ class Telemetry:
         return self._tracing.span(fact)
 
     def preparation_ended(self, key: StreamId, outcome: PreparationOutcome, reason: str) -> None:
-        """Report what became of a prepared record; `reason` says why it was of no use, empty if a pass published it."""
+        """Report how a prepared record ended; `reason` says why it was of no use, empty if a pass published it."""
         self._metrics.preparation_ended(outcome)
         _log.info(f"preparation.{outcome.value}", conversation_id=key.name, reason=reason)
 
@@ -119,23 +120,12 @@ class Telemetry:
         self._board.tell(key, progress)
 
 
-def metric_labels(
-    *,
-    models: Sequence[str] = (),
-    hosts: Sequence[str] = (),
-    methods: Sequence[str] = (),
-    timed_methods: Sequence[str] = (),
-    event_types: Sequence[str] = (),
-) -> MetricLabels:
-    """The closed lists of label values: those given, and every word that the domain has for what happens to a pass."""
+def metric_labels(**lists: Sequence[str]) -> MetricLabels:
+    """Return the closed lists of label values: `lists`, and each word that the domain has for the course of a pass."""
     return MetricLabels(
-        models=models,
-        hosts=hosts,
-        methods=methods,
-        timed_methods=timed_methods,
-        event_types=event_types,
         triggers=tuple(Trigger),
         error_classes=tuple(ErrorClass),
         skip_reasons=tuple(reason.upper() for reason in SkipReason),
         held_by=tuple(HeldBy),
+        **lists,
     )

@@ -14,7 +14,7 @@ from bench.figures import FIGURES
 from bench.load import closed_loop
 
 
-def test_one_measurement_is_told_and_written(tmp_path):
+def test_one_measurement_is_printed_and_written(tmp_path):
     """A row of a Markdown table for each of its figures, and every round in the file."""
     written = tmp_path / "figures.json"
 

@@ -1,4 +1,4 @@
-"""The bench's arithmetic: what is told of values that were measured."""
+"""The bench's arithmetic: median, spread, ratio and verdict of measured values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from bench.figures import FIGURES, Target, as_plain, percentile, table_rows
 
 
-def test_a_percentile_is_the_value_that_so_many_do_not_exceed():
+def test_a_percentile_is_the_value_that_this_share_does_not_exceed():
     """Nearest rank, whatever the order; the largest value for the last one."""
     values = [float(n) for n in range(100, 0, -1)]
 
@@ -16,7 +16,7 @@ def test_a_percentile_is_the_value_that_so_many_do_not_exceed():
     assert percentile([7.0], 0.99) == 7
 
 
-def test_a_figure_is_told_as_median_and_spread():
+def test_a_figure_is_reported_as_median_and_spread():
     """One slow round moves the spread, not the figure."""
     (row,) = table_rows({"context.p99": [4.0, 5.0, 900.0]})
 

@@ -38,12 +38,12 @@ def test_a_seed_gives_the_same_conversation_and_another_seed_another(conversatio
     assert generated(SEEDS[0]).messages != generated(SEEDS[1]).messages
 
 
-def test_a_planted_value_is_told_where_it_should_be_and_nowhere_else(conversation):
+def test_a_planted_value_is_stated_where_it_should_be_and_nowhere_else(conversation):
     """But by the message that replaces it, which may say what it was."""
     for fact in conversation.facts:
         for number, message in enumerate(conversation.messages, 1):
             if number == fact.message:
-                assert fact.is_told_in(message.content)
+                assert fact.is_attributed_in(message.content)
             elif number != fact.superseded_at:
                 assert not fact.is_written_in(message.content), fact
 
@@ -79,10 +79,10 @@ def test_a_value_beside_another_name_is_written_and_not_told():
     """A list of bare identifiers does not say what they are of."""
     fact = Fact(FactKind.TICKET, "ABC-1234", 1, "Lorima")
 
-    assert fact.is_told_in("The tracking issue of Lorima is abc-1234.")
+    assert fact.is_attributed_in("The tracking issue of Lorima is abc-1234.")
     assert fact.is_written_in("Names: ABC-1234")
-    assert not fact.is_told_in("Names: ABC-1234")
-    assert not fact.is_told_in("ABC-1234" + " word" * 60 + " Lorima")
+    assert not fact.is_attributed_in("Names: ABC-1234")
+    assert not fact.is_attributed_in("ABC-1234" + " word" * 60 + " Lorima")
 
 
 def asked(text: str, *, tokens: int = 10_000, schema: dict[str, Any] | None = None) -> CompletionRequest:

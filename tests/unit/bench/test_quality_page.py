@@ -61,11 +61,11 @@ async def test_the_lying_model_tells_one_lie_of_each_kind():
     model = LyingModel(FACTS, window=MODEL_WINDOW)
     draft = await drafted(model, "The tracking issue of Lorima is DEF-5678.")
 
-    assert [lie.kind for lie in model.told] == [*LieKind]
+    assert [lie.kind for lie in model.lies] == [*LieKind]
     assert [draft["decisions"][0], draft["action_items"][0]["task"], draft["key_points"][-1]] == [
-        lie.text for lie in model.told
+        lie.text for lie in model.lies
     ]
-    assert not any(fact.is_told_in(lie.text) for lie in model.told for fact in FACTS)
+    assert not any(fact.is_attributed_in(lie.text) for lie in model.lies for fact in FACTS)
 
 
 async def test_every_third_answer_of_the_failing_model_is_bad():
@@ -159,8 +159,8 @@ async def test_the_agent_reads_a_value_that_replaced_another():
 
     assert sum(map(len, probing.questions)) == 200
     assert facts
-    assert all(any(map(fact.is_told_in, read)) for fact, read in texts)
-    assert not all(fact.is_told_in(read[-1]) for fact, read in texts)
+    assert all(any(map(fact.is_attributed_in, read)) for fact, read in texts)
+    assert not all(fact.is_attributed_in(read[-1]) for fact, read in texts)
 
 
 async def test_a_miss_is_said_beside_its_goal():
