@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, str] = {
     "summarize": "service.cli.summarize:summarize",
     "doctor": "service.cli.doctor:doctor",
     "config": "service.cli.config:config",
+    "protos": "service.cli.protos:protos",
     "log": "service.cli.log:log",
     "bench": "service.cli.bench:bench",
 }
