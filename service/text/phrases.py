@@ -18,7 +18,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
 
-__all__ = ["BrokenPhrases", "Languages", "Phrase", "Words", "pattern_of", "patterns_of", "read", "words_of"]
+__all__ = ["BrokenPhrases", "Phrase", "Words", "pattern_of", "patterns_of", "read", "words_of"]
 
 
 class Phrase(StrEnum):
