@@ -32,10 +32,10 @@ from service.extraction.cues import (
 from service.extraction.due import deadline_of, due_of
 from service.extraction.owners import owner_of
 from service.extraction.passages import Corpus, Passage, Scored, is_usable, repetition
-from service.extraction.sentences import Terms, terms_of
 from service.extraction.standing import stands_alone
 from service.text.identifiers import IdentifierKind, identifiers
 from service.text.phrases import Words, words_of
+from service.text.sentences import Terms, terms_of
 
 __all__ = ["action_items", "decisions", "participants", "talk_of", "unresolved"]
 

@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from service.extraction.passages import Passage, Scored
-from service.extraction.sentences import Terms, terms_of
 from service.text.phrases import Phrase, pattern_of
+from service.text.sentences import Terms, terms_of
 from service.text.words import STEM_CHARS
 
 __all__ = ["outdated"]

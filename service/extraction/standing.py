@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from service.extraction.sentences import terms_of
 from service.text.identifiers import identifiers
 from service.text.phrases import Words, words_of
+from service.text.sentences import terms_of
 
 __all__ = ["stands_alone"]
 

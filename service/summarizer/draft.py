@@ -21,8 +21,8 @@ from service.domain.record import (
     ActionItem,
     RecordContext,
 )
-from service.extraction.sentences import up_to_last_end
 from service.text.markup import answered_turn
+from service.text.sentences import up_to_last_end
 
 __all__ = [
     "REASONS_MAX",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from service.extraction.stops import CONTEXT_CHARS, GERMAN_MONTH, is_inside
+from service.text.stops import CONTEXT_CHARS, GERMAN_MONTH, is_inside
 
 __all__ = [
     "CLIP_CHARS_MAX",
