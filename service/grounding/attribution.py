@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from service.grounding.claims import keys_of
 from service.text.identifiers import Identifier, IdentifierKind, numerals
+from service.text.sentences import parts_of
 from service.text.words import FUNCTION_WORDS, word_keys
 
 __all__ = ["PASSAGES_MAX", "Attribution"]
@@ -37,7 +38,6 @@ _NAMED: Final = re.compile(
 """A word that is a name if it has a capital: not one that a sentence begins with, unless it is the subject there. It is
 looked for at its first letter alone: from every letter of a long word, the time would grow with its square."""
 
-_SENTENCE: Final = re.compile(r"(?<=[.!?\u2026;])\s+|(?<=[\u3002\uff01\uff1f])|\n+")
 _STRUCTURED: Final = re.compile(r"[{\[]\s*[\"'{\[]|^\s*\||\t", re.MULTILINE)
 """JSON, tables: neighbours there are no sentences."""
 
@@ -133,7 +133,7 @@ def _has_other(sentence: _Sentence, kind: IdentifierKind, said: _Sentence) -> bo
 
 def _sentences(passage: str, names: frozenset[str]) -> Iterator[_Sentence]:
     before: _Sentence | None = None
-    for text in (passage,) if _STRUCTURED.search(passage) else _SENTENCE.split(passage):
+    for text in (passage,) if _STRUCTURED.search(passage) else parts_of(passage):
         before = _sentence(text, names, before)
         yield before
 

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from service.domain.message import Role
-from service.grounding.support import SENTENCE_END, Concordance, Heard, Passage, Support, keys_in
+from service.grounding.support import Concordance, Heard, Passage, Support, keys_in
+from service.text.sentences import parts_of
 from service.text.words import folded
 
 __all__ = ["decides", "only_proposed"]
@@ -149,7 +150,7 @@ def _is_stated(statement: str, text: str) -> bool:
     """Whether sentences of `text` that propose nothing say `statement`. If a proposal may be about the same, they must
     report something done or decided, and have all words of the statement that the text has."""
     wanted, is_look = keys_in(statement), _ONLY_LOOKED.search(folded(statement)) is not None
-    plain = [folded(sentence).replace("\u2019", "'") for sentence in SENTENCE_END.split(text)]
+    plain = [folded(sentence).replace("\u2019", "'") for sentence in parts_of(text)]
     proposals, others = _parted(plain)
     if not any(_POINTS_BACK.search(proposal) or wanted & keys_in(proposal) for proposal in proposals):
         return True

@@ -19,6 +19,7 @@ __all__ = [
     "first_sentences",
     "is_broken",
     "is_label",
+    "parts_of",
     "sentences",
     "terms_of",
     "unrepeated",
@@ -121,6 +122,14 @@ def sentences(text: str) -> Iterator[str]:
     for prose in text.split(_FENCE)[::2]:
         for line in _unwrapped(prose):
             yield from _of_line(line)
+
+
+def parts_of(text: str) -> Iterator[str]:
+    """The sentences of `text` in order as they are written, those of code and lists too; none is empty."""
+    for line in text.splitlines():
+        for start, end in _spans(line):
+            if part := line[start:end].strip():
+                yield part
 
 
 def is_broken(sentence: str) -> bool:
@@ -231,12 +240,18 @@ def _is_code(line: str) -> bool:
 
 
 def _of_line(line: str) -> Iterator[str]:
-    begin = 0
+    for start, end in _spans(line):
+        yield from _bounded(line[start:end])
+
+
+def _spans(line: str) -> Iterator[tuple[int, int]]:
+    """Where each sentence of a line starts and ends."""
+    start = 0
     for end in _END.finditer(line):
-        if not _is_inside(line, begin, end):
-            yield from _bounded(line[begin : end.start()])
-            begin = end.end()
-    yield from _bounded(line[begin:])
+        if not _is_inside(line, start, end):
+            yield start, end.start()
+            start = end.end()
+    yield start, len(line)
 
 
 def _is_inside(text: str, begin: int, end: re.Match[str]) -> bool:
