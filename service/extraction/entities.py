@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 from service.grounding.required import IDENTIFIER_CHARS_MAX, KIND_WEIGHTS, NUMBER_CHARS_MIN
 from service.text.identifiers import IdentifierKind, identifiers, serial
 from service.text.phrases import Words, words_of
-from service.text.words import FUNCTION_WORDS
 
 __all__ = ["Day", "day_of", "fullest_forms", "ranked_entities"]
 
@@ -138,7 +137,7 @@ def _is_name(name: str, common: frozenset[str]) -> bool:
 
     A clause in capitals, such as `EXPRESS OR IMPLIED`, is no name.
     """
-    if any(word.isupper() and word.casefold() in FUNCTION_WORDS for word in name.split()):
+    if any(word.isupper() and word.casefold() in words_of(Words.GRAMMAR) for word in name.split()):
         return False
     words = [word.casefold() for word in name.split() if not word.islower()]
     if len(words) > 1 and words[-1].isdigit():

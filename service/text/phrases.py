@@ -54,11 +54,15 @@ class Phrase(StrEnum):
     ANNOUNCES = "announced"
     NAMES_DOER = "doers"
     TELLS_PAST = "past"
+    TALKS = "talked_of"
 
 
 class Words(StrEnum):
     """A section of words, which are compared in lower case."""
 
+    GRAMMAR = "grammar"
+    TALK = "talk"
+    SMALL_TALK = "smalltalk"
     STATIVE = "stative"
     ARTICLES = "articles"
     NOT_NAMES = "not_names"
