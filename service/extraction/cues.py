@@ -11,7 +11,7 @@ from typing import Final
 
 from service.extraction.due import deadline_of
 from service.extraction.owners import addressed, announces, owner_of
-from service.text.phrases import Phrase, pattern_of
+from service.text.phrases import Phrase, has_phrase, pattern_of
 
 __all__ = [
     "asks",
@@ -45,20 +45,20 @@ _COURTESY_CHARS_MAX: Final = 160
 def is_decision(sentence: str) -> bool:
     """Whether something was settled; questions, conditions, requests to confirm and capitals settle nothing."""
     plain = _own(sentence)
-    if _is_in_capitals(plain) or _has(plain, Phrase.LEAVES_UNDECIDED):
+    if _is_in_capitals(plain) or has_phrase(plain, Phrase.LEAVES_UNDECIDED):
         return False
-    return _has(plain, Phrase.DECIDES) and not asks(plain) and not _has(plain, Phrase.SETS_CONDITION)
+    return has_phrase(plain, Phrase.DECIDES) and not asks(plain) and not has_phrase(plain, Phrase.SETS_CONDITION)
 
 
 def is_reversal(sentence: str) -> bool:
     """Whether the sentence says that something no longer holds."""
-    return _has(_plain(sentence), Phrase.TAKES_BACK) and not asks(sentence)
+    return has_phrase(_plain(sentence), Phrase.TAKES_BACK) and not asks(sentence)
 
 
 def is_action(sentence: str) -> bool:
     """Whether somebody is to do something; a question only if it asks somebody by name, or sets a deadline."""
     plain = _own(sentence)
-    if _is_in_capitals(plain) or _has(plain, Phrase.STATES_RULE) or _has(plain, Phrase.NEEDS_NOTHING):
+    if _is_in_capitals(plain) or has_phrase(plain, Phrase.STATES_RULE) or has_phrase(plain, Phrase.NEEDS_NOTHING):
         return False
     if addressed(plain):
         return not is_question(plain) or directs(plain)
@@ -67,15 +67,17 @@ def is_action(sentence: str) -> bool:
     if asks(plain) or is_courtesy(plain):
         return False
     if (
-        _has(plain, Phrase.SETS_CONDITION) or _has(plain, Phrase.GIVES_OPINION) or _has(plain, Phrase.IS_IDLE)
+        has_phrase(plain, Phrase.SETS_CONDITION)
+        or has_phrase(plain, Phrase.GIVES_OPINION)
+        or has_phrase(plain, Phrase.IS_IDLE)
     ) and not deadline_of(plain):
         return False
-    return _has(plain, Phrase.GIVES_TASK) or announces(plain) or bool(owner_of(plain, ""))
+    return has_phrase(plain, Phrase.GIVES_TASK) or announces(plain) or bool(owner_of(plain, ""))
 
 
 def is_promise(sentence: str) -> bool:
     """Whether the speaker announces an action of the speaker's own or of everybody."""
-    return _has(_plain(sentence), Phrase.PROMISES)
+    return has_phrase(_plain(sentence), Phrase.PROMISES)
 
 
 def is_open(sentence: str) -> bool:
@@ -87,7 +89,7 @@ def is_open(sentence: str) -> bool:
 
 def is_done(sentence: str) -> bool:
     """Whether the sentence reports something as done."""
-    return _has(_plain(sentence), Phrase.REPORTS_DONE)
+    return has_phrase(_plain(sentence), Phrase.REPORTS_DONE)
 
 
 def is_question(sentence: str) -> bool:
@@ -97,41 +99,37 @@ def is_question(sentence: str) -> bool:
 
 def seeks_agreement(sentence: str) -> bool:
     """Whether a question only wants to be agreed with, such as `isn't it?`"""
-    return is_question(sentence) and _has(_plain(sentence), Phrase.SEEKS_AGREEMENT)
+    return is_question(sentence) and has_phrase(_plain(sentence), Phrase.SEEKS_AGREEMENT)
 
 
 def asks(sentence: str) -> bool:
     """Whether the speaker wants an answer: a question, or a request to confirm, provide or choose."""
     plain = _plain(sentence)
-    if is_question(plain) or _has(plain, Phrase.ASKS_FOR_ANSWER):
+    if is_question(plain) or has_phrase(plain, Phrase.ASKS_FOR_ANSWER):
         return True
     if len(plain) > _UNMARKED_CHARS_MAX or _ENDED.search(plain) or _is_in_capitals(plain):
         return False
-    return _has(plain, Phrase.ASKS_UNMARKED)
+    return has_phrase(plain, Phrase.ASKS_UNMARKED)
 
 
 def directs(sentence: str) -> bool:
     """Whether a question asks for an action, not for an answer."""
-    return _has(_plain(sentence), Phrase.ASKS_FOR_ACTION)
+    return has_phrase(_plain(sentence), Phrase.ASKS_FOR_ACTION)
 
 
 def is_deferral(sentence: str) -> bool:
     """Whether the sentence puts an answer off or says that the speaker has none."""
-    return _has(_plain(sentence), Phrase.PUTS_OFF)
+    return has_phrase(_plain(sentence), Phrase.PUTS_OFF)
 
 
 def is_courtesy(sentence: str) -> bool:
     """Whether the sentence is only polite."""
-    return len(sentence) <= _COURTESY_CHARS_MAX and _has(_plain(sentence), Phrase.IS_POLITE)
+    return len(sentence) <= _COURTESY_CHARS_MAX and has_phrase(_plain(sentence), Phrase.IS_POLITE)
 
 
 def is_wish(sentence: str) -> bool:
     """Whether the sentence says what the speaker wants."""
-    return _has(_plain(sentence), Phrase.WISHES)
-
-
-def _has(plain: str, kind: Phrase) -> bool:
-    return pattern_of(kind).search(plain) is not None
+    return has_phrase(_plain(sentence), Phrase.WISHES)
 
 
 def _is_in_capitals(plain: str) -> bool:

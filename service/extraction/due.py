@@ -6,14 +6,14 @@ some time, such as opening hours.
 
 from __future__ import annotations
 
-from service.text.phrases import Phrase, pattern_of
+from service.text.phrases import Phrase, has_phrase, pattern_of
 
 __all__ = ["deadline_of", "due_of"]
 
 
 def deadline_of(sentence: str) -> str:
     """By when something has to be done, in the words of the sentence; empty otherwise."""
-    return "" if pattern_of(Phrase.LASTS).search(sentence) else _first(Phrase.SETS_DEADLINE, sentence)
+    return "" if has_phrase(sentence, Phrase.LASTS) else _first(Phrase.SETS_DEADLINE, sentence)
 
 
 def due_of(sentence: str) -> str:

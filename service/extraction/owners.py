@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final
 
 from service.extraction.due import due_of
-from service.text.phrases import Phrase, Words, pattern_of, patterns_of, words_of
+from service.text.phrases import Phrase, Words, has_phrase, pattern_of, patterns_of, words_of
 
 __all__ = ["addressed", "announces", "owner_of"]
 
@@ -59,18 +59,14 @@ def owner_of(sentence: str, speaker: str) -> str:
     if named is not None and _is_name(named[1]):
         return named[1]
     asked = addressed(plain)
-    if asked or pattern_of(Phrase.SPEAKER_ACTS).search(plain):
+    if asked or has_phrase(plain, Phrase.SPEAKER_ACTS):
         return asked or speaker
     return _subject_of(plain)
 
 
 def announces(plain: str) -> bool:
     """Whether the speaker says to do something at a time to come, without a word such as `will`."""
-    return (
-        bool(due_of(plain))
-        and pattern_of(Phrase.ANNOUNCES).search(plain) is not None
-        and pattern_of(Phrase.TELLS_PAST).search(plain) is None
-    )
+    return bool(due_of(plain)) and has_phrase(plain, Phrase.ANNOUNCES) and not has_phrase(plain, Phrase.TELLS_PAST)
 
 
 def addressed(plain: str) -> str:
@@ -86,7 +82,7 @@ def _request_to_name() -> re.Pattern[str]:
 
 def _subject_of(plain: str) -> str:
     """Who does what a statement says, if it has a date to come; empty otherwise."""
-    if not due_of(plain) or pattern_of(Phrase.TELLS_PAST).search(plain):
+    if not due_of(plain) or has_phrase(plain, Phrase.TELLS_PAST):
         return ""
     for doer in (_BULLET, *patterns_of(Phrase.NAMES_DOER), _PASSIVE):
         found = doer.search(plain)

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from service.extraction.passages import Passage, Scored
-from service.text.phrases import Phrase, pattern_of
+from service.text.phrases import Phrase, has_phrase, pattern_of
 from service.text.sentences import Terms, terms_of
 from service.text.words import STEM_CHARS
 
@@ -178,7 +178,7 @@ def _stems(text: str) -> frozenset[str]:
 
 def _told(passage: Passage) -> _Told:
     text = passage.text
-    corrects = len(text) <= _SHORT_CHARS and pattern_of(Phrase.CORRECTS).search(text) is not None
+    corrects = len(text) <= _SHORT_CHARS and has_phrase(text, Phrase.CORRECTS)
     given_up = (
         found[found.lastindex].strip(" .,") for found in pattern_of(Phrase.GIVES_UP).finditer(text) if found.lastindex
     )

@@ -1,8 +1,9 @@
 """The phrases and words by which a sentence is read, from one file for each language.
 
-`languages/NAME.phrases` is UTF-8 text. `[section]` begins a section; an empty line, and one that begins with `#`, says
-nothing. A section of `Phrase` has one regular expression a line, searched without case. A section of `Words` has words,
-separated by spaces. `[parts]` has lines `name = expression`; `{name}` in a later line of the same file stands for it.
+`languages/NAME.phrases` is UTF-8 text. `[section]`, alone on its line, begins a section. An empty line says nothing,
+nor does one that begins with `#`. A section of `Phrase` has one regular expression a line, searched without case. A
+section of `Words` has words, separated by spaces. `[parts]` has lines `name = expression`; `{name}` in a later line of
+the same file stands for it.
 
 `\\w` runs over characters of Chinese and Japanese up to the next stop or comma.
 """
@@ -18,7 +19,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
 
-__all__ = ["BrokenPhrases", "Phrase", "Words", "pattern_of", "patterns_of", "read", "words_of"]
+__all__ = ["BrokenPhrases", "Phrase", "Words", "has_phrase", "pattern_of", "patterns_of", "read", "words_of"]
 
 
 class Phrase(StrEnum):
@@ -55,6 +56,15 @@ class Phrase(StrEnum):
     NAMES_DOER = "doers"
     TELLS_PAST = "past"
     TALKS = "talked_of"
+    TELLS_DECISION = "decided"
+    NAMES_ASSISTANT = "by_assistant"
+    PROPOSES = "proposals"
+    TELLS_DONE = "reports"
+    TELLS_LOOKING = "looked"
+    POINTS_BACK = "pointing"
+    TAKES_UP = "takes_up"
+    AGREES = "agrees"
+    TURNS_DOWN = "turns_down"
 
 
 class Words(StrEnum):
@@ -119,6 +129,11 @@ def read(folder: Traversable) -> Languages:
 def pattern_of(kind: Phrase) -> re.Pattern[str]:
     """The expression of a section in the languages that the product knows, which are read at the first use."""
     return _shipped().pattern(kind)
+
+
+def has_phrase(text: str, kind: Phrase) -> bool:
+    """Whether `text` has a phrase of the section."""
+    return pattern_of(kind).search(text) is not None
 
 
 @cache
