@@ -22,8 +22,8 @@ from bench.player import PlayedChat
 from service.domain.message import Message
 from service.extraction.extract import Extract, extract
 from service.extraction.passages import gathered
-from service.extraction.sentences import sentences
 from service.grounding.claims import survival, texts_of
+from service.text.sentences import sentences
 from service.tokenizers.estimated import EstimatingCounter
 
 TOKENS: Final = 1_000

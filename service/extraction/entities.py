@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from service.grounding.required import IDENTIFIER_CHARS_MAX, KIND_WEIGHTS, NUMBER_CHARS_MIN
 from service.text.identifiers import IdentifierKind, identifiers, serial
-from service.text.words import FUNCTION_WORDS
+from service.text.phrases import Words, words_of
 
 _REPEATS_MAX: Final = 5
 
@@ -37,30 +37,6 @@ _CAPITALS_SHARE_MAX: Final = 0.15
 """If more words than this are capitalized, the language capitalizes every noun, and it marks no name."""
 
 _WORD: Final = re.compile(r"(?<![\w./@-])[^\W\d_]{2,40}(?:-[^\W\d_]{1,40})?(?![\w/@]|\.\w)")
-_COMMON_LINES: Final = """
-january february march april may june july august september october november december jan feb mar apr jun jul aug sep
-sept oct nov dec monday tuesday wednesday thursday friday saturday sunday the and but for nor yet with without from
-into onto over under about above after before between because since until also then than that this these those there
-here where when while which what who whom whose why how not now yes okay she her his him they them their you your our
-its has had have was were been being are can could will would shall should may might must does did done let please
-thanks thank hello dear sorry well just only even still very much many more most some any all each every both either
-neither another other such same own one two three four five six seven eight nine ten first second third next last new
-old good great best none null true false nan ok am pm est edt cst pst utc gmt id ids dob faq asap fyi usd eur tbd etc
-mr mrs ms dr i i'll i'm i'd i've it's let's that's act action address agenda amount appendix arrival article assembly
-bill board body book business cabin card case chair chairman chapter chief child children city class code college
-committee company conclusion council country county court credit customer data date day departure department
-description director economy edit error event example executive figure file flight general gift government group head
-health home hour house id idea image index input insurance issue item key law leg level line link list manager meeting
-member members men message method minister minutes model month name note notes number office officer option order
-output page part party passenger payment people person plan point police policy president price problem process
-product program project question reason record report request result review road room rule school secretary section
-series service services session set sir site stage standard start state states status step story street subject
-summary support system table team test text time title today tool topic total trip type unit update user value version
-warning way week woman women work year years
-"""
-_COMMON: Final = frozenset(_COMMON_LINES.split())
-"""Words that open sentences, name months or are capitalized out of respect; none is a name by itself."""
-
 _CARRIED_FIRST: Final = 3.0
 _CARRIED_LAST: Final = 1.0
 _MENTION: Final = 1.0
@@ -159,12 +135,12 @@ def _is_name(name: str, common: frozenset[str]) -> bool:
 
     A clause in capitals, such as `EXPRESS OR IMPLIED`, is no name.
     """
-    if any(word.isupper() and word.casefold() in FUNCTION_WORDS for word in name.split()):
+    if any(word.isupper() and word.casefold() in words_of(Words.GRAMMAR) for word in name.split()):
         return False
     words = [word.casefold() for word in name.split() if not word.islower()]
     if len(words) > 1 and words[-1].isdigit():
         return True
-    return any(word not in _COMMON and word not in common for word in words)
+    return any(word not in words_of(Words.CAPITALIZED) and word not in common for word in words)
 
 
 def _carried_scores(carried: Sequence[str], mentioned: set[str]) -> dict[str, float]:

@@ -32,9 +32,10 @@ from service.extraction.cues import (
 from service.extraction.due import deadline_of, due_of
 from service.extraction.owners import owner_of
 from service.extraction.passages import Corpus, Passage, Scored, is_usable, repetition
-from service.extraction.sentences import Terms, terms_of
 from service.extraction.standing import stands_alone
 from service.text.identifiers import IdentifierKind, identifiers
+from service.text.phrases import Words, words_of
+from service.text.sentences import Terms, terms_of
 
 _RECENT: Final = 0.6
 """Tasks and open points count from this part of the conversation on, or if they have a date."""
@@ -50,13 +51,6 @@ _TAKEN_BACK_SHARE: Final = 1 / 3
 
 _SAME_TASK_SHARE: Final = 0.75
 """With this share of repeated words it is the same task in other words."""
-
-_DECIDING_LINES: Final = """
-actually agreed ahead all back both change changed decided decision final instead keep longer mind plan prefer proceed
-rather successfully together use using
-"""
-_DECIDING: Final = frozenset(_DECIDING_LINES.split())
-"""Words that settle something, whatever it is about."""
 
 _VALUES: Final = frozenset(
     {
@@ -214,7 +208,7 @@ class _Subject:
 
 def _subject(text: str) -> _Subject:
     things = frozenset(found.text.casefold() for found in identifiers(text) if found.kind not in _VALUES)
-    return _Subject(terms_of(text) - _DECIDING, things)
+    return _Subject(terms_of(text) - words_of(Words.DECIDING), things)
 
 
 def _replaces(new: _Subject, old: _Subject, *, back: bool) -> bool:

@@ -12,9 +12,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from service.extraction.passages import Passage, Scored
-from service.extraction.phrases import either
-from service.extraction.phrases.changing import CORRECTIONS, GIVEN_UP
-from service.extraction.sentences import Terms, terms_of
+from service.text.phrases import Phrase, has_phrase, pattern_of
+from service.text.sentences import Terms, terms_of
 from service.text.words import STEM_CHARS
 
 _COMPARED_MAX: Final = 200
@@ -40,8 +39,6 @@ _VALUE: Final = re.compile(
     r"(?<![A-Za-z\d_.-])[$€£¥]?(?:[A-Z]{1,2}-?)?\d+(?:[.,:/-]\d+)*[A-Za-z]?(?![\d.]\d|[A-Za-z])"
     r"|[一二三四五六七八九十百千万两〇零]{2,}(?=[元块円人度点分个日号席排段番時])"
 )
-_CORRECTION: Final = re.compile(either(CORRECTIONS), re.IGNORECASE)
-_GIVEN_UP: Final = re.compile(either(GIVEN_UP), re.IGNORECASE)
 _GRAMMAR: Final = re.compile(
     "[\u3041-\u309f吧的了是就那请把它用设为在到块元円度]+|値段|価格|料金|時間|番号|座席|价格|价钱|时间|号码|座位"
 )
@@ -179,12 +176,14 @@ def _stems(text: str) -> frozenset[str]:
 
 def _told(passage: Passage) -> _Told:
     text = passage.text
-    corrects = len(text) <= _SHORT_CHARS and _CORRECTION.search(text) is not None
-    given_up = (found[found.lastindex].strip(" .,") for found in _GIVEN_UP.finditer(text) if found.lastindex)
+    corrects = len(text) <= _SHORT_CHARS and has_phrase(text, Phrase.CORRECTS)
+    given_up = (
+        found[found.lastindex].strip(" .,") for found in pattern_of(Phrase.GIVES_UP).finditer(text) if found.lastindex
+    )
     return _Told(
         passage,
         frozenset(_VALUE.findall(text)),
-        terms_of(_GRAMMAR.sub(" ", _VALUE.sub(" ", _CORRECTION.sub(" ", text)))),
+        terms_of(_GRAMMAR.sub(" ", _VALUE.sub(" ", pattern_of(Phrase.CORRECTS).sub(" ", text)))),
         corrects,
         frozenset(filter(_is_value, given_up)) if corrects else frozenset(),
     )

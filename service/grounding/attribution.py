@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 from service.grounding.claims import keys_of
 from service.text.identifiers import Identifier, IdentifierKind, numerals
-from service.text.words import FUNCTION_WORDS, word_keys
+from service.text.phrases import Words, words_of
+from service.text.sentences import parts_of
+from service.text.words import word_keys
 
 PASSAGES_MAX: Final = 64
 """A name or value in more passages than this is a subject of the whole conversation, and belongs to nothing else."""
@@ -26,16 +29,6 @@ _AFTER_ARTICLE: Final = re.compile(r"\b(?:[Dd](?:er|ie|as|en|em|es)|[Ee]in(?:e[n
 """The first letter of what follows a German article: a capital, unless an adjective comes between."""
 
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
-_NAMED: Final = re.compile(
-    r"(?<![^\W\d_])(?:(?<=[\w,)] )[^\W\d_]{2,}"
-    r"|[^\W\d_]{2,}(?= ?[\u4e00-\u9fff])"
-    rf"|[^\W\d_]{{2,}}(?=(?:['\u2019]s)? (?:{'|'.join(sorted(FUNCTION_WORDS))})\b)"
-    r"|[^\W\d_]{2,}(?=['\u2019]s ))"
-)
-"""A word that is a name if it has a capital: not one that a sentence begins with, unless it is the subject there. It is
-looked for at its first letter alone: from every letter of a long word, the time would grow with its square."""
-
-_SENTENCE: Final = re.compile(r"(?<=[.!?\u2026;])\s+|(?<=[\u3002\uff01\uff1f])|\n+")
 _STRUCTURED: Final = re.compile(r"[{\[]\s*[\"'{\[]|^\s*\||\t", re.MULTILINE)
 """JSON, tables: neighbours there are no sentences."""
 
@@ -107,9 +100,24 @@ class Attribution:
 
 def _capitals(text: str) -> Iterator[str]:
     """The words, folded, that are names if the source never writes them without a capital."""
-    for word in _NAMED.findall(text):
-        if word[0].isupper() and not word.isupper() and (folded := word.casefold()) not in FUNCTION_WORDS:
+    grammar = words_of(Words.GRAMMAR)
+    for word in _named().findall(text):
+        if word[0].isupper() and not word.isupper() and (folded := word.casefold()) not in grammar:
             yield folded
+
+
+@cache
+def _named() -> re.Pattern[str]:
+    """Finds words that are names if they have a capital: not one that a sentence begins with, unless it is the subject.
+
+    It looks for one at its first letter alone: from every letter of a long word, the time would grow with its square.
+    """
+    return re.compile(
+        r"(?<![^\W\d_])(?:(?<=[\w,)] )[^\W\d_]{2,}"
+        r"|[^\W\d_]{2,}(?= ?[\u4e00-\u9fff])"
+        rf"|[^\W\d_]{{2,}}(?=(?:['\u2019]s)? (?:{'|'.join(sorted(words_of(Words.GRAMMAR)))})\b)"
+        r"|[^\W\d_]{2,}(?=['\u2019]s ))"
+    )
 
 
 def _may_be_theirs(sentence: _Sentence, kind: IdentifierKind, said: _Sentence) -> bool:
@@ -131,7 +139,7 @@ def _has_other(sentence: _Sentence, kind: IdentifierKind, said: _Sentence) -> bo
 
 def _sentences(passage: str, names: frozenset[str]) -> Iterator[_Sentence]:
     before: _Sentence | None = None
-    for text in (passage,) if _STRUCTURED.search(passage) else _SENTENCE.split(passage):
+    for text in (passage,) if _STRUCTURED.search(passage) else parts_of(passage):
         before = _sentence(text, names, before)
         yield before
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from service.grounding.support import Concordance, Passage, Support
+from service.text.sentences import parts_of
 from service.text.words import folded, word_runs
 
 _CLOSE: Final = 0.5
@@ -44,7 +45,6 @@ _REACH_BACK_WORDS: Final = 4
 """How far a negation reaches: forwards in words, or in characters of scripts without spaces; backwards at a clause's
 end."""
 
-_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])|\n+")
 _QUESTION: Final = re.compile(r"[?\uff1f][\"'\u201d\u2019)\]]{0,3}\s*$")
 _CLAUSE: Final = re.compile(
     r"(?<=[:;,\u3001\uff0c\uff1b])(?!\d)(?!\s*(?:never|not)\s(?:in|on|at|by|as|to|for|from|with|before|after)\b)|\s[\u2013\u2014-]\s"
@@ -143,7 +143,7 @@ def contradicting(statement: str, support: Support, concordance: Concordance) ->
     """The messages that say the opposite of `statement`; None if nothing does. Those of a record that names none are
     empty."""
     told = [clause for heard in support.heard if heard.share >= _NEAR for clause in _told(heard.passages, concordance)]
-    for sentence in _SENTENCE.split(folded(statement)):
+    for sentence in map(folded, parts_of(statement)):
         if _QUESTION.search(sentence):
             continue
         for clause in _clauses(sentence, ()):
@@ -184,7 +184,7 @@ def _share(clause: _Clause, other: _Clause) -> float:
 def _told(passages: Sequence[Passage], concordance: Concordance) -> Iterator[_Clause]:
     """The clauses of passages in a row. A question that the next message denies is a clause that is denied."""
     numbers = passages[0].numbers
-    for sentence in _SENTENCE.split(folded("\n".join(passage.text for passage in passages))):
+    for sentence in map(folded, parts_of("\n".join(passage.text for passage in passages))):
         if not _QUESTION.search(sentence):
             yield from _clauses(sentence, numbers)
             continue

@@ -11,7 +11,6 @@ evidence. So does its other text, which names no messages.
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from service.grounding.attribution import PASSAGES_MAX as NAMED_PASSAGES_MAX
 from service.grounding.attribution import Attribution
 from service.grounding.claims import day_key, keys_of, texts_of
 from service.text.identifiers import IdentifierKind, numerals
+from service.text.sentences import parts_of
 from service.text.words import word_runs
 
 PASSAGES_MAX: Final = 40_000
@@ -59,8 +59,6 @@ _COMMON_MIN: Final = 60
 """A word in more of the passages, and in so many, says nothing about which of them is meant."""
 
 _HEARD_MAX: Final = 8
-
-SENTENCE_END: Final = re.compile(r"(?<=[.!?\u2026;])\s+|(?<=[\u3002\uff01\uff1f])|\n+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +279,7 @@ def _said(message: Message) -> str:
 def _parts(text: str, chars_max: int) -> Iterator[str]:
     """The text in stretches of whole sentences, of about `chars_max` at most."""
     held = ""
-    for sentence in SENTENCE_END.split(text):
+    for sentence in parts_of(text):
         if held and len(held) + len(sentence) > chars_max:
             yield held
             held = ""

@@ -21,8 +21,8 @@ from service.domain.record import (
     ActionItem,
     RecordContext,
 )
-from service.extraction.sentences import up_to_last_end
 from service.text.markup import answered_turn
+from service.text.sentences import up_to_last_end
 
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 

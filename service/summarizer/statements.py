@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from service.domain.record import RecordEvidence
-from service.extraction.sentences import sentences
 from service.grounding.draft import Problem, ProblemCode
 from service.grounding.polarity import contradicting
 from service.grounding.roles import decides, only_proposed
 from service.grounding.support import Concordance
+from service.text.sentences import sentences
 
 _Numbers = tuple[int, ...]
 

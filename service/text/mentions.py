@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from service.text.identifiers import Identifier, IdentifierKind, identifiers_of_masked
+from service.text.phrases import Words, words_of
 from service.text.secrets import MASK, mask_secrets
-from service.text.words import FUNCTION_WORDS
 
 BLOCK_CHARS: Final = 65_536
 """Characters that are looked at at once. Only what a space joins, such as a date in words, can be cut between two."""
@@ -231,7 +231,8 @@ def _mention(found: Identifier, seen: Sequence[Identifier], block: str, replaces
     clause = _clause_before(found, seen, block)
     words = _WORD.findall(clause.replace(MASK, " "))
     folded = [word.casefold() for word in words]
-    telling = [word for word in folded if word not in FUNCTION_WORDS and word not in _CHANGES]
+    grammar = words_of(Words.GRAMMAR)
+    telling = [word for word in folded if word not in grammar and word not in _CHANGES]
     near = block[max(0, found.start - _REACH) : found.start]
     end = found.start + len(found.text)
     after = _CLAUSE.split(block[end : end + _REACH])[0]

@@ -19,10 +19,10 @@ from typing import Any, Final
 from service.domain.message import Message, Role
 from service.domain.record import FormName
 from service.extraction.due import due_of
-from service.extraction.sentences import sentences
 from service.summarizer.draft import Draft
 from service.summarizer.forms import FORMS
 from service.summarizer.texts import DOCUMENT_FORMS
+from service.text.sentences import sentences
 from service.tokenizers.estimated import EstimatingCounter
 
 HALVES: Final = ("look", "held")

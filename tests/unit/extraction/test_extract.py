@@ -18,9 +18,9 @@ from service.domain.record import (
 )
 from service.extraction.extract import Extract, extract
 from service.extraction.passages import SENTENCES_MAX, gathered
-from service.extraction.sentences import CLIP_CHARS_MAX
 from service.grounding.claims import evidence_of, survival, texts_of
 from service.grounding.draft import Problem, check_record
+from service.text.sentences import CLIP_CHARS_MAX
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.growth import grows_linearly
 from tests.unit.extraction.corpora import PLANNING, real_conversations, said

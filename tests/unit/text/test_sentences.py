@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.extraction.sentences import CLIP_CHARS_MAX, clipped, sentences
+from service.text.sentences import CLIP_CHARS_MAX, clipped, parts_of, sentences
 from tests.support.growth import grows_linearly
 
 
@@ -57,3 +57,17 @@ def test_clipping_cuts_no_word_and_no_number(text: str) -> None:
 def test_a_hostile_text_is_split_in_linear_time(motif: str) -> None:
     """A fifth of a megabyte of anything."""
     assert grows_linearly(lambda text: list(sentences(text)), lambda size: motif * (size // len(motif)), size=200_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Ask Dr. Miller; he knows. Then wait.", ["Ask Dr. Miller; he knows.", "Then wait."]),
+        ("- yes\n  rm -rf build\n\nNo.", ["- yes", "rm -rf build", "No."]),
+        ("我们决定。请发给我。", ["我们决定。", "请发给我。"]),
+        (" \n", []),
+    ],
+)
+def test_the_parts_of_a_text_are_all_of_it(text: str, expected: list[str]) -> None:
+    """A check reads code, lists and short answers as well, and ends sentences where an extract does."""
+    assert list(parts_of(text)) == expected

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
-from service.extraction.stops import CONTEXT_CHARS, GERMAN_MONTH, is_inside
+from service.text.phrases import Words, words_of
+from service.text.stops import CONTEXT_CHARS, GERMAN_MONTH, is_inside
 
 Terms = frozenset[str]
 """The meaningful words of a sentence."""
@@ -84,21 +86,6 @@ _LEADING: Final = re.compile(r"\u2026|(?:and|as|because|but|for|of|or|so|than|th
 _TERM: Final = re.compile(r"[^\W\d_][^\W_]{1,40}")
 _SPACELESS: Final = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff]")
 
-_STOPWORD_LINES: Final = """
-about after again all also am an and any are as at be because been before being but by can could did do does doing
-don down each even every few for from get go going good got had has have he her here hers him his how if in into is
-it its just know let like ll made make many may me mean might mine more most much must my need no nor not now of off
-ok okay on once one only or other our out over own please quite re really right said same say see she should sir so
-some still such sure take than thank thanks that the their them then there these they thing things think this those
-through to too under until up us ve very want was way we well were what when where which while who why will with
-would yeah yes yet you your hello hi
-der die das und ist nicht ich wir sie ein eine mit auf für von zu den dem es auch wie aber
-le la les un une des et est pas je nous vous il elle que qui dans pour sur avec mais ce au aux du
-el los las una es no que con por para pero yo nosotros se su al lo
-не на что мы он она они это как но по за из от же бы
-"""
-_STOPWORDS: Final = frozenset(_STOPWORD_LINES.split())
-
 
 def sentences(text: str) -> Iterator[str]:
     """The sentences of `text` outside code, in order, each on one line and at most 400 characters long.
@@ -108,6 +95,14 @@ def sentences(text: str) -> Iterator[str]:
     for prose in text.split(_FENCE)[::2]:
         for line in _unwrapped(prose):
             yield from _of_line(line)
+
+
+def parts_of(text: str) -> Iterator[str]:
+    """The sentences of `text` in order as they are written, those of code and lists too; none is empty."""
+    for line in text.splitlines():
+        for start, end in _spans(line):
+            if part := line[start:end].strip():
+                yield part
 
 
 def is_broken(sentence: str) -> bool:
@@ -143,12 +138,18 @@ def clipped(sentence: str, chars_max: int = CLIP_CHARS_MAX) -> str:
 def terms_of(sentence: str) -> Terms:
     """The meaningful words of `sentence`; for scripts without spaces, pairs of characters."""
     terms: set[str] = set()
+    empty = _empty_words()
     for word in _TERM.findall(sentence.casefold()):
         if _SPACELESS.search(word):
             terms.update(word[i : i + 2] for i in range(len(word) - 1))
-        elif word not in _STOPWORDS:
+        elif word not in empty:
             terms.add(word)
     return frozenset(terms)
+
+
+@cache
+def _empty_words() -> frozenset[str]:
+    return words_of(Words.GRAMMAR) | words_of(Words.SMALL_TALK)
 
 
 def first_sentences(text: str, count: int) -> str:
@@ -218,12 +219,18 @@ def _is_code(line: str) -> bool:
 
 
 def _of_line(line: str) -> Iterator[str]:
-    begin = 0
+    for start, end in _spans(line):
+        yield from _bounded(line[start:end])
+
+
+def _spans(line: str) -> Iterator[tuple[int, int]]:
+    """Where each sentence of a line starts and ends."""
+    start = 0
     for end in _END.finditer(line):
-        if not _is_inside(line, begin, end):
-            yield from _bounded(line[begin : end.start()])
-            begin = end.end()
-    yield from _bounded(line[begin:])
+        if not _is_inside(line, start, end):
+            yield start, end.start()
+            start = end.end()
+    yield start, len(line)
 
 
 def _is_inside(text: str, begin: int, end: re.Match[str]) -> bool:
