@@ -12,8 +12,8 @@ from service.domain.conversation import Conversation, live_coverage
 from service.domain.message import Role
 from service.domain.policy import SummaryRole
 from service.domain.render import rendered_window
-from service.grounding.required import KIND_WEIGHTS, NUMBER_CHARS_MIN
-from service.text.identifiers import IdentifierKind, identifiers
+from service.grounding.required import KIND_WEIGHTS
+from service.text.identifiers import NUMBER_CHARS_MIN, IdentifierKind, identifiers
 
 __all__ = ["END", "PASSES", "Survey", "Tally", "found_facts"]
 

@@ -12,7 +12,7 @@ from typing import Final
 from service.text.lookalikes import LINE_ENDS, reading, replaced
 from service.text.markup import strip_marks, without_marks
 
-__all__ = ["attribute", "noted", "quoted"]
+__all__ = ["FRAMES", "attribute", "noted", "quoted"]
 
 FRAMES: Final = (
     "transcript",

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from service.domain.message import Message, Role
+from service.domain.quoting import FRAMES
 from service.domain.record import SummaryRecord
 from service.extraction.cues import asks, is_courtesy, is_wish
 from service.grounding.claims import texts_of
@@ -48,8 +49,7 @@ SENTENCES_MAX: Final = 4_000
 
 _JSON_KEY: Final = re.compile(r'"\w{1,80}"\s{0,4}:')
 _TAG: Final = re.compile(
-    r"</[A-Za-z][\w-]{0,60}\s{0,4}>|(?:<|&lt;)/?(?:transcript|message|previous_summary|partial_summary|meta"
-    r"|instructions|conversation_summary)\b[^<>]{0,300}(?:>|$)"
+    rf"</[A-Za-z][\w-]{{0,60}}\s{{0,4}}>|(?:<|&lt;)/?(?:{'|'.join(FRAMES)})\b[^<>]{{0,300}}(?:>|$)"
 )
 """A closing tag is not a path, and nobody said the frame of a prompt, nor a fragment of one."""
 

@@ -94,12 +94,12 @@ class Support:
 
     Attributes:
         numbers: Up to EVIDENCE_MAX messages, ascending; empty if there are none.
-        told: Whether messages or the previous record say it.
+        supported: Whether messages or the previous record say it.
         heard: What comes closest to the statement, at most one stretch of each message, best first.
     """
 
     numbers: tuple[int, ...] = ()
-    told: bool = False
+    supported: bool = False
     heard: tuple[Heard, ...] = ()
 
 
@@ -180,14 +180,14 @@ class Concordance:
         if self._attribution.is_wrong(statement):
             return Support(heard=heard)
         numbers = dict.fromkeys(number for found in chosen for number in self.passages[found.places[0]].numbers)
-        return Support(tuple(sorted(list(numbers)[:EVIDENCE_MAX])), told=True, heard=heard)
+        return Support(tuple(sorted(list(numbers)[:EVIDENCE_MAX])), supported=True, heard=heard)
 
     def _word_for_word(self, statement: str) -> Support:
         """What a statement of common words alone rests on: messages that have its text, a speaker before it aside."""
         text = statement.partition(": ")[2] or statement
         saying = (passage for passage in self.passages if passage.numbers and " " in text and text in passage.text)
         numbers = {number for passage in islice(saying, EVIDENCE_MAX) for number in passage.numbers}
-        return Support(tuple(sorted(numbers)[:EVIDENCE_MAX]), told=bool(numbers))
+        return Support(tuple(sorted(numbers)[:EVIDENCE_MAX]), supported=bool(numbers))
 
     def _names_messages(self, found: _Candidate) -> bool:
         """Not so the narrative of the previous record, and its statements without evidence."""

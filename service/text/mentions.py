@@ -13,20 +13,20 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from service.text.identifiers import Identifier, IdentifierKind, identifiers_of_masked
+from service.text.identifiers import (
+    IDENTIFIER_CHARS_MAX,
+    NUMBER_CHARS_MIN,
+    Identifier,
+    IdentifierKind,
+    identifiers_of_masked,
+)
 from service.text.phrases import Words, words_of
 from service.text.secrets import MASK, mask_secrets
 
-__all__ = ["BLOCK_CHARS", "IDENTIFIER_CHARS_MAX", "Mention", "mentions"]
+__all__ = ["BLOCK_CHARS", "Mention", "mentions"]
 
 BLOCK_CHARS: Final = 65_536
 """Characters that are looked at at once. Only what a space joins, such as a date in words, can be cut between two."""
-
-IDENTIFIER_CHARS_MAX: Final = 200
-"""Longer ones are data."""
-
-NUMBER_CHARS_MIN: Final = 5
-"""Shorter plain numbers are quantities, meaningless without their sentence."""
 
 CONTEXT_CHARS_MAX: Final = 48
 CONTEXT_WORDS_MAX: Final = 3
