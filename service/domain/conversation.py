@@ -104,7 +104,7 @@ class ShownRecord(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """What it takes as it is shown, as it was counted."""
+        """The tokens that it takes as it is shown, as it was counted."""
         return self.record.short_tokens if self.short else self.record.tokens_after
 
 
@@ -216,7 +216,7 @@ class Conversation(NamedTuple):
 
     @property
     def chat_messages_ever(self) -> int:
-        """How many messages the conversation has, without system messages and removed ones."""
+        """The number of its messages, without system messages and removed ones."""
         removed = sum(len(r) for r in self.removed)
         return self.message_version - removed - (len(self.window) - self.chat_messages)
 
@@ -254,7 +254,7 @@ class Conversation(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """How full the window is: (window + overhead) / budget."""
+        """The fill of the window: (window + overhead) / budget."""
         return (self.window_tokens + self.settings.overhead_tokens) / self.budget
 
     def waiting(self, now_us: int) -> bool:

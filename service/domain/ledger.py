@@ -60,7 +60,7 @@ _USE_WEIGHTS: Final[Mapping[Use, float]] = MappingProxyType(
 )
 
 _NOISE: Final = 4.0
-"""What ranks an identifier that one tool result names once below all that were used."""
+"""Ranks an identifier that one tool result names once below all that were used."""
 
 NOISE_SHARE: Final = 0.5
 """Part of the limit that these may fill: a window is better used by messages."""
@@ -122,7 +122,7 @@ class LedgerEntry(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What two forms of one identifier share."""
+        """The key that two forms of one identifier share."""
         return self.text.casefold()
 
 
@@ -134,7 +134,7 @@ class Replaced(NamedTuple):
 
 
 class LedgerFinds(NamedTuple):
-    """What was found in messages that leave the window.
+    """The identifiers of messages that leave the window.
 
     Attributes:
         entries: Their identifiers, each once.

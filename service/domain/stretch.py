@@ -1,4 +1,4 @@
-"""What an episode may be made of: the oldest messages of a window that no other episode divides, by exchange.
+"""Selects the messages of an episode: the oldest messages of a window that no other episode divides, by exchange.
 
 So what an episode covers is without a gap, but for pins and system messages, and no two overlap.
 """
@@ -35,7 +35,7 @@ class Stretch(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """How many messages it has."""
+        """The number of its messages."""
         return sum(map(len, self.units))
 
 
@@ -45,7 +45,7 @@ def least_tokens(policy: Policy) -> int:
 
 
 def tokens_of(state: Conversation, units: Iterable[Unit]) -> int:
-    """What the units cost in the window, estimates corrected."""
+    """The tokens that the units cost in the window, estimates corrected."""
     return counted_tokens(chain.from_iterable(units), state.settings.calibration_factor)
 
 

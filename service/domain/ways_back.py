@@ -1,4 +1,4 @@
-"""What repairs a window by hand: revoke, rate, pin, unpin and rewind, as decisions.
+"""Repairs a window by hand: revoke, rate, pin, unpin and rewind, as decisions.
 
 A decision that brings messages back counts the window as it will be, so it needs them: `needed` names what to read from
 the log first.
@@ -211,7 +211,7 @@ def _rest_of_units(
 
 
 def _hidden(state: Conversation) -> tuple[MessageRange, ...]:
-    """What the window has not, or only as a mark, without what a rewind removed."""
+    """The ranges that the window lacks, or shows only as a mark, without those that a rewind removed."""
     covered = without(outside(state), state.removed)
     return merged((*covered, *ranges_of(n for n in state.marks if not covers(outside(state), n))))
 
@@ -225,7 +225,7 @@ def _chat(state: Conversation, read: Sequence[MessageAppended]) -> list[MessageA
 
 
 def _common(some: Iterable[MessageRange], others: Iterable[MessageRange]) -> tuple[MessageRange, ...]:
-    """What is in both of two lists of ascending ranges."""
+    """The intersection of two lists of ascending ranges."""
     ranges = tuple(others)
     return tuple(
         MessageRange(max(one.first, other.first), min(one.last, other.last))

@@ -21,7 +21,7 @@ __all__ = ["Day", "day_of", "fullest_forms", "ranked_entities"]
 _REPEATS_MAX: Final = 5
 
 _SAID_WEIGHT: Final = 1.0
-"""What somebody said counts more than what only a tool's result contains."""
+"""A name that somebody said counts more than one that only a tool's result contains."""
 
 _NAME_WEIGHT: Final = 1.5
 _PART: Final = r"[A-Z\u00c0-\u00d6\u00d8-\u00de\u0410-\u042f][\w'\u2019-]{1,30}"
@@ -29,7 +29,7 @@ _NAME: Final = re.compile(rf"(?<!\w){_PART}(?: (?:(?:of|of the|de|von|van) )?{_P
 """Capitalized words, with the words that join them and a year."""
 
 _MIDDLE: Final = re.compile(r"[a-z\u00df-\u00f6\u00f8-\u00ff\u0430-\u044f,;] \(?$")
-"""What precedes a name that does not open its sentence, label or cell."""
+"""Characters before a name that does not open its sentence, label or cell."""
 
 _ENDING: Final = re.compile(r"['\u2019](?:s|ll|m|d|ve|re|t)?$")
 _NAME_REPEATS_MIN: Final = 2

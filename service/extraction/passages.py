@@ -119,7 +119,7 @@ class Passage:
 
     @property
     def line(self) -> str:
-        """What a record quotes: the speaker and the clipped sentence; empty if nothing of it is left."""
+        """The line that a record quotes: the speaker and the clipped sentence; empty if clipping leaves no word."""
         text = clipped(self.text)
         return f"{self.speaker}: {text}" if self.speaker and text else text
 
@@ -339,13 +339,13 @@ def _support_scores(sentences: Sequence[Terms]) -> list[float]:
 
 
 def _overlap(one: Terms, other: Terms) -> float:
-    """How much of the shorter sentence the other repeats, 0..1; short sentences count less."""
+    """The share of the shorter sentence that the other repeats, 0..1; short sentences count less."""
     shorter = min(len(one), len(other))
     return len(one & other) / (shorter + 1) if shorter else 0.0
 
 
 def repetition(candidate: Terms, taken: Terms) -> float:
-    """How much of the candidate has already been said, 0..1."""
+    """The share of the candidate that has already been said, 0..1."""
     return len(candidate & taken) / len(candidate) if candidate else 1.0
 
 

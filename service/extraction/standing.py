@@ -24,7 +24,7 @@ _POINTING: Final = re.compile(
     r"|\b(?:it|them|the same|the (?:first|second|other|latter|former) (?:one|option))\b",
     re.IGNORECASE,
 )
-"""What only points at something that another sentence names."""
+"""Words that only point at something that another sentence names."""
 
 _CHOICE: Final = re.compile(r"\b(?:[Oo]ption|[Pp]lan|[Vv]ariant|[Pp]roposal) (?:\d{1,2}|[A-Z])\b")
 """Something that has its own name in the conversation."""

@@ -50,7 +50,7 @@ class _Sentence(NamedTuple):
 
 
 class Attribution:
-    """Which names the values of a source belong to.
+    """Says to which names the values of a source belong.
 
     `passages_of` returns the passages that have one of some keys, or None if there are more than `PASSAGES_MAX`.
     """

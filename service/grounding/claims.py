@@ -68,8 +68,8 @@ _JOINT: Final = re.compile(r"[ -](?:and )?")
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What texts contain: the keys of their identifiers, the numbers of each date, and the texts with normalized case
-    and spacing."""
+    """The content of texts: the keys of their identifiers, the numbers of each date, and the texts with normalized
+    case and spacing."""
 
     keys: frozenset[str]
     dates: frozenset[frozenset[str]]
@@ -154,7 +154,7 @@ def keys_of(found: Identifier) -> set[str]:
 
 
 def day_key(found: Identifier) -> str:
-    """The key of a date that is told without its year."""
+    """The key of a date that is written without its year."""
     return _joined(number for number in _date_numbers(found.text) if len(number) < _YEAR_CHARS)
 
 

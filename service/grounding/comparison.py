@@ -61,7 +61,7 @@ _UNIT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What a draft is compared with. `required` are the identifiers that it should keep."""
+    """The other side of a draft's comparison. `required` are the identifiers that it should keep."""
 
     ground: Ground
     required: tuple[Identifier, ...]
@@ -123,7 +123,7 @@ def record_texts(record: SummaryRecord) -> tuple[str, ...]:
 
 
 def compared_short(text: str, beside: Compared, policy: Policy) -> tuple[Problem, ...]:
-    """What is wrong with a text of one or two sentences, which cannot speak of every part of its source."""
+    """The problems of a text of one or two sentences, which cannot speak of every part of its source."""
     problems = (*_loop_problems((text,), policy), *_ground_problems(text, beside, policy))
     return tuple(Problem(problem.code, f"short_summary {problem.detail}") for problem in problems)
 
@@ -241,7 +241,7 @@ class _Carried:
 
 
 def _carried_from(previous: SummaryRecord, keys: frozenset[str]) -> tuple[_Carried, ...]:
-    """Which of `previous`'s decisions and open points a draft with the words `keys` carries."""
+    """Counts the decisions and open points of `previous` that a draft with the words `keys` carries over."""
     context = previous.context
     tasks = tuple(f"{item.task} {item.owner} {item.due}" for item in context.action_items)
     decisions, open_points = context.decisions, (*context.unresolved, *tasks)

@@ -30,7 +30,7 @@ __all__ = [
 
 
 class ProblemCode(StrEnum):
-    """What is wrong with a draft."""
+    """A kind of fault of a draft."""
 
     EMPTY = "empty"
     PLACEHOLDER = "placeholder"
@@ -148,7 +148,7 @@ def check_record(
 ) -> tuple[Problem, ...]:
     """Every problem of a draft, given as text by field, including `summary` and, of an episode, `short_summary`.
 
-    `evidence` is of the source and the previous record, `instructions` what the model was told besides the transcript,
+    `evidence` is of the source and the previous record, `instructions` the prompt without its transcript,
     `unsupported_max` how many invented identifiers or numbers are tolerated.
     """
     return (

@@ -26,7 +26,7 @@ _CLOSE: Final = 0.5
 """Share of a clause's words that another must have to be about the same."""
 
 _BESIDE: Final = 0.15
-"""How much less than the closest clause another may have and still count."""
+"""The share by which another clause may lie below the closest one and still count."""
 
 _MUTUAL: Final = 0.45
 """Share of its own words that a clause of the source must have in common to be the opposite."""
@@ -44,8 +44,7 @@ _REACH_WORDS: Final = 6
 _HEAD_WORDS: Final = 1
 _REACH_CHARS: Final = 10
 _REACH_BACK_WORDS: Final = 4
-"""How far a negation reaches: forwards in words, or in characters of scripts without spaces; backwards at a clause's
-end."""
+"""A negation reaches forwards in words, or in characters of scripts without spaces; at a clause's end, backwards."""
 
 _QUESTION: Final = re.compile(r"[?\uff1f][\"'\u201d\u2019)\]]{0,3}\s*$")
 _CLAUSE: Final = re.compile(
@@ -64,7 +63,7 @@ _IDIOM: Final = re.compile(
     r"|不仅|不只|不要忘记|别忘|没问题|没关系|不过|不错|差不多|无论|非常|除非常"
     r"|だけでなく|なければ|なくて|かもしれない|かもしれません|忘れないで|じゃないか|ませんか|少ない|危ない"
 )
-"""What denies nothing, although it has a negation."""
+"""Phrases that deny nothing, although they have a negation."""
 
 _OPPOSITES: Final = tuple(
     (re.compile(pattern), f" {plain} ")
@@ -96,12 +95,12 @@ _CONDITION: Final = re.compile(
     r"|wenn|falls|sobald|solange|ob|bis|si|cuando|hasta|en cuanto|quand|lorsque|dès que|tant que|jusqu'à)\b"
     r"|\W*(?:如果|要是|一旦|除非|もし)|.*(?:たら|なら|れば)\W*$"
 )
-"""What is so only under a condition neither agrees nor disagrees."""
+"""A condition: a clause under one neither agrees nor disagrees."""
 
 _LIMIT: Final = re.compile(
     r"\b(?:before|until|till|prior to|bevor|bis|antes de|hasta|avant|jusqu'(?:à|au))\b|之前|以前|まで|前に"
 )
-"""What is denied only up to a time may be so after it: it is the opposite of nothing but what names a limit too."""
+"""A time that ends a denial. A clause with one is compared only with clauses that have one too."""
 
 _LIMITED: Final = re.compile(rf"\W*(?:{_LIMIT.pattern}|\bunless\b)")
 
@@ -225,7 +224,7 @@ def _heads(negation: re.Match[str], words: Sequence[str]) -> Sequence[str]:
 
 
 def _reach(text: str, negation: re.Match[str]) -> str:
-    """What a negation denies: what follows it, or what precedes it at the end of a clause."""
+    """The text that a negation denies: the text after it, or before it at the end of a clause."""
     before, after = text[: negation.start()], text[negation.end() :]
     if _BACKWARDS.fullmatch(negation[0]):
         return before[-_REACH_CHARS:]

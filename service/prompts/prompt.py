@@ -139,7 +139,7 @@ class PromptTemplate:
 
 @dataclass(frozen=True, slots=True)
 class PromptInput:
-    """What fills a template.
+    """The values that fill a template.
 
     Attributes:
         entries: Transcript entries or quoted partial summaries, oldest first.
@@ -162,7 +162,7 @@ class PromptInput:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a model is sent, with the name and version of its template."""
+    """The text that a model gets, with the name and version of its template."""
 
     system: str
     user: str

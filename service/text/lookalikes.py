@@ -1,4 +1,4 @@
-"""What a text reads as: characters that look like ASCII as ASCII, invisible ones left out.
+"""Reads a text as a person does: characters that look like ASCII as ASCII, invisible ones left out.
 
 A model reads a full-width bracket, a Cyrillic letter or a word with a zero-width space in it much as the plain form, so
 whatever looks for marks in a text of others must look at the text as it is read. The text itself stays as it is, apart
@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 __all__ = ["LINE_ENDS", "reading", "replaced"]
 
 LINE_ENDS: Final = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
-"""What ends a line for some reader."""
+"""Characters that end a line for at least one reader."""
 
 _INVISIBLE: Final = "\x00"
 """Stands for a character that is not read, which no pattern looks for."""

@@ -1,4 +1,4 @@
-"""Where a text names an identifier: with the words before it, and what it replaces.
+"""Finds each identifier that a text names, with the words before it, and the identifier that it replaces.
 
 Beside the forms of `service.text.identifiers` this knows some by where they stand: a number after a word such
 as `gate`, a code of letters alone after `booking`, an amount with its unit, a command. A draft is not judged by these,
@@ -75,14 +75,14 @@ _OPTION: Final = re.compile(r"\s--?[A-Za-z][A-Za-z-]*(?:[\s=]|$)")
 """A span of code, or a line after a prompt, is a command of whatever program if it has an option."""
 
 _PROSE: Final = re.compile(r"[.?!] [A-Z]|, (?:and|but|so|which)\b|\b(?:the|is|are|was|has|have|will|you|we|it)\b")
-"""What a line that happens to begin with the name of a program is told by."""
+"""Marks of a sentence, in a line that only happens to begin with the name of a program."""
 
 _CLAUSE: Final = re.compile(r"[.;!?]\s|[\n{}\[\]|]")
 _WORD: Final = re.compile(r"(?<!\w)[^\W\d_]+(?:['\u2019_-][^\W\d_]+)*(?!\w)")
 """A word of a context has no digits: one that has may be a part of a name, or of a secret."""
 
 _KEY: Final = re.compile(r"[\"']\s{0,2}:")
-"""What follows a name of JSON that is a key: it says what a value is, and is none itself."""
+"""The characters after a key of JSON, which names a value but is not one."""
 
 _CHANGES_LINES: Final = """
 moved changed now new updated update instead rescheduled postponed shifted switched corrected correction actually
@@ -255,7 +255,7 @@ def _mention(found: Identifier, seen: Sequence[Identifier], block: str, replaces
 
 
 def _clause_before(found: Identifier, seen: Sequence[Identifier], block: str) -> str:
-    """What stands before the identifier in its clause, without other identifiers."""
+    """The text before the identifier in its clause, without other identifiers."""
     begin = max(0, found.start - CONTEXT_CHARS_MAX)
     pieces: list[str] = []
     end = found.start

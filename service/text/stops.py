@@ -13,7 +13,7 @@ from service.text.phrases import Words, words_of
 __all__ = ["CONTEXT_CHARS", "GERMAN_MONTH", "is_inside"]
 
 CONTEXT_CHARS: Final = 24
-"""What is looked at before a stop and after it."""
+"""Characters that are read before a stop and after it."""
 
 GERMAN_MONTH: Final = r"(?:Jan|Feb|M\u00e4r|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)[a-z]{0,6}\b"
 
