@@ -12,8 +12,8 @@ from service.domain.conversation import Conversation, live_coverage
 from service.domain.message import Role
 from service.domain.policy import SummaryRole
 from service.domain.render import rendered_window
-from service.grounding.required import KIND_WEIGHTS, NUMBER_CHARS_MIN
-from service.text.identifiers import IdentifierKind, identifiers
+from service.grounding.required import KIND_WEIGHTS
+from service.text.identifiers import NUMBER_CHARS_MIN, IdentifierKind, identifiers
 
 PASSES: Final = (1, 3, 10)
 """The numbers of records after which a window is examined; its conversation's end is one more time."""

@@ -1,4 +1,4 @@
-"""Decides on repairs of a window by hand: revoke, rate, pin, unpin and rewind.
+"""Repairs a window by hand: revoke, rate, pin, unpin and rewind, as decisions.
 
 A decision that brings messages back counts the window as it will be, so it needs them: `needed` names what to read from
 the log first.
@@ -216,7 +216,7 @@ def _rest_of_units(
 
 
 def _hidden(state: Conversation) -> tuple[MessageRange, ...]:
-    """Return the messages that the window lacks, or has only as a mark, without those that a rewind removed."""
+    """The ranges that the window lacks, or shows only as a mark, without those that a rewind removed."""
     covered = without(outside(state), state.removed)
     return merged((*covered, *ranges_of(n for n in state.marks if not covers(outside(state), n))))
 
@@ -230,7 +230,7 @@ def _chat(state: Conversation, read: Sequence[MessageAppended]) -> list[MessageA
 
 
 def _common(some: Iterable[MessageRange], others: Iterable[MessageRange]) -> tuple[MessageRange, ...]:
-    """Return the intersection of two lists of ascending ranges."""
+    """The intersection of two lists of ascending ranges."""
     ranges = tuple(others)
     return tuple(
         MessageRange(max(one.first, other.first), min(one.last, other.last))

@@ -91,7 +91,7 @@ class ShownRecord(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Return its tokens in the window, as counted."""
+        """The tokens that it takes as it is shown, as it was counted."""
         return self.record.short_tokens if self.short else self.record.tokens_after
 
 
@@ -203,7 +203,7 @@ class Conversation(NamedTuple):
 
     @property
     def chat_messages_ever(self) -> int:
-        """How many messages the conversation has, without system messages and removed ones."""
+        """The number of its messages, without system messages and removed ones."""
         removed = sum(len(r) for r in self.removed)
         return self.message_version - removed - (len(self.window) - self.chat_messages)
 
@@ -241,7 +241,7 @@ class Conversation(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """How full the window is: (window + overhead) / budget."""
+        """The fill of the window: (window + overhead) / budget."""
         return (self.window_tokens + self.settings.overhead_tokens) / self.budget
 
     def waiting(self, now_us: int) -> bool:

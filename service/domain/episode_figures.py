@@ -1,4 +1,4 @@
-"""Derives an episode's figures from its messages' hints: the user's sentiment, flows and tools."""
+"""Computes an episode's figures from the hints of its messages: the user's sentiment, flows and tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals of the rules, as a tree; each type has one status at the edge.
+"""The refusals of the rules, as a tree; each type has one status at the edge.
 
 DomainError
 ├── InvalidPolicy            settings that can never work; names the field

@@ -1,4 +1,4 @@
-"""Events of a conversation: past-tense, frozen, and carrying every input of the fold."""
+"""The events of a conversation: past-tense, frozen, and carrying every input of the fold."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Rating(StrEnum):
 
 
 class ContextLengthSource(StrEnum):
-    """Where a context length comes from, in order of trust."""
+    """The origin of a context length, in order of trust."""
 
     CONVERSATION = "conversation"
     MODEL = "model"
@@ -124,7 +124,7 @@ class ResultMark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PassPlan:
-    """The plan of a pass, fixed when it is requested.
+    """The work of a pass, fixed when it is requested.
 
     Attributes:
         pass_id: The pass's id.

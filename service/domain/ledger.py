@@ -42,7 +42,7 @@ _USE_WEIGHTS: Final[Mapping[Use, float]] = MappingProxyType(
 )
 
 _NOISE: Final = 4.0
-"""The rank of an identifier that one tool result names once: below all that were used."""
+"""Ranks an identifier that one tool result names once below all that were used."""
 
 NOISE_SHARE: Final = 0.5
 """Part of the limit that these may fill: a window is better used by messages."""
@@ -104,7 +104,7 @@ class LedgerEntry(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return the form that two spellings of one identifier share."""
+        """The key that two forms of one identifier share."""
         return self.text.casefold()
 
 
@@ -116,7 +116,7 @@ class Replaced(NamedTuple):
 
 
 class LedgerFinds(NamedTuple):
-    """The identifiers found in messages that leave the window.
+    """The identifiers of messages that leave the window.
 
     Attributes:
         entries: Their identifiers, each once.

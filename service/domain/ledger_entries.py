@@ -1,4 +1,4 @@
-"""Reads messages for the ledger: their identifiers with counts, and which of them newer values have replaced.
+"""Makes ledger entries of messages: their identifiers with counts, and those that newer values have replaced.
 
 Values are replaced across messages alone, since one message often lists several of a kind, and only by what somebody
 says: a tool's result has a price for each flight, and an argument of a call is not a statement.

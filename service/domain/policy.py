@@ -1,4 +1,4 @@
-"""When and how to summarize: the policy, its overrides, and which values can never work."""
+"""The policy that says when and how to summarize, its overrides, and the values that can never work."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Fallback(StrEnum):
 
 
 class ToolOutput(StrEnum):
-    """How tool results enter a prompt."""
+    """The form in which tool results enter a prompt."""
 
     FULL = "full"
     CAPPED = "capped"

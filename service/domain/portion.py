@@ -1,4 +1,4 @@
-"""Chooses the part of the window that a pass takes: all that may be compressed, or its oldest part within the limits.
+"""Selects what a pass takes from the window: all that may be compressed, or the oldest part within its limits.
 
 The rest is left to follow-ups and not looked at, so the work depends on what the pass reads, not on how many messages
 wait.
@@ -35,13 +35,13 @@ PLANNED_SHARE = 0.5
 fill."""
 
 FAILURES_SEEN = 8
-"""How many recent failures of model calls halve the range, each once: it was too long for the pass's time."""
+"""Recent failures of model calls that halve the range, each once: it was too long for the pass's time."""
 
 _TOO_LONG = frozenset({ErrorClass.TRANSPORT, ErrorClass.TRUNCATED})
 
 
 def compressible(state: Conversation, policy: Policy, *, tail_messages: int, whole: bool = False) -> WindowSplit | None:
-    """How a pass would split the window; None if it would not be worth one.
+    """Splits the window as a pass would; None if it would not be worth one.
 
     It is worth one if it drops at least one message and at least min_range_tokens. In an emergency it is enough that
     what it drops, with the summary, clearly exceeds the smallest record, or exceeds it at all if the window needs no

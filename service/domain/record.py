@@ -112,7 +112,7 @@ class RecordQuality:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeFigures:
-    """Figures from the hints of an episode's messages.
+    """The figures of an episode, from the hints of its messages.
 
     Mean and variance (of the whole, not of a sample) are of the `sentiment_messages` user messages that have a
     sentiment, and None without one. Flows and tools come in order of first appearance.
@@ -190,7 +190,7 @@ class SummaryRecord:
 
     @property
     def covered_count(self) -> int:
-        """How many messages the record covers."""
+        """The number of messages that the record covers."""
         return sum(len(r) for r in self.covered)
 
 

@@ -1,4 +1,4 @@
-"""How large the record of a pass and the ledger should be, and how large they may be."""
+"""The intended and the greatest size of a pass's record and of the ledger."""
 
 from __future__ import annotations
 

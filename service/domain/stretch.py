@@ -1,4 +1,4 @@
-"""Finds the messages an episode may be made of: the oldest of a window that no other episode divides, by exchange.
+"""Selects the messages of an episode: the oldest messages of a window that no other episode divides, by exchange.
 
 So what an episode covers is without a gap, but for pins and system messages, and no two overlap.
 """
@@ -33,7 +33,7 @@ class Stretch(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """How many messages it has."""
+        """The number of its messages."""
         return sum(map(len, self.units))
 
 
@@ -44,7 +44,7 @@ def least_tokens(policy: Policy) -> int:
 
 
 def tokens_of(state: Conversation, units: Iterable[Unit]) -> int:
-    """Count the tokens of the units in the window, estimates corrected."""
+    """The tokens that the units cost in the window, estimates corrected."""
     return counted_tokens(chain.from_iterable(units), state.settings.calibration_factor)
 
 

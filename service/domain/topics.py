@@ -1,4 +1,4 @@
-"""Where a conversation turns to another topic: by the caller's hints, or by its words.
+"""Finds the places at which a conversation turns to another topic: by the caller's hints, or by its words.
 
 Without hints the words decide, as in TextTiling (M. Hearst, "TextTiling: Segmenting Text into Multi-paragraph Subtopic
 Passages", Computational Linguistics 23(1), 1997): messages on both sides of a gap are compared, and a gap whose
@@ -75,7 +75,7 @@ def _similarity(before: Sequence[frozenset[str]], after: Sequence[frozenset[str]
 
 
 def _depths(similar: Sequence[float]) -> list[float]:
-    """How far each value lies below the peaks on both sides of it, where the values rise without a break."""
+    """The depth of each value below the peaks on both sides of it, where the values rise without a break."""
     left = _peaks(similar)
     right = _peaks(similar[::-1])[::-1]
     return [one + other - 2 * value for one, other, value in zip(left, right, similar, strict=True)]

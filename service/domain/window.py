@@ -1,4 +1,4 @@
-"""Divides the window: its contents, the messages that belong together, and the part that may be compressed.
+"""Says which messages a window holds, which belong together, and which may be compressed.
 
 A tool call and its results are one unit, which no boundary divides. Everything else here follows from that.
 """
@@ -26,7 +26,7 @@ TAIL_MESSAGES_MIN = 2
 
 @dataclass(frozen=True, slots=True)
 class ToolPairs:
-    """Which calls and results of a message list belong together, by message number.
+    """The calls and results of a message list that belong together, by message number.
 
     Attributes:
         results: The result's number by (message number, place of the call in it).
@@ -45,7 +45,7 @@ class ToolPairs:
 
 @dataclass(frozen=True, slots=True)
 class WindowSplit:
-    """The part that a pass would compress; the rest of the window stays verbatim.
+    """The messages that a pass would compress; the rest of the window stays verbatim.
 
     `kept_tokens` is the window without the dropped messages, a summary and the ledger, overhead included. A `cut` split
     leaves to follow-ups what could be dropped too, and its `kept_tokens` are those of the last of them.

@@ -16,7 +16,7 @@ from service.text.phrases import Phrase, has_phrase, pattern_of
 _QUOTED: Final = re.compile(
     r"[\"\u201c\u201e][^\"\u201c\u201d\u201e]{1,200}[\"\u201d\u201c]|\u00ab[^\u00ab\u00bb]{1,200}\u00bb|[\u300c\u300e][^\u300d\u300f]{1,200}[\u300d\u300f]"
 )
-"""Quotations, which tell nothing about the person who quotes."""
+"""A quotation: its words say nothing of the person who quotes."""
 
 _QUESTION_END: Final = re.compile(r"[?\uff1f\u061f][\"'\u201d\u2019)\]]{0,3}$")
 _ENDED: Final = re.compile(r"[.!\u2026\u3002\uff01][\"'\u201d\u2019)\]]{0,3}$")

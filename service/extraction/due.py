@@ -1,7 +1,7 @@
-"""When something is due: what follows `by`, or stands before `までに`, in the words of `service/text/languages/`.
+"""Reads when something is due: after `by`, or before `までに`, in the words of `service/text/languages/`.
 
-A bare number is no date: `before 10` says the hour of a habit as often as that of a task. Neither is what lasts until
-some time, such as opening hours.
+A bare number is no date: `before 10` says the hour of a habit as often as that of a task. Neither is the end of a
+lasting state, such as opening hours.
 """
 
 from __future__ import annotations

@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from service.grounding.required import IDENTIFIER_CHARS_MAX, KIND_WEIGHTS, NUMBER_CHARS_MIN
-from service.text.identifiers import IdentifierKind, identifiers, serial
+from service.grounding.required import KIND_WEIGHTS, is_worth_naming
+from service.text.identifiers import MONTHS, identifiers, serial
 from service.text.phrases import Words, words_of
 
 _REPEATS_MAX: Final = 5
 
 _SAID_WEIGHT: Final = 1.0
-"""The weight of a name that somebody said, over one that only a tool's result contains."""
+"""A name that somebody said counts more than one that only a tool's result contains."""
 
 _NAME_WEIGHT: Final = 1.5
 _PART: Final = r"[A-Z\u00c0-\u00d6\u00d8-\u00de\u0410-\u042f][\w'\u2019-]{1,30}"
@@ -27,7 +27,7 @@ _NAME: Final = re.compile(rf"(?<!\w){_PART}(?: (?:(?:of|of the|de|von|van) )?{_P
 """Capitalized words, with the words that join them and a year."""
 
 _MIDDLE: Final = re.compile(r"[a-z\u00df-\u00f6\u00f8-\u00ff\u0430-\u044f,;] \(?$")
-"""Text before a name that does not open its sentence, label or cell."""
+"""Characters before a name that does not open its sentence, label or cell."""
 
 _ENDING: Final = re.compile(r"['\u2019](?:s|ll|m|d|ve|re|t)?$")
 _NAME_REPEATS_MIN: Final = 2
@@ -41,9 +41,7 @@ _CARRIED_FIRST: Final = 3.0
 _CARRIED_LAST: Final = 1.0
 _MENTION: Final = 1.0
 
-_MONTH_NAMES: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTHS: Final = {name: number for number, name in enumerate(_MONTH_NAMES, start=1)}
-_MONTH: Final = r"(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
+_MONTH: Final = rf"(?P<month>{'|'.join(MONTHS)})[a-z]{{0,6}}\.?"
 _NAMED: Final = re.compile(rf"{_MONTH} (?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:,? (?P<year>\d{{4}}))?", re.IGNORECASE)
 _NAMED_LAST: Final = re.compile(
     rf"(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {_MONTH}(?:,? (?P<year>\d{{4}}))?", re.IGNORECASE
@@ -93,15 +91,12 @@ def _identifier_scores(texts: Sequence[str], spoken: Sequence[str]) -> dict[str,
     for position, (text, words) in enumerate(zip(texts, spoken, strict=True), start=1):
         recency = position / len(texts)
         for found in identifiers(text):
-            weight = KIND_WEIGHTS.get(found.kind)
-            if weight is None or len(found.text) > IDENTIFIER_CHARS_MAX:
-                continue
-            if found.kind is IdentifierKind.NUMBER and len(found.text) < NUMBER_CHARS_MIN:
+            if not is_worth_naming(found):
                 continue
             counts[found.text] = counts.get(found.text, 0) + 1
             if words:
                 said.add(found.text)
-            scores[found.text] = weight + recency + min(counts[found.text], _REPEATS_MAX) / 2
+            scores[found.text] = KIND_WEIGHTS[found.kind] + recency + min(counts[found.text], _REPEATS_MAX) / 2
     counting = serial(name for name in scores if name not in said)
     return {name: score + _SAID_WEIGHT * (name in said) for name, score in scores.items() if name not in counting}
 
@@ -172,7 +167,7 @@ def day_of(text: str) -> Day | None:
     named = _NAMED.fullmatch(text) or _NAMED_LAST.fullmatch(text)
     if named is None:
         return None
-    return Day(int(named["year"] or 0), _MONTHS[named["month"].casefold()], int(named["day"]))
+    return Day(int(named["year"] or 0), MONTHS[named["month"].casefold()], int(named["day"]))
 
 
 def fullest_forms(texts: Iterable[str]) -> dict[str, str]:

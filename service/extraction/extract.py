@@ -38,7 +38,7 @@ _ITEM_TOKENS: Final = 2
 """A list mark and a line end."""
 
 _MISSES_MAX: Final = 20
-"""How many texts that do not fit are skipped before the budget counts as spent."""
+"""Texts that do not fit and are skipped, before the budget counts as spent."""
 
 
 @dataclass(frozen=True, slots=True)

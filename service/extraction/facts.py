@@ -1,4 +1,4 @@
-"""Lists the facts of an extract: participants, decisions, tasks, open points.
+"""Makes the lists of an extract: participants, decisions, tasks, open points.
 
 Items of the previous record alternate with new ones, so neither displaces the other; an item is dropped once it was
 taken back, done or answered. A reply is looked for in the next turns of others. If these only put it off, and for what
@@ -41,7 +41,7 @@ _RECENT: Final = 0.6
 """Tasks and open points count from this part of the conversation on, or if they have a date."""
 
 _CANDIDATES_MAX: Final = 200
-"""How many passages are compared with each other or with what follows; lists hold a tenth of them."""
+"""Passages that are compared with each other or with later ones; lists hold a tenth of them."""
 
 _SAME_SHARE: Final = 0.6
 """With this share of common words two decisions are about the same thing, and the later one holds."""
@@ -58,7 +58,7 @@ _VALUES: Final = frozenset(
         *(IdentifierKind.NUMBER, IdentifierKind.DECIMAL, IdentifierKind.VERSION),
     }
 )
-"""Kinds of identifiers that a decision sets; the others name its subject."""
+"""Kinds of values that a decision sets; other identifiers say what it is about."""
 
 _REPLIES_MAX: Final = 3
 """Turns of others in which to look for a reply."""
@@ -115,7 +115,7 @@ def talk_of(corpus: Corpus) -> Talk:
 
 
 def decisions(best: Sequence[Scored], talk: Talk, *, carried: Sequence[str]) -> list[str]:
-    """Return the decisions that still hold, most relevant first."""
+    """The decisions that still hold, most relevant first."""
     quotable = [scored.passage for scored in best if _is_quotable(scored.passage, talk)]
     # A model's next step settles nothing; what it reports as done may.
     settling = [passage for passage in quotable if not (passage.by_model and is_promise(passage.text))]
@@ -200,7 +200,7 @@ def _is_quotable(passage: Passage, talk: Talk) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """The subject of a decision: its words, and the identifiers that name things."""
+    """The matter of a decision: its words, and the identifiers that name things."""
 
     terms: Terms
     things: frozenset[str]

@@ -1,4 +1,4 @@
-"""Whom a task names as the one who does it: somebody addressed by name, or the subject of what is announced."""
+"""Finds the person who is to do a task: somebody addressed by name, or the subject of an announcement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SPEAKER: Final = r"^(?:[\w .'-]{1,60}: )?"
 _WORD: Final = r"[^\W\d_a-z][^\W\d_]{1,20}"
 _NAME: Final = rf"({_WORD}(?:[ -]{_WORD})?)"
 _STATE: Final = r"(?:be|not|never|have|still|continue|remain|apply|terminate|mean|constitute|include|fall|survive)\b"
-"""Verbs of a state, beside those of an action."""
+"""Verbs that say how something is, and not that somebody acts."""
 
 _WILL: Final = re.compile(
     rf"{_SPEAKER}{_NAME} (?:will|shall|should|must|needs to|has to|is going to|is to) (?!{_STATE})[a-z]"
@@ -68,7 +68,7 @@ def announces(plain: str) -> bool:
 
 
 def addressed(plain: str) -> str:
-    """Whom a request addresses by name; empty otherwise."""
+    """The name that a request addresses; empty if it addresses none."""
     named = _request_to_name().match(plain) or _ADDRESSED_LAST.search(plain)
     return named[1] if named is not None and _is_name(named[1]) else ""
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from service.domain.message import Message, Role
+from service.domain.quoting import FRAMES
 from service.domain.record import SummaryRecord
 from service.extraction.cues import asks, is_courtesy, is_wish
 from service.grounding.claims import texts_of
@@ -35,8 +36,7 @@ SENTENCES_MAX: Final = 4_000
 
 _JSON_KEY: Final = re.compile(r'"\w{1,80}"\s{0,4}:')
 _TAG: Final = re.compile(
-    r"</[A-Za-z][\w-]{0,60}\s{0,4}>|(?:<|&lt;)/?(?:transcript|message|previous_summary|partial_summary|meta"
-    r"|instructions|conversation_summary)\b[^<>]{0,300}(?:>|$)"
+    rf"</[A-Za-z][\w-]{{0,60}}\s{{0,4}}>|(?:<|&lt;)/?(?:{'|'.join(FRAMES)})\b[^<>]{{0,300}}(?:>|$)"
 )
 """A closing tag is not a path, and nobody said the frame of a prompt, nor a fragment of one."""
 
@@ -106,7 +106,7 @@ class Passage:
 
     @property
     def line(self) -> str:
-        """Return the line that a record quotes: the speaker and the clipped sentence; empty if no word is left."""
+        """The line that a record quotes: the speaker and the clipped sentence; empty if clipping leaves no word."""
         text = clipped(self.text)
         return f"{self.speaker}: {text}" if self.speaker and text else text
 
@@ -326,13 +326,13 @@ def _support_scores(sentences: Sequence[Terms]) -> list[float]:
 
 
 def _overlap(one: Terms, other: Terms) -> float:
-    """How much of the shorter sentence the other repeats, 0..1; short sentences count less."""
+    """The share of the shorter sentence that the other repeats, 0..1; short sentences count less."""
     shorter = min(len(one), len(other))
     return len(one & other) / (shorter + 1) if shorter else 0.0
 
 
 def repetition(candidate: Terms, taken: Terms) -> float:
-    """How much of the candidate has already been said, 0..1."""
+    """The share of the candidate that has already been said, 0..1."""
     return len(candidate & taken) / len(candidate) if candidate else 1.0
 
 

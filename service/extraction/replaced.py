@@ -17,7 +17,7 @@ from service.text.sentences import Terms, terms_of
 from service.text.words import STEM_CHARS
 
 _COMPARED_MAX: Final = 200
-"""How many passages, best first, are compared with each other."""
+"""Passages, best first, that are compared with each other."""
 
 _SUBJECT_TERMS_MIN: Final = 2
 _SUBJECT_PAIRS_MIN: Final = 4
@@ -47,7 +47,7 @@ _GRAMMAR: Final = re.compile(
 _OWN_SUBJECT: Final = re.compile(
     r"^\W*(?:the|our|my|der|die|das|unsere?|mein|le|la|les|notre|el|los|las|nuestr[oa]) (\w+)", re.IGNORECASE
 )
-"""How a sentence opens that names what it is about."""
+"""The opening of a sentence that names its subject."""
 
 _COPULA: Final = re.compile(
     r"^(?P<subject>.{3,80}?)(?:\s(?:is|are|ist|sind|est|sont|es|son|heißt)\s|是|は)(?P<value>.{2,60})$"
@@ -133,7 +133,7 @@ def _is_same(old: _Told, new: _Told) -> bool:
 
 
 def _opening(told: _Told) -> str:
-    """Return the name that a sentence opens with, after an article; empty otherwise."""
+    """The first noun of a sentence that opens with an article; empty otherwise."""
     found = _OWN_SUBJECT.match(told.passage.text)
     return found[1].casefold()[:STEM_CHARS] if found is not None else ""
 

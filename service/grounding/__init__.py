@@ -1,1 +1,1 @@
-"""How a source is read, and whether a draft keeps to it: checks that name problems; pure functions over texts."""
+"""Reads a source, and checks that a draft keeps to it: pure functions over texts, which name problems."""

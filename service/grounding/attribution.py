@@ -30,7 +30,7 @@ _AFTER_ARTICLE: Final = re.compile(r"\b(?:[Dd](?:er|ie|as|en|em|es)|[Ee]in(?:e[n
 
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 _STRUCTURED: Final = re.compile(r"[{\[]\s*[\"'{\[]|^\s*\||\t", re.MULTILINE)
-"""JSON, tables: neighbours there are no sentences."""
+"""JSON or a table, which has no sentences."""
 
 _PassagesOf = Callable[[Collection[str]], Sequence[str] | None]
 
@@ -48,7 +48,7 @@ class _Sentence(NamedTuple):
 
 
 class Attribution:
-    """Which names the values of a source belong to.
+    """Says to which names the values of a source belong.
 
     `passages_of` returns the passages that have one of some keys, or None if there are more than `PASSAGES_MAX`.
     """
@@ -71,18 +71,18 @@ class Attribution:
         if self._nouns_have_capitals:
             return False
         written = frozenset(_capitals(_without(numerals(statement), statement)))
-        strangers = frozenset(name for name in written - self._names if self._passages_of(word_keys(name)) == [])
-        said = _sentence(statement, strangers or self._names)
+        unknown = frozenset(name for name in written - self._names if self._passages_of(word_keys(name)) == [])
+        said = _sentence(statement, unknown or self._names)
         if not said.names:
             return False
-        return any(self._is_misplaced(value, said, is_strange=bool(strangers)) for value in said.values)
+        return any(self._is_misplaced(value, said, is_unknown=bool(unknown)) for value in said.values)
 
-    def _is_misplaced(self, value: Identifier, said: _Sentence, *, is_strange: bool) -> bool:
+    def _is_misplaced(self, value: Identifier, said: _Sentence, *, is_unknown: bool) -> bool:
         keys = keys_of(value)
         having = [sentence for sentence in self._sentences_with(keys) if _has(sentence, keys)]
         if not having or any(_may_be_theirs(sentence, value.kind, said) for sentence in having):
             return False
-        if is_strange:
+        if is_unknown:
             return bool(said.keys) and any(said.keys <= sentence.keys for sentence in having)
         about = said.keys.union(*(sentence.keys for sentence in having))
         return any(

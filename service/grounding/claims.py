@@ -14,7 +14,7 @@ from typing import Final
 
 from service.domain.message import Message
 from service.text.envelope import unwrap_envelope
-from service.text.identifiers import Identifier, IdentifierKind, identifiers, numerals
+from service.text.identifiers import MONTHS, Identifier, IdentifierKind, identifiers, numerals
 
 LOOKUPS_MAX: Final = 500
 """Further unsupported identifiers of a record are counted without a literal look-up, because it is refused anyway."""
@@ -26,9 +26,6 @@ _NUMERIC: Final = frozenset(
         IdentifierKind.NUMBER,
     }
 )
-_MONTH_NAMES: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTHS: Final = {name: str(number) for number, name in enumerate(_MONTH_NAMES, start=1)}
-
 _UNITS: Final = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _TEENS: Final = ("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen")
 _TENS: Final = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
@@ -58,7 +55,7 @@ _JOINT: Final = re.compile(r"[ -](?:and )?")
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The contents of texts: the keys of their identifiers, the numbers of each date, and the texts with normalized
+    """The content of texts: the keys of their identifiers, the numbers of each date, and the texts with normalized
     case and spacing."""
 
     keys: frozenset[str]
@@ -144,7 +141,7 @@ def keys_of(found: Identifier) -> set[str]:
 
 
 def day_key(found: Identifier) -> str:
-    """The key of a date that is told without its year."""
+    """The key of a date that is written without its year."""
     return _joined(number for number in _date_numbers(found.text) if len(number) < _YEAR_CHARS)
 
 
@@ -191,7 +188,7 @@ def _date_numbers(text: str) -> frozenset[str]:
     """Year, month and day as numbers in any order, which differs between countries."""
     day = text.casefold().partition("t")[0] if text[4:5] == "-" else text.casefold()
     numbers = {number.lstrip("0") or "0" for number in _DIGITS.findall(day)}
-    return frozenset(numbers | {_MONTHS[word[:3]] for word in _WORD.findall(day) if word[:3] in _MONTHS})
+    return frozenset(numbers | {str(MONTHS[word[:3]]) for word in _WORD.findall(day) if word[:3] in MONTHS})
 
 
 def _spelled_values(phrase: str) -> set[str]:

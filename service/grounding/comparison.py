@@ -8,17 +8,15 @@ it. Problems contain names and counts, never text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from service.domain.policy import Policy
 from service.domain.record import SummaryRecord
-from service.grounding.carried import carried_from
 from service.grounding.claims import evidence_of, share_held
 from service.grounding.draft import Problem, ProblemCode
 from service.grounding.ground import Ground
-from service.grounding.repetition import repetition
 from service.text.identifiers import Identifier
 from service.text.words import known_share, word_keys
 
@@ -41,10 +39,27 @@ _FORMAT_TALK: Final = re.compile(
 )
 _FORMAT_WORDS: Final = re.compile(r"\b(?:json|schema)\b|key_points", re.IGNORECASE)
 
+_DECISION_KEPT: Final = 0.5
+_MATTER_KEPT: Final = 0.2
+"""Words of a point that a draft must contain to carry it."""
+
+_POINTS_MIN: Final = 2
+"""A single point may have become irrelevant; two that vanish together were lost."""
+
+_RUN: Final = 4
+"""Units of a run: nobody says four words twice in the same order by chance."""
+
+_UNITS_MIN: Final = 12
+"""A shorter text has no room for a loop."""
+
+_UNIT: Final = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]|\\w+|[^\\w\\s]"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The source that a draft is compared with. `required` are the identifiers that it should keep."""
+    """The other side of a draft's comparison. `required` are the identifiers that it should keep."""
 
     ground: Ground
     required: tuple[Identifier, ...]
@@ -106,7 +121,7 @@ def record_texts(record: SummaryRecord) -> tuple[str, ...]:
 
 
 def compared_short(text: str, beside: Compared, policy: Policy) -> tuple[Problem, ...]:
-    """Return the faults of a text of one or two sentences, which cannot speak of every part of its source."""
+    """The problems of a text of one or two sentences, which cannot speak of every part of its source."""
     problems = (*_loop_problems((text,), policy), *_ground_problems(text, beside, policy))
     return tuple(Problem(problem.code, f"short_summary {problem.detail}") for problem in problems)
 
@@ -114,7 +129,7 @@ def compared_short(text: str, beside: Compared, policy: Policy) -> tuple[Problem
 def _loop_problems(parts: Sequence[str], policy: Policy) -> Iterator[Problem]:
     if not policy.max_repetition:
         return
-    share = repetition(parts)
+    share = _repetition(parts)
     if share > policy.max_repetition:
         yield Problem(ProblemCode.REPETITION, f"{share:.0%} of the words only repeat what the draft said before")
 
@@ -184,11 +199,11 @@ def _identifier_problems(whole: str, beside: Compared, policy: Policy) -> Iterat
 
 
 def _carried_problems(keys: frozenset[str], beside: Compared, policy: Policy) -> Iterator[Problem]:
-    for points in carried_from(beside.previous, keys) if beside.previous else ():
+    for points in _carried_from(beside.previous, keys) if beside.previous else ():
         if points.falls_below(policy.min_carried_share):
             yield Problem(
                 ProblemCode.DROPPED,
-                f"drops {points.total - points.told} of {points.total} {points.what} of the earlier summary "
+                f"drops {points.total - points.kept} of {points.total} {points.kind} of the earlier summary "
                 "without saying what became of them",
             )
 
@@ -208,3 +223,52 @@ def _remake_problems(keys: frozenset[str], whole: str, beside: Compared, policy:
 
 def _survival(required: tuple[Identifier, ...], text: str) -> float:
     return share_held(required, evidence_of([text]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Carried:
+    """`kept` of `total` points of one kind, named by `kind`."""
+
+    kind: str
+    kept: int
+    total: int
+
+    def falls_below(self, share: float) -> bool:
+        """Whether less than `share` of the points is carried."""
+        return self.total >= _POINTS_MIN and self.kept < share * self.total
+
+
+def _carried_from(previous: SummaryRecord, keys: frozenset[str]) -> tuple[_Carried, ...]:
+    """Counts the decisions and open points of `previous` that a draft with the words `keys` carries over."""
+    context = previous.context
+    tasks = tuple(f"{item.task} {item.owner} {item.due}" for item in context.action_items)
+    decisions, open_points = context.decisions, (*context.unresolved, *tasks)
+    found = (
+        _carried("decisions", decisions, keys, _DECISION_KEPT),
+        _carried("open points and action items", open_points, keys, _MATTER_KEPT),
+    )
+    if all(points.total < _POINTS_MIN for points in found):
+        return (_carried("decisions and open points", (*decisions, *open_points), keys, _MATTER_KEPT),)
+    return found
+
+
+def _carried(kind: str, points: Sequence[str], keys: frozenset[str], share: float) -> _Carried:
+    kept = sum(known_share(point, keys).share >= share for point in points)
+    return _Carried(kind, kept, len(points))
+
+
+def _repetition(texts: Iterable[str]) -> float:
+    """Share of the runs of `texts` that occurred in them before, 0..1; 0.0 if they are too short to tell."""
+    seen: set[tuple[str, ...]] = set()
+    again = total = units_total = 0
+    for text in texts:
+        units = _UNIT.findall(text.casefold())
+        units_total += len(units)
+        # A short text is one run: a list of one item twenty times is a loop too.
+        size = min(_RUN, len(units))
+        for i in range(len(units) - size + 1 if units else 0):
+            run = tuple(units[i : i + size])
+            again += run in seen
+            seen.add(run)
+            total += 1
+    return again / total if units_total >= _UNITS_MIN else 0.0

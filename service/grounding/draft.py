@@ -20,7 +20,7 @@ from service.text.secrets import contains_secret
 
 
 class ProblemCode(StrEnum):
-    """The faults of a draft."""
+    """A kind of fault of a draft."""
 
     EMPTY = "empty"
     PLACEHOLDER = "placeholder"
@@ -138,7 +138,7 @@ def check_record(
 ) -> tuple[Problem, ...]:
     """Every problem of a draft, given as text by field, including `summary` and, of an episode, `short_summary`.
 
-    `evidence` is of the source and the previous record, `instructions` what the model was told besides the transcript,
+    `evidence` is of the source and the previous record, `instructions` the prompt without its transcript,
     `unsupported_max` how many invented identifiers or numbers are tolerated.
     """
     return (

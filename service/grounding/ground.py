@@ -1,4 +1,4 @@
-"""How much of a draft comes from its source, and how much of the source it covers.
+"""Measures the share of a draft that comes from its source, and the share of the source that it covers.
 
 `known` is about the draft: a text about something else has words that the source lacks. `coverage` is about the source:
 a text about its first message alone leaves the rest out. Both are lenient if there is little evidence: a source of
@@ -42,11 +42,11 @@ class Ground:
     parts: tuple[frozenset[str], ...]
 
     def known(self, text: str) -> Known:
-        """How many words of `text` were said."""
+        """Counts the words of `text` that somebody said."""
         return known_share(text, self.said)
 
     def words_needed(self, most: int) -> int:
-        """How many words of its source a draft must share: at most `most`, fewer if the source has few."""
+        """The number of its source's words that a draft must share: at most `most`, fewer if the source has few."""
         return min(most, len(self.said) // _EVIDENCE_PER_WORD)
 
     def coverage(self, keys: frozenset[str]) -> float:

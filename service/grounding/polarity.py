@@ -24,7 +24,7 @@ _CLOSE: Final = 0.5
 """Share of a clause's words that another must have to be about the same."""
 
 _BESIDE: Final = 0.15
-"""How much less than the closest clause another may have and still count."""
+"""The share by which another clause may lie below the closest one and still count."""
 
 _MUTUAL: Final = 0.45
 """Share of its own words that a clause of the source must have in common to be the opposite."""
@@ -42,8 +42,7 @@ _REACH_WORDS: Final = 6
 _HEAD_WORDS: Final = 1
 _REACH_CHARS: Final = 10
 _REACH_BACK_WORDS: Final = 4
-"""How far a negation reaches: forwards in words, or in characters of scripts without spaces; backwards at a clause's
-end."""
+"""A negation reaches forwards in words, or in characters of scripts without spaces; at a clause's end, backwards."""
 
 _QUESTION: Final = re.compile(r"[?\uff1f][\"'\u201d\u2019)\]]{0,3}\s*$")
 _CLAUSE: Final = re.compile(
@@ -94,12 +93,12 @@ _CONDITION: Final = re.compile(
     r"|wenn|falls|sobald|solange|ob|bis|si|cuando|hasta|en cuanto|quand|lorsque|dès que|tant que|jusqu'à)\b"
     r"|\W*(?:如果|要是|一旦|除非|もし)|.*(?:たら|なら|れば)\W*$"
 )
-"""Words of a condition: such a sentence neither agrees nor disagrees."""
+"""A condition: a clause under one neither agrees nor disagrees."""
 
 _LIMIT: Final = re.compile(
     r"\b(?:before|until|till|prior to|bevor|bis|antes de|hasta|avant|jusqu'(?:à|au))\b|之前|以前|まで|前に"
 )
-"""Words of a limit in time: a denial up to then is the opposite of a sentence only if that names a limit too."""
+"""A time that ends a denial. A clause with one is compared only with clauses that have one too."""
 
 _LIMITED: Final = re.compile(rf"\W*(?:{_LIMIT.pattern}|\bunless\b)")
 
@@ -223,7 +222,7 @@ def _heads(negation: re.Match[str], words: Sequence[str]) -> Sequence[str]:
 
 
 def _reach(text: str, negation: re.Match[str]) -> str:
-    """Return the words that a negation denies: those after it, or those before it at the end of a clause."""
+    """The text that a negation denies: the text after it, or before it at the end of a clause."""
     before, after = text[: negation.start()], text[negation.end() :]
     if _BACKWARDS.fullmatch(negation[0]):
         return before[-_REACH_CHARS:]

@@ -12,16 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from service.text.identifiers import Identifier, IdentifierKind
+from service.text.identifiers import IDENTIFIER_CHARS_MAX, NUMBER_CHARS_MIN, Identifier, IdentifierKind
 from service.text.words import word_runs
 
 REQUIRED_MAX: Final = 30
 REQUIRED_CHARS_MAX: Final = 600
 """Together about a quarter of a default record."""
-
-IDENTIFIER_CHARS_MAX: Final = 200
-NUMBER_CHARS_MIN: Final = 5
-"""Shorter plain numbers are quantities, meaningless without their sentence."""
 
 KIND_WEIGHTS: Final[Mapping[IdentifierKind, float]] = {
     IdentifierKind.URL: 0.8,
@@ -76,7 +72,7 @@ def required_identifiers(source: Sequence[Named]) -> tuple[Identifier, ...]:
     newest: dict[tuple[str, ...], tuple[int, str]] = {}
     for place, named in enumerate(source):
         for found in named.found:
-            if not _counts(found):
+            if not is_worth_naming(found):
                 continue
             key = found.text.casefold()
             mentions = mentioned.setdefault(key, _Mentions(found))
@@ -91,7 +87,8 @@ def required_identifiers(source: Sequence[Named]) -> tuple[Identifier, ...]:
     return _within_budget(m.first for m in needed)
 
 
-def _counts(found: Identifier) -> bool:
+def is_worth_naming(found: Identifier) -> bool:
+    """Whether an identifier is of a kind, and of a length, that a record has a place for."""
     if found.kind not in KIND_WEIGHTS or len(found.text) > IDENTIFIER_CHARS_MAX:
         return False
     return found.kind is not IdentifierKind.NUMBER or len(found.text) >= NUMBER_CHARS_MIN

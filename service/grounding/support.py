@@ -1,4 +1,4 @@
-"""Which messages a statement rests on, found by its words, numbers and identifiers, without asking a model.
+"""Finds the messages that a statement rests on by its words, numbers and identifiers, without asking a model.
 
 A source is cut into passages, and an index says which of them have a word. A statement's words weigh more the fewer
 passages have them; numbers and identifiers weigh most. The messages whose passages have most of that weight support the
@@ -91,13 +91,13 @@ class Support:
     """The messages that a statement rests on.
 
     Attributes:
-        numbers: Up to EVIDENCE_MAX messages, ascending; empty without any.
-        told: Whether messages or the previous record say it.
+        numbers: Up to EVIDENCE_MAX messages, ascending; empty if there are none.
+        supported: Whether messages or the previous record say it.
         heard: What comes closest to the statement, at most one stretch of each message, best first.
     """
 
     numbers: tuple[int, ...] = ()
-    told: bool = False
+    supported: bool = False
     heard: tuple[Heard, ...] = ()
 
 
@@ -120,7 +120,7 @@ class _Candidate:
 
 
 class Concordance:
-    """A source's statements, by word. `passages` are in the order of the source, the previous record last."""
+    """An index of a source's messages by word. `passages` are in the order of the source, the previous record last."""
 
     def __init__(self, passages: Sequence[Passage], postings: dict[str, array[int]]) -> None:
         self.passages = passages
@@ -143,7 +143,7 @@ class Concordance:
         return found if found is None or found.role else None
 
     def support(self, statement: str) -> Support:
-        """Return the messages that `statement` rests on."""
+        """Finds the messages that `statement` rests on."""
         terms = [term for term in _terms_of(statement) if term.named or self._spread(term) <= self._common]
         weights = [self._weight(term) for term in terms]
         whole = sum(weights)
@@ -178,21 +178,21 @@ class Concordance:
         if self._attribution.is_wrong(statement):
             return Support(heard=heard)
         numbers = dict.fromkeys(number for found in chosen for number in self.passages[found.places[0]].numbers)
-        return Support(tuple(sorted(list(numbers)[:EVIDENCE_MAX])), told=True, heard=heard)
+        return Support(tuple(sorted(list(numbers)[:EVIDENCE_MAX])), supported=True, heard=heard)
 
     def _word_for_word(self, statement: str) -> Support:
-        """Return the messages that have the text of a statement of common words alone, a speaker before it aside."""
+        """Finds the messages that have the text of a statement of common words, without the speaker before it."""
         text = statement.partition(": ")[2] or statement
         saying = (passage for passage in self.passages if passage.numbers and " " in text and text in passage.text)
         numbers = {number for passage in islice(saying, EVIDENCE_MAX) for number in passage.numbers}
-        return Support(tuple(sorted(numbers)[:EVIDENCE_MAX]), told=bool(numbers))
+        return Support(tuple(sorted(numbers)[:EVIDENCE_MAX]), supported=bool(numbers))
 
     def _names_messages(self, found: _Candidate) -> bool:
         """Not so the narrative of the previous record, and its statements without evidence."""
         return bool(self.passages[found.places[0]].numbers)
 
     def _closeness(self, found: _Candidate) -> tuple[int, int]:
-        """Rank messages that have the same words of a statement: by few other words, and then by their order."""
+        """Ranks messages that have the same words of a statement: the shortest first, then the oldest."""
         return -sum(len(self.passages[place].text) for place in found.places), -found.source
 
     def _names_another(self, statement: str, terms: Sequence[_Term], covered: int) -> bool:
@@ -255,7 +255,7 @@ def _may_add(found: _Candidate, first: _Candidate, adds: int, named: int) -> boo
 
 
 def concordance_of(messages: Iterable[tuple[int, Message]], previous: SummaryRecord | None = None) -> Concordance:
-    """Return the concordance of these numbered messages, and of the record before them."""
+    """Indexes these numbered messages, and the record before them."""
     said = [(_said(message), (number,), message) for number, message in messages]
     earlier = [*statements_of(previous), (previous.summary, ())] if previous else []
     chars = sum(len(text) for text, _, _ in said) // PASSAGES_MAX
@@ -271,7 +271,7 @@ def concordance_of(messages: Iterable[tuple[int, Message]], previous: SummaryRec
 
 
 def _said(message: Message) -> str:
-    """Return a message's text without the speaker's name."""
+    """The text of a message and of its tool calls, without the speaker's name."""
     content, _, *calls = texts_of(message)
     return "\n".join((content, *calls))
 
@@ -297,7 +297,7 @@ def _parts(text: str, chars_max: int) -> Iterator[str]:
 
 
 def keys_in(text: str) -> set[str]:
-    """The keys of a text's words and identifiers; of a date also without its year, as it is often told."""
+    """The keys of a text's words and identifiers; of a date also without its year, as people often write it."""
     keys: set[str] = set()
     for found in numerals(text):
         keys |= keys_of(found)

@@ -142,7 +142,7 @@ class PromptInput:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A model's prompt, with the name and version of its template."""
+    """The text that a model gets, with the name and version of its template."""
 
     system: str
     user: str

@@ -93,7 +93,7 @@ def _judged_list(name: str, texts: Sequence[str], concordance: Concordance) -> _
     found = _List(set(), [], [], [], [])
     for text in texts:
         support = concordance.support(text)
-        if name in _NEEDS_SUPPORT and not support.told and not concordance.is_empty:
+        if name in _NEEDS_SUPPORT and not support.supported and not concordance.is_empty:
             found.unsupported.append(text)
         elif name in _OPPOSABLE and (against := contradicting(text, support, concordance)) is not None:
             found.opposed.append(against)

@@ -57,6 +57,16 @@ class Identifier:
     start: int
 
 
+IDENTIFIER_CHARS_MAX: Final = 200
+"""Longer ones are data."""
+
+NUMBER_CHARS_MIN: Final = 5
+"""Shorter plain numbers are quantities, meaningless without their sentence."""
+
+_MONTH_NAMES: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+MONTHS: Final = {name: number for number, name in enumerate(_MONTH_NAMES, start=1)}
+"""The number of each month by its first three letters."""
+
 _MONTH: Final = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?"
     r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)\.?"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 LINE_ENDS: Final = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
-"""Characters that end a line for some reader."""
+"""Characters that end a line for at least one reader."""
 
 _INVISIBLE: Final = "\x00"
 """Stands for a character that is not read, which no pattern looks for."""

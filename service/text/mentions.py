@@ -1,4 +1,4 @@
-"""Where a text names an identifier: with the words before it, and what it replaces.
+"""Finds each identifier that a text names, with the words before it, and the identifier that it replaces.
 
 Beside the forms of `service.text.identifiers` this knows some by where they stand: a number after a word such
 as `gate`, a code of letters alone after `booking`, an amount with its unit, a command. A draft is not judged by these,
@@ -13,18 +13,18 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from service.text.identifiers import Identifier, IdentifierKind, identifiers_of_masked
+from service.text.identifiers import (
+    IDENTIFIER_CHARS_MAX,
+    NUMBER_CHARS_MIN,
+    Identifier,
+    IdentifierKind,
+    identifiers_of_masked,
+)
 from service.text.phrases import Words, words_of
 from service.text.secrets import MASK, mask_secrets
 
 BLOCK_CHARS: Final = 65_536
 """Characters that are looked at at once. Only what a space joins, such as a date in words, can be cut between two."""
-
-IDENTIFIER_CHARS_MAX: Final = 200
-"""Longer ones are data."""
-
-NUMBER_CHARS_MIN: Final = 5
-"""Shorter plain numbers are quantities, meaningless without their sentence."""
 
 CONTEXT_CHARS_MAX: Final = 48
 CONTEXT_WORDS_MAX: Final = 3
@@ -73,14 +73,14 @@ _OPTION: Final = re.compile(r"\s--?[A-Za-z][A-Za-z-]*(?:[\s=]|$)")
 """A span of code, or a line after a prompt, is a command of whatever program if it has an option."""
 
 _PROSE: Final = re.compile(r"[.?!] [A-Z]|, (?:and|but|so|which)\b|\b(?:the|is|are|was|has|have|will|you|we|it)\b")
-"""Distinguishes prose from commands, in a line that begins with the name of a program."""
+"""Marks of a sentence, in a line that only happens to begin with the name of a program."""
 
 _CLAUSE: Final = re.compile(r"[.;!?]\s|[\n{}\[\]|]")
 _WORD: Final = re.compile(r"(?<!\w)[^\W\d_]+(?:['\u2019_-][^\W\d_]+)*(?!\w)")
 """A word of a context has no digits: one that has may be a part of a name, or of a secret."""
 
 _KEY: Final = re.compile(r"[\"']\s{0,2}:")
-"""The characters after a JSON name that is a key: a key describes a value, and is not one."""
+"""The characters after a key of JSON, which names a value but is not one."""
 
 _CHANGES_LINES: Final = """
 moved changed now new updated update instead rescheduled postponed shifted switched corrected correction actually
@@ -253,7 +253,7 @@ def _mention(found: Identifier, seen: Sequence[Identifier], block: str, replaces
 
 
 def _clause_before(found: Identifier, seen: Sequence[Identifier], block: str) -> str:
-    """Return the words before the identifier in its clause, without other identifiers."""
+    """The text before the identifier in its clause, without other identifiers."""
     begin = max(0, found.start - CONTEXT_CHARS_MAX)
     pieces: list[str] = []
     end = found.start

@@ -30,10 +30,10 @@ _WIDE_STOPS: Final = "\u3002\uff01\uff1f"
 _BRACKETS_CLOSED: Final = "\uff09\u300b\u3009\u3011"
 _QUOTES_CLOSED: Final = "\u300d\u300f\u201d\u2019"
 _GOING_ON: Final = "\u3068\u3063\u306a\u306e\u3001\uff0c"
-"""Particles and commas that follow a quotation inside a Japanese or Chinese sentence."""
+"""Particles and commas, after which a Japanese or Chinese sentence goes on past its quotation."""
 
 _NAMED_WITH_STOP: Final = "[\u3092\u306e\uff0c\u3001]"
-"""Words that follow a name that ends in a stop."""
+"""Characters after a name that itself ends in a stop."""
 
 _END: Final = re.compile(
     rf"(?<=[.!?\u2026\u061f\u0964])(?:[\"'\u201d\u2019)\]\u00bb]|\s\u00bb){{0,3}}\s+(?=[^\s{_SMALL}\u00bb])(?![\u2014\u2013-]\s?[{_SMALL}])"
@@ -81,7 +81,7 @@ _BROKEN_OFF: Final = re.compile(
     re.IGNORECASE,
 )
 _LEADING: Final = re.compile(r"\u2026|(?:and|as|because|but|for|of|or|so|than|that|to|which|with)\b")
-"""How the rest of a sentence opens."""
+"""Words that open the rest of a sentence."""
 
 _TERM: Final = re.compile(r"[^\W\d_][^\W_]{1,40}")
 _SPACELESS: Final = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff]")
@@ -224,7 +224,7 @@ def _of_line(line: str) -> Iterator[str]:
 
 
 def _spans(line: str) -> Iterator[tuple[int, int]]:
-    """Where each sentence of a line starts and ends."""
+    """The start and the end of each sentence of a line."""
     start = 0
     for end in _END.finditer(line):
         if not _is_inside(line, start, end):

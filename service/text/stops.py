@@ -11,7 +11,7 @@ from typing import Final
 from service.text.phrases import Words, words_of
 
 CONTEXT_CHARS: Final = 24
-"""The characters that are read before a stop and after it."""
+"""Characters that are read before a stop and after it."""
 
 GERMAN_MONTH: Final = r"(?:Jan|Feb|M\u00e4r|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)[a-z]{0,6}\b"
 

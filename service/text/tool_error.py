@@ -1,7 +1,7 @@
 """Tells whether a tool's result is an error, by its beginning and its end.
 
 Tools have no common form for errors, so these are the forms of common ones: exceptions, shells, package managers, JSON
-of web APIs, and MCP. A result that merely speaks of errors does not count. Only the two ends of a result are looked at.
+of web APIs, and MCP. A result that merely speaks of errors is not one. Only the two ends of a result are looked at.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import Final
 
 HEAD_CHARS: Final = 1_000
-"""How much of a result's start is looked at."""
+"""Characters that are read at the start of a result."""
 
 TAIL_CHARS: Final = 400
-"""How much of its end."""
+"""Characters that are read at its end."""
 
 _BEGINS: Final = re.compile(
     r"""\W{0,4}(?:

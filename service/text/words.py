@@ -21,7 +21,7 @@ STEM_CHARS: Final = 5
 
 _IDEOGRAPH_CHARS: Final = 2
 _LETTER_CHARS: Final = 4
-"""Characters of one key in scripts without spaces: of Chinese, Japanese and Korean; of Thai and its neighbours."""
+"""Characters of one key in scripts without spaces: of Chinese, Japanese and Korean; of Thai, Lao, Burmese and Khmer."""
 
 _SPACED: Final = (
     "(?:[^\\W_\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -43,7 +43,7 @@ def _stem(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """How much of a text is known: `known` of `total` words; scripts without spaces count by length."""
+    """The known part of a text: `known` of `total` words; scripts without spaces count by length."""
 
     known: float
     total: float
@@ -66,7 +66,7 @@ def word_keys(text: str) -> frozenset[str]:
 
 
 def known_share(text: str, keys: frozenset[str]) -> Known:
-    """How many of the distinct words of `text` are among `keys`."""
+    """Counts the distinct words of `text` that are among `keys`."""
     words: set[str] = set()
     runs: set[tuple[str, int]] = set()
     for run, size in word_runs(text):
@@ -115,7 +115,7 @@ def script_runs(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _covered(run: str, size: int, keys: frozenset[str]) -> int:
-    """How many characters of `run` lie in a key."""
+    """The number of characters of `run` that lie in a key."""
     covered = end = 0
     for i in range(len(run) - size + 1):
         if run[i : i + size] in keys:

@@ -34,7 +34,7 @@ def test_planted_statements_point_at_their_messages(capsys):
             counted.update({outcome: 1, "facts": 1, "numbers": len(numbers), "true": told.number in numbers})
         known = evidence_of(text for _, message in chat.messages for text in texts_of(message))
         for lie in chat.lies:
-            is_caught = not index.support(lie.text).told or bool(unsupported(lie.text, known))
+            is_caught = not index.support(lie.text).supported or bool(unsupported(lie.text, known))
             counted.update({lie.kind: 1, f"{lie.kind} caught": is_caught})
 
     facts = counted["facts"]
@@ -115,7 +115,7 @@ def test_extracts_of_real_chats_stand_whole(capsys):
             for text, _ in statements_of(record):
                 support = index.support(text)
                 total += 1
-                told += support.told
+                told += support.supported
                 right += any(quotes(text, messages[number - 1][1].content) for number in support.numbers)
                 flagged += contradicting(text, support, index) is not None
                 flagged += text in decisions and only_proposed(text, support, index) is not None

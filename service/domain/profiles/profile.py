@@ -1,5 +1,4 @@
-"""Defines profiles: rules that decide when a pass is due and how it divides the window. Each is a module of this
-package.
+"""Defines a profile: rules that decide when a pass is due and what it does. Each is a module of this package.
 
 The decision is in the events: a plan names what it covers and which other records the window continues to show. The
 fold and the rendering follow the plan, so events mean the same under every profile, and replay needs none. Whether

@@ -58,7 +58,7 @@ def test_a_value_or_a_thing_of_another_message_is_no_support(statement: str):
     """All identifiers have to be in the messages, and so do names that the source has elsewhere."""
     talk = (SAID[2], *["What a lovely day it is."] * 8, SAID[4], *["Thank you."] * 8, *SAID[:2])
 
-    assert not said(*talk).support(statement).told
+    assert not said(*talk).support(statement).supported
 
 
 def test_values_of_tools_and_the_speakers_name_count_as_said():
@@ -80,8 +80,8 @@ def test_a_repeated_statement_keeps_the_evidence_of_the_record_before():
 
     assert index.support("The Lyon warehouse closes in June.").numbers == (4, 9)
     honey = index.support("The user sells honey.")
-    assert (honey.told, honey.numbers) == (True, ())
-    assert not index.support("The user sells bees.").told
+    assert (honey.supported, honey.numbers) == (True, ())
+    assert not index.support("The user sells bees.").supported
 
 
 def test_a_message_that_says_it_again_is_nearer_than_the_record_before():
@@ -97,8 +97,8 @@ def test_a_source_without_words_says_nothing():
     empty = concordance_of([])
 
     assert empty.is_empty
-    assert not empty.support("The warehouse closes.").told
-    assert not said(*SAID).support("...").told
+    assert not empty.support("The warehouse closes.").supported
+    assert not said(*SAID).support("...").supported
 
 
 def test_a_long_line_without_sentences_is_cut_and_found():
