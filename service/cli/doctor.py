@@ -7,8 +7,7 @@ import json
 import sqlite3
 import stat
 import time
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from http import HTTPStatus
 from pathlib import Path
 
@@ -17,10 +16,7 @@ import click
 from eventlog.errors import EventLogError, LogForeign, LogUnsafe
 from eventlog.sqlite.file import MOUNTINFO, refuse_network_file_system, refuse_orphan, wal_reset_warning
 from eventlog.sqlite.verification import log_id_of
-from service.bootstrap.providers import ollama_settings
-from service.cli.endpoint import examined_endpoint
 from service.cli.failures import CommandFailed
-from service.cli.findings import FAIL, OK, SKIP, WARN, Finding
 from service.cli.http_port import HttpPortError, get, reachable
 from service.cli.options import Invocation, sidecar_options
 from service.cli.prerequisites import log_path_problem
@@ -31,19 +27,15 @@ from service.cli.terminal import say
 from service.client import GetServerInfoResponse, Patience, SidecarError
 from service.config.settings import ClientSettings, LogSettings, Settings, is_local_address
 from service.config.sources import Configuration
-from service.models.http.address import AddressError, ServerAddress
+from service.models.inventory import FAIL, OK, SKIP, WARN, Finding, ModelSpeed
 from service.models.model import ModelError
-from service.models.ollama.address import parse_address
-from service.models.ollama.inventory import HostInventory, ModelEntry, inventory_of, missing_remedy
-from service.models.ollama.speed import speed_of
 
-__all__ = ["doctor"]
+__all__ = ["doctor", "examined_models"]
 
 TIMEOUT_S = 3.0
 ANOTHERS_LOG = "log: --address may be another sidecar, with another log"
 UNANSWERED = "it loads, or works for others, or is too slow: see `ollama ps` and the host's own log, then try again"
 GONE = "the file was moved or replaced, or the sidecar was started with another log.path: see docs/operations.md"
-WITHOUT_MODEL = "set summarizer.models=extractive:default, which needs none"
 
 
 @click.command(short_help="Check the sidecar, Ollama and the log.")
@@ -119,8 +111,9 @@ async def _examined(settings: Settings, client: ClientSettings, *, is_own: bool,
         findings += await asyncio.to_thread(_readiness, settings.server.http_listen)
     if settings.titles.enabled:
         models = (*models, *(model for model in settings.titles.models if model not in models))
-    findings += await _ollama(settings, models, asks=asks)
-    findings += await examined_endpoint(settings, models)
+    if not any(model.startswith("ollama:") for model in models):
+        findings.append(Finding(OK, f"Ollama is not asked: the models are {', '.join(models)}"))
+    findings += await examined_models(settings, models, asks=asks)
     findings += await examined_search(settings, info)
     if settings.log.backend == "sqlite":
         serving = info.log_id if info is not None else ""
@@ -161,57 +154,27 @@ def _readiness(address: str) -> Iterator[Finding]:
             yield Finding(FAIL, f"readiness {address}: {unfit or 'starting'}", "see docs/operations.md")
 
 
-async def _ollama(settings: Settings, models: Sequence[str], *, asks: bool) -> list[Finding]:
-    names = [model.removeprefix("ollama:") for model in models if model.startswith("ollama:")]
-    if not names:
-        return [Finding(OK, f"Ollama is not asked: the models are {', '.join(models)}")]
+async def examined_models(settings: Settings, models: Sequence[str], *, asks: bool) -> list[Finding]:
+    """What each provider finds of its hosts and of `models`; `asks` has the speed of each model measured."""
     findings: list[Finding] = []
-    group = settings.ollama
-    token = group.api_key.get_secret_value() if group.api_key else ""
-    for text in group.hosts:
-        try:
-            address = parse_address(text, allow_insecure=group.allow_insecure_hosts)
-        except AddressError as error:
-            findings.append(Finding(FAIL, f"ollama.hosts: {error}", "see docs/configuration.md"))
-            continue
-        inventory = await inventory_of(address, names, token=token, timeout_s=TIMEOUT_S, clock=time.monotonic)
-        findings += _host_findings(inventory, group.num_ctx)
-        if asks and not inventory.problem:
-            findings += [await _speed(address, model, settings) for model in inventory.models if not model.problem]
+    for provider in settings.providers_of(models):
+        for server in await provider.inventory(timeout_s=TIMEOUT_S, clock=time.monotonic):
+            findings += server.findings
+            if asks:
+                findings += [await _speed(name, ask, settings) for name, ask in server.speeds.items()]
     return findings
 
 
-def _host_findings(inventory: HostInventory, num_ctx: int) -> Iterator[Finding]:
-    if inventory.problem:
-        remedy = f"start it with `ollama serve`, set OLLAMA_HOST to its address, or {WITHOUT_MODEL}"
-        yield Finding(WARN, f"Ollama {inventory.problem}", f"passes fail until it responds: {remedy}")
-        return
-    yield Finding(OK, f"Ollama {inventory.host}: version {inventory.version or 'not said'}")
-    for model in inventory.models:
-        if model.problem:
-            remedy = missing_remedy(model.name, inventory.others)
-            hint = f"passes fail until it is there: {remedy}" if model.is_missing else ""
-            yield Finding(WARN, f"model {model.name}: {model.problem}", hint)
-        elif model.context_length is not None and model.context_length < num_ctx:
-            what = f"model {model.name}: context length {model.context_length:,}, below ollama.num_ctx {num_ctx:,}"
-            yield Finding(WARN, what, "calls use the smaller one; longer sources are split")
-        else:
-            length = f"{model.context_length:,}" if model.context_length is not None else "not said"
-            yield Finding(OK, f"model {model.name}: context length {length}, called with {num_ctx:,}")
-
-
-async def _speed(address: ServerAddress, model: ModelEntry, settings: Settings) -> Finding:
+async def _speed(model: str, ask: Callable[[], Awaitable[ModelSpeed]], settings: Settings) -> Finding:
     limit_s = settings.ollama.first_byte_timeout_s
-    say(f"asking {model.name} a small question, for at most {limit_s:g} s; --no-speed leaves it out", is_error=True)
+    say(f"asking {model} a small question, for at most {limit_s:g} s; --no-speed leaves it out", is_error=True)
     try:
-        speed = await speed_of(
-            address, model, ollama_settings(settings.ollama), clock=time.monotonic, nonce=uuid.uuid4().hex
-        )
+        speed = await ask()
     except ModelError as error:
-        return Finding(WARN, f"model {model.name}: a small question was not answered: {error}", UNANSWERED)
+        return Finding(WARN, f"model {model}: a small question was not answered: {error}", UNANSWERED)
     tokens = longest_prompt(settings, source_tokens_max=settings.policy.max_input_tokens)
     hint = advice(speed, settings, prompt_tokens=tokens)
-    what = f"model {model.name}: {speed_line(speed, settings, prompt_tokens=tokens)}"
+    what = f"model {model}: {speed_line(speed, settings, prompt_tokens=tokens)}"
     return Finding(WARN if hint else OK, what, hint)
 
 

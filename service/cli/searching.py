@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from service.bootstrap.recall import embedded_dimension
-from service.cli.findings import FAIL, OK, WARN, Finding
 from service.client import GetServerInfoResponse
 from service.config.settings import Settings
-from service.models.http.address import AddressError
+from service.models.inventory import FAIL, OK, WARN, Finding
+from service.models.settings import SettingUnusable
 from service.recall.errors import EmbedderAway, RecallMissing
 
 __all__ = ["examined_search"]
@@ -33,7 +33,7 @@ async def _model(settings: Settings) -> Finding:
         dimension = await embedded_dimension(settings)
     except RecallMissing as error:
         return Finding(FAIL, f"search: {error}", "or set recall.index = off")
-    except (AddressError, EmbedderAway) as error:
+    except (SettingUnusable, EmbedderAway) as error:
         hint = "until it responds vectors lag and searches by meaning fail; `ollama pull` fetches a missing model"
         return Finding(WARN, f"search: {name} does not embed: {error}", hint)
     return Finding(

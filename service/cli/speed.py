@@ -6,7 +6,7 @@ import math
 
 from service.config.settings import Settings
 from service.domain.policy import SUMMARY_TOKENS_MAX
-from service.models.ollama.speed import ModelSpeed
+from service.models.inventory import ModelSpeed
 
 __all__ = ["advice", "longest_prompt", "speed_line"]
 

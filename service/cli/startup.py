@@ -9,13 +9,13 @@ from eventlog.errors import EventLogError, LogForeign, LogLocked, LogNewer, LogU
 from service.api.listeners import AddressTaken, AddressUnusable
 from service.cli.failures import CommandFailed, Misconfigured
 from service.domain.errors import InvalidPolicy
-from service.models.scripted import ScriptError
+from service.models.settings import SettingUnusable
 from service.recall.errors import RecallError
 
 __all__ = ["explained"]
 
 # A file that was in order a moment ago: each names itself.
-_SETTINGS = (InvalidPolicy, ScriptError)
+_SETTINGS = (InvalidPolicy, SettingUnusable)
 
 
 @contextmanager

@@ -22,12 +22,13 @@ from service.bench.quality.named_again import NamedAgain
 from service.bench.quality.reporting import FaithfulModel
 from service.bench.quality.survival import END, PASSES, Survey, Tally, found_facts
 from service.bootstrap.providers import Providers
-from service.config.settings import OllamaSettings, Settings
+from service.config.settings import Settings
 from service.domain.conversation import Conversation
 from service.domain.message import Role
 from service.domain.policy import Policy
 from service.domain.profiles import chain, episodes, rolling
 from service.models.model import SummaryModel
+from service.models.ollama.settings import OllamaGroup
 
 __all__ = [
     "CHAIN",
@@ -162,7 +163,7 @@ def _joined(chats: Sequence[PlayedChat]) -> list[PlayedChat]:
 async def model_at(name: str, address: str) -> AsyncIterator[SummaryModel]:
     """A real model, as `provider:model`, at the address of an Ollama host."""
     metrics = Metrics(version="1", labels=MetricLabels((), (), (), (), ()))
-    settings = Settings(ollama=OllamaSettings(hosts=(address,)))
+    settings = Settings(ollama=OllamaGroup(hosts=(address,)))
     providers = Providers(settings, metrics=metrics, clock_s=time.monotonic, cache_dir=None)
     try:
         model = providers.preferred((name,))

@@ -21,7 +21,7 @@ from service.models.model import (
     PromptTruncated,
     SummaryModel,
 )
-from service.models.scripted import Quoted, Said, ScriptedModel, ScriptError, load_script, quoted_in
+from service.models.scripted.model import Quoted, Said, ScriptedModel, ScriptError, load_script, quoted_in
 from tests.support.extracts import extract_of, record_of
 from tests.support.ollama_model import RECORD_SCHEMA, record_request
 from tests.support.patience import PATIENCE_S

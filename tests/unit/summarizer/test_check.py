@@ -13,7 +13,7 @@ from service.domain.policy import Policy, ToolOutput
 from service.domain.prompt import CHAIN_TEMPLATE, PromptInput, prompt_of, repair_text, transcript_entry
 from service.domain.record import MessageRange, Provenance, SummaryRecord
 from service.models.model import CompletionRequest
-from service.models.scripted import default_answer
+from service.models.scripted.model import default_answer
 from service.summarizer.check import CheckedDraft, Source, check_draft
 from service.summarizer.draft import Draft, parsed
 from tests.support.answers import record

@@ -9,7 +9,7 @@ from service.domain.message import Message, Role
 from service.domain.prompt import PromptTemplate
 from service.domain.record import FormName
 from service.models.model import CompletionRequest
-from service.models.scripted import ScriptedModel, default_answer
+from service.models.scripted.model import ScriptedModel, default_answer
 from service.summarizer.draft import Draft, InvalidDraft
 from service.summarizer.forms import FORMS, DraftForm, RepairWords, forms_with
 from tests.support.summarizers import Heard, by_model, work_on

@@ -41,8 +41,19 @@ from service.models.model import (
     OnProgress,
     PromptTruncated,
 )
+from service.models.settings import SettingUnusable
 
-__all__ = ["Quoted", "Said", "ScriptError", "ScriptedModel", "default_answer", "load_script", "quoted_in"]
+__all__ = [
+    "CONTEXT_LENGTH",
+    "PROVIDER",
+    "Quoted",
+    "Said",
+    "ScriptError",
+    "ScriptedModel",
+    "default_answer",
+    "load_script",
+    "quoted_in",
+]
 
 PROVIDER = "scripted"
 CONTEXT_LENGTH = 8_192
@@ -89,7 +100,7 @@ _EARLIER = re.compile(
 )
 
 
-class ScriptError(ValueError):
+class ScriptError(SettingUnusable):
     """The script file is invalid."""
 
 
