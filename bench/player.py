@@ -45,7 +45,7 @@ from service.models.model import (
     SummaryModel,
 )
 from service.models.retry import RetryPolicy
-from service.models.scripted import quoted_in
+from service.models.scripted.model import quoted_in
 from service.passes.reactor import Reactor, ReactorLimits
 from service.summarizer.ask import AskerSettings, Timing
 from service.summarizer.by_extraction import ExtractiveSummarizer

@@ -21,12 +21,13 @@ from bench.quality.reporting import FaithfulModel
 from bench.quality.survival import END, PASSES, Survey, Tally, found_facts
 from observability.metrics import Metrics
 from service.bootstrap.providers import Providers
-from service.config.settings import OllamaSettings, Settings
+from service.config.settings import Settings
 from service.domain.conversation import Conversation
 from service.domain.message import Role
 from service.domain.policy import Policy
 from service.domain.profiles import chain, episodes, rolling
 from service.models.model import SummaryModel
+from service.models.ollama.settings import OllamaGroup
 from service.telemetry.telemetry import metric_labels
 
 CONTEXT_LENGTH: Final = 4_096
@@ -143,7 +144,7 @@ def _joined(chats: Sequence[PlayedChat]) -> list[PlayedChat]:
 async def model_at(name: str, address: str) -> AsyncIterator[SummaryModel]:
     """A real model, as `provider:model`, at the address of an Ollama host."""
     metrics = Metrics(version="1", labels=metric_labels())
-    settings = Settings(ollama=OllamaSettings(hosts=(address,)))
+    settings = Settings(ollama=OllamaGroup(hosts=(address,)))
     providers = Providers(settings, metrics=metrics, clock_s=time.monotonic, cache_dir=None)
     try:
         model = providers.preferred((name,))

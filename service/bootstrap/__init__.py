@@ -21,12 +21,10 @@ from service.api.readiness import model_check
 from service.bootstrap.core import open_core
 from service.bootstrap.descriptors import take_all as take_all_descriptors
 from service.bootstrap.edge import Running, Sidecar, assembled
-from service.bootstrap.providers import unused_endpoint
+from service.bootstrap.providers import unused_settings
 from service.config.settings import Settings, TelemetrySettings
 from service.event_loop import loop_factory
 from service.models.model import ModelMissing, SummaryModel
-from service.models.ollama.address import parse_address
-from service.models.ollama.inventory import inventory_of, missing_remedy
 
 __all__ = ["Running", "logging_as_set", "run", "serve", "settle_memory"]
 
@@ -73,8 +71,8 @@ async def serve(
     `free_bytes` returns the free bytes on a file's volume.
 
     Raises EventLogError if the log cannot be opened, LogFailed at the end if it broke while serving, ListenError if an
-    address is unusable, and AddressError, ScriptError, TokenizerMissing, or InvalidPolicy for a prompt file, if
-    settings cannot be carried out.
+    address is unusable, and SettingUnusable, TokenizerMissing, or InvalidPolicy for a prompt file, if settings cannot
+    be carried out.
     """
     broken: list[Exception] = []
 
@@ -96,7 +94,7 @@ async def serve(
         if running is not None:
             ready(running)
             _log.info("sidecar.ready", addresses=list(running.grpc_addresses), http_address=running.http_address)
-            if unused := unused_endpoint(settings):
+            for unused in unused_settings(settings):
                 _log.warning("model.endpoint_unused", hint=unused)
             if core.model is not None:
                 looking = asyncio.create_task(_look_for(core.model, settings))
@@ -132,19 +130,11 @@ async def _look_for(model: SummaryModel, settings: Settings) -> None:
 
 
 async def _remedy(settings: Settings) -> str:
-    """Say how to get the first model of Ollama, and which models the first host has."""
-    group = settings.ollama
-    models = [model.removeprefix("ollama:") for model in settings.summarizer.models if model.startswith("ollama:")]
-    if not models:
-        return WITHOUT_MODEL
-    found = await inventory_of(
-        parse_address(group.hosts[0], allow_insecure=group.allow_insecure_hosts),
-        models[:1],
-        token=group.api_key.get_secret_value() if group.api_key else "",
-        timeout_s=group.connect_timeout_s,
-        clock=time.monotonic,
-    )
-    return f"appends go on, passes fail until it is there: {missing_remedy(models[0], found.others)}"
+    """A remedy for the first model of the first provider that knows one."""
+    for provider in settings.providers_of(settings.summarizer.models):
+        if remedy := await provider.missing_remedy(clock=time.monotonic):
+            return f"appends go on, passes fail until it is there: {remedy}"
+    return WITHOUT_MODEL
 
 
 async def _until_signalled(settings: Settings, environ: Mapping[str, str]) -> None:

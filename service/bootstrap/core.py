@@ -260,10 +260,9 @@ def _titles(
 
 
 def _cache_dir(settings: Settings) -> Path | None:
-    """The folder for model descriptions; a sidecar that keeps nothing has none unless one is set."""
+    """The folder for models' descriptions; None for a sidecar that keeps nothing."""
     path = settings.log.path
-    beside_log = path.with_name(f"{path.name}.models") if settings.log.backend == "sqlite" else None
-    return settings.ollama.cache_dir or beside_log
+    return path.with_name(f"{path.name}.models") if settings.log.backend == "sqlite" else None
 
 
 def _chat_models(

@@ -13,10 +13,8 @@ from tempfile import TemporaryDirectory
 from eventlog.event import StreamId
 from eventlog.log import EventLog
 from service.bootstrap.core import open_core
-from service.bootstrap.providers import ollama_settings
 from service.config.settings import Settings
 from service.domain.conversation import Conversation
-from service.models.ollama.address import parse_address
 from service.models.ollama.embedding import OllamaEmbedding
 from service.models.ollama.host import open_hosts
 from service.recall.file import remove, require_installed
@@ -104,6 +102,5 @@ def _embedder(settings: Settings) -> Embedder:
     if provider == "wordllama":
         return WordLlamaEmbedder(settings.recall.dimension)
     group = settings.ollama
-    addresses = [parse_address(host, allow_insecure=group.allow_insecure_hosts) for host in group.hosts]
-    hosts = open_hosts(addresses, replace(ollama_settings(group), calls_max=EMBED_CALLS_MAX), clock=time.monotonic)
+    hosts = open_hosts(group.addresses(), replace(group.calls(), calls_max=EMBED_CALLS_MAX), clock=time.monotonic)
     return OllamaEmbedder(OllamaEmbedding(model, hosts, seconds=settings.recall.embed_timeout_s, clock=time.monotonic))

@@ -49,11 +49,15 @@ def summarizers_of(
             num_predict=summarizer.num_predict,
         ),
         forms=forms,
-        window_default=settings.openai.context_length if model.name.startswith("openai:") else settings.ollama.num_ctx,
+        window_default=_window(settings, model),
         counter=counter,
         timing=Timing(time.monotonic, asyncio.sleep, random.Random()),
     )
     return Summarizers(by_model, extraction, listed=any(map(is_extractive, summarizer.models)))
+
+
+def _window(settings: Settings, model: SummaryModel) -> int:
+    return next(provider.window for provider in settings.providers_of([model.name]) if provider.models)
 
 
 def texts_of(

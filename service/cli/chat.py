@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack
 
 import click
 
-from service.bootstrap.providers import ollama_settings
 from service.cli.failures import CommandFailed, Misconfigured, of_sidecar_error
 from service.cli.figures import pass_line, record_line, usage_line
 from service.cli.options import Invocation, sidecar_options
@@ -20,14 +19,13 @@ from service.cli.plain_json import word
 from service.cli.sidecar import client_for, configuration
 from service.cli.terminal import is_interactive, say, say_text
 from service.client import AppendMessagesResponse, ConversationSettings, SidecarClient, SidecarError
-from service.config.settings import OllamaSettings as OllamaGroup
 from service.config.settings import Settings
 from service.domain.message import Message, Role
 from service.models.http.address import AddressError
 from service.models.model import ModelError, ModelMissing
-from service.models.ollama.address import parse_address
 from service.models.ollama.chat import ChatAnswer, OllamaChat
 from service.models.ollama.host import open_hosts
+from service.models.ollama.settings import OllamaGroup
 
 PASS_WAIT_S = 120.0
 ANSWER_SHARE = 8
@@ -196,9 +194,9 @@ def _chat_model(settings: Settings, asked: str) -> str:
 
 
 def _model(group: OllamaGroup, model: str) -> OllamaChat:
-    settings = ollama_settings(group)
+    settings = group.calls()
     try:
-        address = parse_address(group.hosts[0], allow_insecure=group.allow_insecure_hosts)
+        address = group.address(group.hosts[0])
     except AddressError as error:
         raise Misconfigured(f"ollama.hosts: {error}") from error
     (host,) = open_hosts([address], settings, clock=time.monotonic)

@@ -7,7 +7,7 @@ import json
 import click
 
 from observability.tracing import TracingSettings
-from service.bootstrap.providers import unused_endpoint
+from service.bootstrap.providers import unused_settings
 from service.cli.options import Invocation, settings_options
 from service.cli.plain_json import json_text
 from service.cli.prerequisites import check_prerequisites
@@ -36,7 +36,7 @@ def check(invocation: Invocation) -> None:
     check_prerequisites(found)
     for ignored in TracingSettings.from_environment(environment(), service_version=VERSION).ignored:
         say(f"warning: {ignored}", is_error=True)
-    if unused := unused_endpoint(found.settings):
+    for unused in unused_settings(found.settings):
         say(f"warning: {unused}", is_error=True)
     given = sum(origin.kind != "default" for origin in found.origins.values())
     say(f"ok: {len(found.origins)} settings, {given} of them set")

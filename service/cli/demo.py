@@ -15,7 +15,6 @@ from typing import Any
 
 import click
 
-from service.bootstrap.providers import ollama_settings
 from service.cli.chat_file import Fault, FileChat, read_chats
 from service.cli.options import Invocation, settings_options
 from service.cli.prerequisites import check_prerequisites
@@ -25,10 +24,11 @@ from service.cli.startup import explained
 from service.cli.terminal import is_interactive, program_name, say, say_text
 from service.config.settings import Settings
 from service.config.sources import environment
+from service.models.inventory import ModelSpeed
 from service.models.model import ModelError
-from service.models.ollama.address import parse_address
 from service.models.ollama.inventory import inventory_of, missing_remedy
-from service.models.ollama.speed import ModelSpeed, speed_of
+from service.models.ollama.speed import speed_of
+from service.models.settings import text_of
 from service.summarizer.by_extraction import EXTRACTIVE
 
 CONTEXT_LENGTH = 4_096
@@ -97,8 +97,7 @@ async def _summarizer(settings: Settings) -> dict[str, Any]:
         return {}
     model = first.removeprefix("ollama:")
     group = settings.ollama
-    address = parse_address(group.hosts[0], allow_insecure=group.allow_insecure_hosts)
-    token = group.api_key.get_secret_value() if group.api_key else ""
+    address, token = group.address(group.hosts[0]), text_of(group.api_key)
     found = await inventory_of(address, [model], token=token, timeout_s=group.connect_timeout_s, clock=time.monotonic)
     if found.has_all:
         limit_s = group.first_byte_timeout_s
@@ -106,7 +105,7 @@ async def _summarizer(settings: Settings) -> dict[str, Any]:
         say(f"Measuring the speed of {model} with a small question, for at most {limit_s:g} s ...")
         try:
             speed = await speed_of(
-                address, found.models[0], ollama_settings(group), clock=time.monotonic, nonce=uuid.uuid4().hex
+                address, found.models[0], group.calls(), clock=time.monotonic, nonce=uuid.uuid4().hex
             )
         except ModelError as error:
             return _extractive(f"{model} did not answer: {error}.", UNANSWERED)

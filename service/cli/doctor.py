@@ -7,9 +7,7 @@ import json
 import sqlite3
 import stat
 import time
-import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from http import HTTPStatus
 from pathlib import Path
 
@@ -18,7 +16,6 @@ import click
 from eventlog.errors import EventLogError, LogForeign, LogUnsafe
 from eventlog.sqlite.file import MOUNTINFO, refuse_network_file_system, refuse_orphan, wal_reset_warning
 from eventlog.sqlite.verification import log_id_of
-from service.bootstrap.providers import ollama_settings, openai_settings, unused_endpoint
 from service.bootstrap.recall import embedded_dimension
 from service.cli.failures import CommandFailed
 from service.cli.http_port import HttpPortError, get, reachable
@@ -30,32 +27,17 @@ from service.cli.terminal import say
 from service.client import GetServerInfoResponse, Patience, SidecarError
 from service.config.settings import ClientSettings, LogSettings, Settings, is_local_address
 from service.config.sources import Configuration
-from service.models.http.address import AddressError, ServerAddress
+from service.models.inventory import FAIL, OK, SKIP, WARN, Finding, ModelSpeed
 from service.models.model import ModelError
-from service.models.ollama.address import parse_address
-from service.models.ollama.inventory import HostInventory, ModelEntry, inventory_of, missing_remedy
-from service.models.ollama.speed import speed_of
-from service.models.openai.inventory import EndpointInventory, endpoint_inventory
-from service.models.openai.settings import parse_endpoint
+from service.models.settings import SettingUnusable
 from service.recall.errors import EmbedderAway, RecallMissing
 
 TIMEOUT_S = 3.0
 ANOTHERS_LOG = "log: --address may be another sidecar, with another log"
-UNANSWERED = "it loads, or works for others, or is too slow: see `ollama ps` and the host's own log, then try again"
-GONE = "the file was moved or replaced, or the sidecar was started with another log.path: see docs/operations.md"
-WITHOUT_MODEL = "set summarizer.models=extractive:default, which needs none"
 SEARCH_OFF = "search: off; recall.index switches it on"
 REINDEX = "stop the sidecar and run `abridged log reindex`"
-OK, SKIP, WARN, FAIL = "ok", "skip", "warn", "FAIL"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The verdict of one check, its subject, and a remedy."""
-
-    verdict: str
-    what: str
-    hint: str = ""
+UNANSWERED = "it loads, or works for others, or is too slow: see `ollama ps` and the host's own log, then try again"
+GONE = "the file was moved or replaced, or the sidecar was started with another log.path: see docs/production.md"
 
 
 @click.command(short_help="Check the sidecar, Ollama and the log.")
@@ -131,8 +113,9 @@ async def _examined(settings: Settings, client: ClientSettings, *, is_own: bool,
         findings += await asyncio.to_thread(_readiness, settings.server.http_listen)
     if settings.titles.enabled:
         models = (*models, *(model for model in settings.titles.models if model not in models))
-    findings += await _ollama(settings, models, asks=asks)
-    findings += await _endpoint(settings, models)
+    if not any(model.startswith("ollama:") for model in models):
+        findings.append(Finding(OK, f"Ollama is not asked: the models are {', '.join(models)}"))
+    findings += await examined_models(settings, models, asks=asks)
     findings += await _search(settings, info)
     if settings.log.backend == "sqlite":
         serving = info.log_id if info is not None else ""
@@ -170,95 +153,31 @@ def _readiness(address: str) -> Iterator[Finding]:
         if status == HTTPStatus.OK:
             yield Finding(OK, f"readiness {address}: {', '.join(checks)}")
         else:
-            yield Finding(FAIL, f"readiness {address}: {unfit or 'starting'}", "see docs/operations.md")
+            yield Finding(FAIL, f"readiness {address}: {unfit or 'starting'}", "see docs/production.md")
 
 
-async def _ollama(settings: Settings, models: Sequence[str], *, asks: bool) -> list[Finding]:
-    names = [model.removeprefix("ollama:") for model in models if model.startswith("ollama:")]
-    if not names:
-        return [Finding(OK, f"Ollama is not asked: the models are {', '.join(models)}")]
+async def examined_models(settings: Settings, models: Sequence[str], *, asks: bool) -> list[Finding]:
+    """Return each provider's findings about its hosts and `models`; `asks` has each model's speed measured."""
     findings: list[Finding] = []
-    group = settings.ollama
-    token = group.api_key.get_secret_value() if group.api_key else ""
-    for text in group.hosts:
-        try:
-            address = parse_address(text, allow_insecure=group.allow_insecure_hosts)
-        except AddressError as error:
-            findings.append(Finding(FAIL, f"ollama.hosts: {error}", "see docs/configuration.md"))
-            continue
-        inventory = await inventory_of(address, names, token=token, timeout_s=TIMEOUT_S, clock=time.monotonic)
-        findings += _host_findings(inventory, group.num_ctx)
-        if asks and not inventory.problem:
-            findings += [await _speed(address, model, settings) for model in inventory.models if not model.problem]
+    for provider in settings.providers_of(models):
+        for server in await provider.inventory(timeout_s=TIMEOUT_S, clock=time.monotonic):
+            findings += server.findings
+            if asks:
+                findings += [await _speed(name, ask, settings) for name, ask in server.speeds.items()]
     return findings
 
 
-def _host_findings(inventory: HostInventory, num_ctx: int) -> Iterator[Finding]:
-    if inventory.problem:
-        remedy = f"start it with `ollama serve`, set OLLAMA_HOST to its address, or {WITHOUT_MODEL}"
-        yield Finding(WARN, f"Ollama {inventory.problem}", f"passes fail until it responds: {remedy}")
-        return
-    yield Finding(OK, f"Ollama {inventory.host}: version {inventory.version or 'not said'}")
-    for model in inventory.models:
-        if model.problem:
-            remedy = missing_remedy(model.name, inventory.others)
-            hint = f"passes fail until it is there: {remedy}" if model.is_missing else ""
-            yield Finding(WARN, f"model {model.name}: {model.problem}", hint)
-        elif model.context_length is not None and model.context_length < num_ctx:
-            what = f"model {model.name}: context length {model.context_length:,}, below ollama.num_ctx {num_ctx:,}"
-            yield Finding(WARN, what, "calls use the smaller one; longer sources are split")
-        else:
-            length = f"{model.context_length:,}" if model.context_length is not None else "not said"
-            yield Finding(OK, f"model {model.name}: context length {length}, called with {num_ctx:,}")
-
-
-async def _speed(address: ServerAddress, model: ModelEntry, settings: Settings) -> Finding:
+async def _speed(model: str, ask: Callable[[], Awaitable[ModelSpeed]], settings: Settings) -> Finding:
     limit_s = settings.ollama.first_byte_timeout_s
-    say(f"asking {model.name} a small question, for at most {limit_s:g} s; --no-speed leaves it out", is_error=True)
+    say(f"asking {model} a small question, for at most {limit_s:g} s; --no-speed leaves it out", is_error=True)
     try:
-        speed = await speed_of(
-            address, model, ollama_settings(settings.ollama), clock=time.monotonic, nonce=uuid.uuid4().hex
-        )
+        speed = await ask()
     except ModelError as error:
-        return Finding(WARN, f"model {model.name}: a small question was not answered: {error}", UNANSWERED)
+        return Finding(WARN, f"model {model}: a small question was not answered: {error}", UNANSWERED)
     tokens = longest_prompt(settings, source_tokens_max=settings.policy.max_input_tokens)
     hint = advice(speed, settings, prompt_tokens=tokens)
-    what = f"model {model.name}: {speed_line(speed, settings, prompt_tokens=tokens)}"
+    what = f"model {model}: {speed_line(speed, settings, prompt_tokens=tokens)}"
     return Finding(WARN if hint else OK, what, hint)
-
-
-async def _endpoint(settings: Settings, models: Sequence[str]) -> list[Finding]:
-    """Check that the OpenAI-compatible endpoint responds, accepts the key, and lists its own among `models`."""
-    names = [model.removeprefix("openai:") for model in models if model.startswith("openai:")]
-    if not names:
-        unused = unused_endpoint(settings)
-        return [Finding(WARN, f"endpoint: {unused}")] if unused else []
-    group = settings.openai
-    try:
-        address = parse_endpoint(group.url, allow_insecure=group.allow_insecure_url)
-    except AddressError as error:
-        return [Finding(FAIL, f"openai.url: {error}", "see docs/configuration.md")]
-    called = openai_settings(group)
-    inventory = await endpoint_inventory(address, names, called, timeout_s=TIMEOUT_S, clock=time.monotonic)
-    return list(_endpoint_findings(inventory, names))
-
-
-def _endpoint_findings(inventory: EndpointInventory, models: Sequence[str]) -> Iterator[Finding]:
-    if inventory.problem:
-        address = "set openai.url, or summarizer.models=extractive:default, which needs no model"
-        remedy = "set openai.api_key" if inventory.refuses_key else address
-        yield Finding(WARN, f"endpoint {inventory.problem}", f"passes fail until it responds: {remedy}")
-        return
-    if not inventory.lists_models:
-        where = "check that openai.url ends as the server's own examples do, mostly in /v1"
-        yield Finding(WARN, f"endpoint {inventory.host}: responds, but does not list its models", where)
-        return
-    yield Finding(OK, f"endpoint {inventory.host}: responds, and its list of models is open to the key")
-    for model in models:
-        if model in inventory.missing:
-            yield Finding(WARN, f"model {model}: the endpoint does not list it", "passes fail unless it serves it")
-        else:
-            yield Finding(OK, f"model {model}: listed")
 
 
 async def _search(settings: Settings, info: GetServerInfoResponse | None) -> list[Finding]:
@@ -277,7 +196,7 @@ async def _embedder(settings: Settings) -> Finding:
         dimension = await embedded_dimension(settings)
     except RecallMissing as error:
         return Finding(FAIL, f"search: {error}", "or set recall.index = off")
-    except (AddressError, EmbedderAway) as error:
+    except (SettingUnusable, EmbedderAway) as error:
         hint = "until it responds vectors lag and searches by meaning fail; `ollama pull` fetches a missing model"
         return Finding(WARN, f"search: {name} does not embed: {error}", hint)
     return Finding(
@@ -294,7 +213,7 @@ def _index_findings(info: GetServerInfoResponse) -> Iterator[Finding]:
     indexed = min(recall.words_position, recall.vectors_position)
     if indexed < recall.head_position:
         what = f"search index: {made_by}, up to position {indexed:,} of {recall.head_position:,}"
-        yield Finding(WARN, what, "it follows the log; if this does not grow, see docs/operations.md")
+        yield Finding(WARN, what, "it follows the log; if this does not grow, see docs/features/search.md")
         return
     yield Finding(OK, f"search index: {made_by}, up to date")
 
@@ -324,7 +243,7 @@ def _file(path: Path, serving: str) -> Finding:
     except LogForeign as error:
         return Finding(FAIL, f"log: {error}", "check log.path")
     except EventLogError as error:
-        return Finding(FAIL, f"log {path}: {error}", "put the log's own file there, or a backup: docs/operations.md")
+        return Finding(FAIL, f"log {path}: {error}", "put the log's own file there, or a backup: docs/production.md")
     if found != serving and serving:
         what = f"it is log {found[:8]}" if found else "no log is there"
         return Finding(FAIL, f"log {path}: {what}, and the sidecar serves log {serving[:8]}", GONE)

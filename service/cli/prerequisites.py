@@ -6,33 +6,22 @@ No check uses a network: an unreachable model affects only passes.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from service.bootstrap.providers import asks_openai
 from service.cli.failures import of_config_error
 from service.config.prompt_file import own_prompts, raw_schema_text, title_template
 from service.config.settings import Settings
 from service.config.sources import ConfigError, Configuration, Problem
 from service.domain.errors import InvalidPolicy
-from service.models.http.address import AddressError
-from service.models.ollama.address import parse_address
-from service.models.openai.settings import parse_endpoint
-from service.models.scripted import ScriptError, load_script
+from service.models.settings import SettingUnusable
 from service.recall.errors import RecallMissing
 from service.recall.file import require_installed
 from service.summarizer.raw import raw_schema
 from service.tokenizers.choice import counter_named
 from service.tokenizers.errors import TokenizerMissing
 from service.tokenizers.exact import require_exact
-
-_SCRIPTED = "scripted:"
-
-
-class _UnusablePath(Exception):
-    """The path cannot hold a log."""
 
 
 def check_prerequisites(found: Configuration) -> None:
@@ -43,7 +32,7 @@ def check_prerequisites(found: Configuration) -> None:
             attempt()
         except InvalidPolicy as error:
             problems.append(Problem(name, found.origins[name], error.reason))
-        except (AddressError, RecallMissing, ScriptError, TokenizerMissing, _UnusablePath) as error:
+        except (RecallMissing, SettingUnusable, TokenizerMissing) as error:
             problems.append(Problem(f"{name}{index}", found.origins[name], str(error)))
     if problems:
         raise of_config_error(ConfigError(tuple(problems)))
@@ -67,21 +56,17 @@ def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], objec
         yield "log.path", "", partial(_check_log_path, settings.log.path)
     for name, models in ("summarizer.models", settings.summarizer.models), ("titles.models", settings.titles.models):
         for index, model in enumerate(models):
-            if model.startswith(_SCRIPTED):
-                script = model.removeprefix(_SCRIPTED) or "default"
-                yield name, f"[{index}]", partial(load_script, script, clock=time.monotonic)
+            for provider in settings.providers_of([model]):
+                yield from ((name, f"[{index}]", partial(provider.check_model, own)) for own in provider.models)
     yield "summarizer.prompt_file", "", partial(own_prompts, settings.summarizer.prompt_file)
     yield "summarizer.text_prompt_file", "", partial(own_prompts, settings.summarizer.text_prompt_file)
     if settings.summarizer.raw_schema_file is not None:
         yield "summarizer.raw_schema_file", "", partial(_check_raw_schema, settings.summarizer.raw_schema_file)
     yield "titles.prompt_file", "", partial(title_template, settings.titles.prompt_file)
-    group = settings.ollama
-    for index, host in enumerate(group.hosts):
-        yield "ollama.hosts", f"[{index}]", partial(parse_address, host, allow_insecure=group.allow_insecure_hosts)
-    if asks_openai(settings):
-        # Other programs read OPENAI_BASE_URL too: a bad value stops no sidecar that does not use it.
-        endpoint = settings.openai
-        yield "openai.url", "", partial(parse_endpoint, endpoint.url, allow_insecure=endpoint.allow_insecure_url)
+    for provider in settings.providers:
+        for field, attempt in provider.checks():
+            setting, bracket, place = field.partition("[")
+            yield f"{provider.name}.{setting}", bracket + place, attempt
     if settings.recall.index != "off":
         yield "recall.index", "", require_installed
     yield "tokens.counter", "", partial(counter_named, settings.tokens.counter_name)
@@ -95,4 +80,4 @@ def _check_raw_schema(path: Path) -> None:
 
 def _check_log_path(path: Path) -> None:
     if problem := log_path_problem(path):
-        raise _UnusablePath(f"cannot keep a log at {path}: {problem}")
+        raise SettingUnusable(f"cannot keep a log at {path}: {problem}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 
 import click
 
-import abridged.v1
 from service.cli.terminal import say
 
 _PACKAGE = Path("abridged", "v1")
@@ -32,7 +32,9 @@ def protos(out: Path, go_package: str | None) -> None:
     """
     folder = out / _PACKAGE
     folder.mkdir(parents=True, exist_ok=True)
-    for source in sorted(Path(abridged.v1.__file__).parent.glob("*.proto")):
+    for source in sorted(files("abridged.v1").iterdir(), key=lambda file: file.name):
+        if not source.name.endswith(".proto"):
+            continue
         text = without_rules(source.read_text(encoding="utf-8"))
         if go_package:
             text = _GO_PACKAGE.sub(f'option go_package = "{go_package}";', text)

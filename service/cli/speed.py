@@ -6,7 +6,7 @@ import math
 
 from service.config.settings import Settings
 from service.domain.policy import SUMMARY_TOKENS_MAX
-from service.models.ollama.speed import ModelSpeed
+from service.models.inventory import ModelSpeed
 
 FRAME_TOKENS = 500
 """Instructions and the previous record, in addition to the source."""

@@ -9,11 +9,11 @@ from eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogLocked, Lo
 from service.api.listeners import AddressTaken, AddressUnusable
 from service.cli.failures import CommandFailed, Misconfigured
 from service.domain.errors import InvalidPolicy
-from service.models.scripted import ScriptError
+from service.models.settings import SettingUnusable
 from service.recall.errors import RecallError
 
 # A file that was in order a moment ago: each names itself.
-_SETTINGS = (InvalidPolicy, ScriptError)
+_SETTINGS = (InvalidPolicy, SettingUnusable)
 
 
 @contextmanager

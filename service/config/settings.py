@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import fnmatch
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Field,
-    SecretStr,
     create_model,
+    field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -27,15 +24,17 @@ from pydantic_core import PydanticCustomError
 from service.config.policy_fields import IN_LOWER_CASE, policy_fields
 from service.domain.policy import CLIENT_FIELDS, SUMMARY_TOKENS_MIN, Policy, ProfileName, overridden
 from service.domain.profiles.registry import profile_of
-from service.models.ollama.settings import OllamaSettings as CalledOllama
-from service.models.openai.settings import OpenAISettings as CalledOpenAI
+from service.models.ollama.provider import Ollama
+from service.models.ollama.settings import OllamaGroup
+from service.models.openai.provider import OpenAI
+from service.models.openai.settings import OpenAIGroup
+from service.models.provider import Provider
+from service.models.scripted.provider import Scripted
+from service.models.settings import Seconds, Secret, SettingsGroup
 
-_OLLAMA = CalledOllama()
-_OPENAI = CalledOpenAI()
-PROVIDERS = ("ollama", "openai", "extractive", "scripted")
-"""How summaries are made: `extractive` asks no model, `service.bootstrap.providers` makes those of the others."""
+EXTRACTIVE = "extractive"
+"""Stands for a provider in the name of a summarizer that asks no model."""
 
-_NAMED = {"ollama": "ollama:qwen2.5:3b", "openai": "openai:gpt-4o-mini"}
 _UNIX_PREFIX = "unix:"
 
 
@@ -73,43 +72,18 @@ def _http_address(value: str) -> str:
     return _listen_address(value) if value else value
 
 
-def _provider_model(value: str) -> str:
-    provider, _, model = value.partition(":")
-    if provider not in PROVIDERS:
-        raise PydanticCustomError(
-            "model",
-            "a model is 'provider:model' with provider {providers}; did you mean 'ollama:{value}'?",
-            {"providers": ", ".join(PROVIDERS), "value": value},
-        )
-    if provider in _NAMED and not model:
-        raise PydanticCustomError("model", "a model needs its name, '{example}'", {"example": _NAMED[provider]})
-    return "extractive:default" if provider == "extractive" else value
-
-
 def _embedder(value: str) -> str:
     if value == "wordllama" or value.removeprefix("ollama:") not in ("", value):
         return value
     raise PydanticCustomError("embedder", "an embedder is 'wordllama' or 'ollama:NAME'")
 
 
-def _none_if_empty(value: Any) -> Any:
-    return value or None
-
-
 ListenAddress = Annotated[str, AfterValidator(_listen_address)]
 HttpAddress = Annotated[str, AfterValidator(_http_address)]
-ProviderModel = Annotated[str, AfterValidator(_provider_model)]
-Secret = Annotated[SecretStr | None, BeforeValidator(_none_if_empty)]
 Scope = Literal["append", "read", "read-all", "admin"]
-Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
-class _Group(BaseModel):
-    # Values and secrets stay out of messages: an error is printed and logged.
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
-
-
-class TokenGrant(_Group):
+class TokenGrant(SettingsGroup):
     """A bearer token and what it may do. Give the token itself or the file that holds it."""
 
     token: Secret = None
@@ -124,7 +98,7 @@ class TokenGrant(_Group):
         return self
 
 
-class ServerSettings(_Group):
+class ServerSettings(SettingsGroup):
     """Where the sidecar listens and how much it accepts."""
 
     listen: Annotated[tuple[ListenAddress, ...], Field(min_length=1)] = Field(
@@ -192,14 +166,14 @@ class ServerSettings(_Group):
         return self
 
 
-class LogSettings(_Group):
+class LogSettings(SettingsGroup):
     """The event log."""
 
     backend: Literal["sqlite", "memory"] = Field(default="sqlite", description="`memory` loses everything at exit.")
     path: Path = Field(default=Path("abridged.db"), description="The log's file, created 0600. It holds message text.")
 
 
-_PolicyFields: Any = create_model("_PolicyFields", __base__=_Group, **policy_fields())
+_PolicyFields: Any = create_model("_PolicyFields", __base__=SettingsGroup, **policy_fields())
 
 
 class PolicySettings(_PolicyFields):  # type: ignore[misc]  # its fields are made from the domain's
@@ -212,10 +186,10 @@ def _room_for_an_answer(tokens: int) -> int:
     return tokens
 
 
-class SummarizerSettings(_Group):
+class SummarizerSettings(SettingsGroup):
     """How passes call models."""
 
-    models: Annotated[tuple[ProviderModel, ...], Field(min_length=1, max_length=16)] = Field(
+    models: Annotated[tuple[str, ...], Field(min_length=1, max_length=16)] = Field(
         default=("ollama:qwen2.5:3b",),
         description="`ollama:NAME`, `openai:NAME`, `extractive:default` (calls no model) or `scripted:FILE`, in order "
         "of preference; the next one is used if a model is missing, not if its host is down (`policy.fallback` is for "
@@ -270,11 +244,11 @@ class SummarizerSettings(_Group):
     )
 
 
-class TitleSettings(_Group):
+class TitleSettings(SettingsGroup):
     """Titles of conversations, made by a model after a pass. A title that the client sets comes before them."""
 
     enabled: bool = Field(default=False, description="Ask for a title after each pass: one call, nothing waits for it.")
-    models: Annotated[tuple[ProviderModel, ...], Field(max_length=16)] = Field(
+    models: Annotated[tuple[str, ...], Field(max_length=16)] = Field(
         default=(), description="As `summarizer.models`; empty for those."
     )
     prompt_file: Path | None = Field(
@@ -283,73 +257,7 @@ class TitleSettings(_Group):
     deadline_s: Seconds = Field(default=60.0, description="Limit on the call, in seconds.")
 
 
-class OllamaSettings(_Group):
-    """How Ollama is reached."""
-
-    hosts: Annotated[tuple[str, ...], Field(min_length=1, max_length=32)] = Field(
-        default=("127.0.0.1:11434",),
-        description="Hosts, in the syntax of Ollama's own clients; invalid hosts and ports are refused.",
-    )
-    allow_insecure_hosts: bool = Field(
-        default=False, description="Allow plain HTTP to hosts beyond loopback and private networks."
-    )
-    api_key: Secret = Field(default=None, description="Bearer token for hosts that require one.")
-    api_key_file: Path | None = Field(default=None, description="File that contains the token.")
-    connect_timeout_s: Seconds = Field(default=_OLLAMA.connect_s, description="Timeout to connect, in seconds.")
-    first_byte_timeout_s: Seconds = Field(
-        default=_OLLAMA.first_byte_s,
-        description="Timeout to the first byte, in seconds: queue, load and prefill (minutes without a GPU).",
-    )
-    stall_timeout_s: Seconds = Field(default=_OLLAMA.stall_s, description="Timeout between two chunks, in seconds.")
-    num_ctx: int = Field(
-        default=_OLLAMA.num_ctx,
-        ge=1_024,
-        le=1_048_576,
-        description="Context of every call, at most the model's; a constant, because a change reloads the model. At "
-        "twice your conversations' context most passes take one call; less uses less memory and more calls.",
-    )
-    concurrency: int = Field(default=_OLLAMA.calls_max, ge=1, le=64, description="Concurrent calls per host.")
-    queue_max: int = Field(default=_OLLAMA.queue_max, ge=1, le=10_000, description="Most calls that wait for a host.")
-    cache_dir: Path | None = Field(
-        default=None,
-        description="Folder that caches model descriptions, one per digest; by default `<log.path>.models`.",
-    )
-
-
-class OpenAISettings(_Group):
-    """How a server with an OpenAI-compatible API is reached: OpenAI, vLLM, llama.cpp, LiteLLM and others."""
-
-    url: str = Field(
-        default="https://api.openai.com/v1",
-        description="Base address of the API, up to and with `/v1`. Nothing is sent there unless a model is named "
-        "`openai:NAME`.",
-    )
-    allow_insecure_url: bool = Field(
-        default=False, description="Allow plain HTTP beyond loopback and private networks."
-    )
-    api_key: Secret = Field(default=None, description="API key, sent as bearer token.")
-    api_key_file: Path | None = Field(default=None, description="File that contains the key.")
-    connect_timeout_s: Seconds = Field(default=_OPENAI.connect_s, description="Timeout to connect, in seconds.")
-    first_byte_timeout_s: Seconds = Field(
-        default=_OPENAI.first_byte_s, description="Timeout to the first byte, in seconds: queue and prefill."
-    )
-    stall_timeout_s: Seconds = Field(default=_OPENAI.stall_s, description="Timeout between two lines, in seconds.")
-    context_length: int = Field(
-        default=_OPENAI.window,
-        ge=1_024,
-        le=16_777_216,
-        description="Tokens that prompt and answer of one call share, at most the model's if the server lists it.",
-    )
-    other_models: bool = Field(
-        default=False,
-        description="Accept answers in another model's name, as routers and named deployments give them; otherwise "
-        "such a model counts as missing.",
-    )
-    concurrency: int = Field(default=_OPENAI.calls_max, ge=1, le=64, description="Concurrent calls.")
-    queue_max: int = Field(default=_OPENAI.queue_max, ge=1, le=10_000, description="Most calls that wait.")
-
-
-class TokenSettings(_Group):
+class TokenSettings(SettingsGroup):
     """How tokens are counted when the caller does not count them."""
 
     counter: Literal["estimate", "bpe"] = Field(
@@ -385,7 +293,7 @@ class TokenSettings(_Group):
         return self.exact or bool(self.tokenizer_files)
 
 
-class RecallSettings(_Group):
+class RecallSettings(SettingsGroup):
     """SearchHistory and its index; needs the package extra `recall`."""
 
     index: Literal["off", "words", "both"] = Field(
@@ -402,7 +310,7 @@ class RecallSettings(_Group):
     embed_timeout_s: Seconds = Field(default=10.0, description="Timeout of a call to Ollama for vectors, in seconds.")
 
 
-class TelemetrySettings(_Group):
+class TelemetrySettings(SettingsGroup):
     """Logs. Traces and their exporter are set by the standard `OTEL_*` variables."""
 
     log_level: Annotated[Literal["debug", "info", "warning", "error"], IN_LOWER_CASE] = Field(
@@ -422,7 +330,7 @@ class TelemetrySettings(_Group):
     )
 
 
-class ClientSettings(_Group):
+class ClientSettings(SettingsGroup):
     """How the `abridged` commands reach a sidecar."""
 
     address: ListenAddress = Field(default="127.0.0.1:7420", description="The sidecar's gRPC address.")
@@ -431,8 +339,11 @@ class ClientSettings(_Group):
     deadline_s: Seconds = Field(default=30.0, description="Deadline of a unary call, in seconds.")
 
 
-class Settings(_Group):
+class Settings(SettingsGroup):
     """All settings. Components get their own group, never the whole."""
+
+    provider_types: ClassVar[tuple[type[Provider[Any]], ...]] = (Ollama, OpenAI, Scripted)
+    """The providers whose models the settings may name. A chat model without a known prefix is the first one's."""
 
     policy_by_model: Mapping[str, PolicySettings] = Field(
         default={},
@@ -446,8 +357,8 @@ class Settings(_Group):
     policy: PolicySettings = PolicySettings()
     summarizer: SummarizerSettings = SummarizerSettings()
     titles: TitleSettings = TitleSettings()
-    ollama: OllamaSettings = OllamaSettings()
-    openai: OpenAISettings = OpenAISettings()
+    ollama: OllamaGroup = OllamaGroup()
+    openai: OpenAIGroup = OpenAIGroup()
     tokens: TokenSettings = TokenSettings()
     recall: RecallSettings = RecallSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
@@ -462,6 +373,43 @@ class Settings(_Group):
             )
         return self
 
+    @field_validator("summarizer", "titles")
+    @classmethod
+    def _models_have_a_provider(cls, group: SummarizerSettings | TitleSettings) -> SummarizerSettings | TitleSettings:
+        for index, model in enumerate(group.models):
+            cls._require_provider(model, f"models[{index}]")
+        if EXTRACTIVE not in group.models:
+            return group
+        named = tuple(f"{EXTRACTIVE}:default" if model == EXTRACTIVE else model for model in group.models)
+        return group.model_copy(update={"models": named})
+
+    @classmethod
+    def _require_provider(cls, value: str, field: str) -> None:
+        prefix, _, model = value.partition(":")
+        examples = {kind.name: kind.example for kind in cls.provider_types} | {EXTRACTIVE: ""}
+        if prefix not in examples:
+            raise PydanticCustomError(
+                "model",
+                "a model is 'provider:model' with provider {providers}; did you mean '{first}:{value}'?",
+                {"providers": ", ".join(examples), "first": next(iter(examples)), "value": value, "field": field},
+            )
+        if examples[prefix] and not model:
+            named = f"{prefix}:{examples[prefix]}"
+            raise PydanticCustomError("model", "a model needs its name, '{named}'", {"named": named, "field": field})
+
+    @property
+    def providers(self) -> list[Provider[Any]]:
+        """Every provider, with those of its models that any setting names."""
+        return self.providers_of((*self.summarizer.models, *self.titles.models))
+
+    def providers_of(self, models: Sequence[str]) -> list[Provider[Any]]:
+        """Every provider, with those of `models` that are its own."""
+        own = {kind.name: list[str]() for kind in self.provider_types}
+        for provider, _, model in (name.partition(":") for name in models):
+            own.get(provider, []).append(model)
+        # One without settings has no group.
+        return [kind(getattr(self, kind.name, kind.group()), own[kind.name]) for kind in self.provider_types]
+
     @property
     def title_models(self) -> tuple[str, ...]:
         """The models that are asked for titles, in order of preference."""
@@ -469,7 +417,7 @@ class Settings(_Group):
 
     @model_validator(mode="after")
     def _titles_need_a_model(self) -> Self:
-        if self.titles.enabled and self.title_models[0].partition(":")[0] == "extractive":
+        if self.titles.enabled and self.title_models[0].partition(":")[0] == EXTRACTIVE:
             raise PydanticCustomError("titles", "titles need a model, not extraction", {"field": "titles.models"})
         return self
 

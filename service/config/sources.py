@@ -21,16 +21,13 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from service.config.nearest_name import PREFIX, did_you_mean
-from service.config.settings import PROVIDERS, PolicySettings, Settings, TokenGrant
+from service.config.settings import EXTRACTIVE, PolicySettings, Settings, TokenGrant
 from service.domain.errors import InvalidPolicy
 from service.domain.profiles.registry import profile_of
 
 CONFIG_VARIABLE = "ABRIDGED_CONFIG"
 STANDARD_VARIABLES = {
-    "OLLAMA_HOST": "ollama.hosts",
-    "OLLAMA_API_KEY": "ollama.api_key",
-    "OPENAI_BASE_URL": "openai.url",
-    "OPENAI_API_KEY": "openai.api_key",
+    **{variable: f"{p.name}.{field}" for p in Settings.provider_types for variable, field in p.variables.items()},
     "SUMMARY_MODEL": "summarizer.models",
     "LLM_MODEL": "summarizer.models",
 }
@@ -166,7 +163,7 @@ class _Loading:
     def take_environment(self, environ: Mapping[str, str]) -> None:
         for variable, name in reversed(STANDARD_VARIABLES.items()):
             if environ.get(variable):
-                self._take(name, _standard_value(variable, environ[variable]), Origin("environment", variable))
+                self._take(name, _standard_value(self._known[name], environ[variable]), Origin("environment", variable))
         by_variable = {setting.variable: setting for setting in self._known.values()}
         for variable, text in sorted(environ.items()):
             if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
@@ -324,10 +321,12 @@ def _from_text(field: FieldInfo, text: str) -> Any:
     return text
 
 
-def _standard_value(variable: str, text: str) -> Any:
-    if STANDARD_VARIABLES[variable] == "summarizer.models":
-        return [text if text.startswith(tuple(f"{name}:" for name in PROVIDERS)) else f"ollama:{text}"]
-    return [text] if variable == "OLLAMA_HOST" else text
+def _standard_value(setting: Setting, text: str) -> Any:
+    """Other programs' variables hold one value each; one without a provider names a model of the first."""
+    if setting.name == "summarizer.models":
+        prefixes = [*(kind.name for kind in Settings.provider_types), EXTRACTIVE]
+        return [text if text.startswith(tuple(f"{prefix}:" for prefix in prefixes)) else f"{prefixes[0]}:{text}"]
+    return [text] if get_origin(setting.field.annotation) is tuple else text
 
 
 def _message(kind: str, message: str, field: str) -> str:

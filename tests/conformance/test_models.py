@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 import pytest
 
 from service.models.model import ModelError, SummaryModel
-from service.models.scripted import ScriptedModel, default_answer
+from service.models.scripted.model import ScriptedModel, default_answer
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_manner import MANNERS
 from tests.support.ollama_model import RECORD_SCHEMA, model_over, record_request

@@ -15,7 +15,7 @@ from service.models.model import CompletionRequest
 from service.models.ollama.address import parse_address
 from service.models.ollama.description import DescriptionCache
 from service.models.ollama.host import open_hosts
-from service.models.ollama.provider import OllamaModel
+from service.models.ollama.model import OllamaModel
 from service.models.ollama.settings import OllamaSettings
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_responder import count_tokens

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from service.models.http.host import OnBreaker
 from service.models.openai.dialect import Dialect
-from service.models.openai.provider import OpenAIModel, open_endpoint
+from service.models.openai.model import OpenAIModel, open_endpoint
 from service.models.openai.settings import OpenAISettings, parse_endpoint
 from tests.support.openai_server import FAKE_MODEL, FakeOpenAI
 from tests.support.patience import PATIENCE_S

@@ -29,7 +29,7 @@ from service.domain.events import (
 )
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
-from service.models.scripted import ScriptedModel
+from service.models.scripted.model import ScriptedModel
 from service.passes.commits import CommitPauses, PassCommits
 from service.passes.preparations import Preparations
 from service.passes.reactor import Reactor, ReactorLimits

@@ -34,6 +34,7 @@ from abridged.v1 import (
 from eventlog.sqlite.file import volume_free_bytes
 from observability.logs import LogSettings, configure_logs
 from service.bootstrap import Running, serve
+from service.config.settings import Settings
 from service.config.sources import load
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S
@@ -233,8 +234,12 @@ async def sidecar(
     metadata: Sequence[tuple[str, str]] = (),
     log_content: bool = False,
     lines: io.StringIO | None = None,
+    adapt: Callable[[Settings], Settings] = lambda loaded: loaded,
 ) -> AsyncIterator[Sidecar]:
-    """Serve the log in `folder` with the scripted model, or as `settings` (by their dotted names) say."""
+    """Serve the log in `folder` with the scripted model, or as `settings` (by their dotted names) say.
+
+    `adapt` changes the settings that were loaded.
+    """
     flags = {
         "log.path": str(folder / "abridged.db"),
         "server.listen": ["127.0.0.1:0"],
@@ -250,7 +255,7 @@ async def sidecar(
     ready: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(
         serve(
-            load({}, flags=flags).settings,
+            adapt(load({}, flags=flags).settings),
             environ or {},
             stop=stop,
             ready=ready.set_result,

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from abridged.v1 import conversation_pb2
 from buf.validate import validate_pb2
-from service.bootstrap.providers import ollama_settings
 from service.config.settings import PolicySettings, Settings
 from service.config.sources import load
 from service.domain.errors import InvalidPolicy
@@ -69,7 +68,7 @@ def test_config_shows_the_defaults_of_the_profile_that_is_set():
 
 def test_the_settings_of_ollama_have_the_providers_defaults():
     """What nobody set is the same whoever makes the provider."""
-    assert ollama_settings(Settings().ollama) == OllamaSettings()
+    assert Settings().ollama.calls() == OllamaSettings()
 
 
 def _rules(allowed: Range) -> dict[str, float]:

@@ -8,12 +8,10 @@ import pytest
 
 from observability.metrics import Metrics
 from service.bootstrap.providers import Providers, host_labels
-from service.config.settings import PROVIDERS, Settings
+from service.config.settings import Settings
 from service.telemetry.telemetry import metric_labels
 from tests.support.openai_quirks import Quirks
 from tests.support.openai_server import FakeOpenAI
-
-NAMES = {"ollama": "ollama:qwen2.5:3b", "openai": "openai:gpt-4o-mini", "scripted": "scripted:default"}
 
 
 @pytest.fixture
@@ -29,10 +27,12 @@ async def providers():
     await made.close()
 
 
-@pytest.mark.parametrize("provider", [name for name in PROVIDERS if name != "extractive"])
-def test_every_provider_that_settings_may_name_makes_its_own_models(providers, provider):
-    """What passes the settings exists, and is no other provider's."""
-    assert providers.preferred([NAMES[provider]]).name == NAMES[provider]
+@pytest.mark.parametrize("kind", Settings.provider_types, ids=lambda kind: kind.name)
+def test_every_provider_that_settings_may_name_makes_its_own_models(providers, kind):
+    """A model that the settings accept exists, and is no other provider's."""
+    name = f"{kind.name}:{kind.example or 'default'}"
+
+    assert providers.preferred([name]).name == name
 
 
 @pytest.mark.parametrize("group", ["summarizer", "titles"])
@@ -71,7 +71,7 @@ def test_extraction_is_no_model(providers, name):
     assert providers.preferred(["scripted:default", name, "ollama:qwen2.5:3b"]).name == "scripted:default"
 
 
-def test_a_provider_that_nobody_makes_is_an_error_and_no_model_of_ollama(providers):
-    """Who adds a name to the settings alone learns it at the start, not from Ollama's missing model."""
-    with pytest.raises(AssertionError, match="anthropic is a provider"):
+def test_a_provider_that_is_not_listed_is_an_error_and_no_model_of_ollama(providers):
+    """A name that passed the settings by mistake fails at the start, not as Ollama's missing model."""
+    with pytest.raises(AssertionError, match="anthropic is no provider"):
         providers.preferred(["anthropic:claude"])

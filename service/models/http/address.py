@@ -3,7 +3,7 @@
 `http://` alone means port 80, `https://` alone port 443; an empty port is the default; quotes and blanks around the
 text are ignored; a path is kept. An invalid port is refused: the operator did not mean the default.
 
-    ValueError
+    SettingUnusable
     └── AddressError        the text is not an address that this product connects to
         └── InsecureAddress plain http beyond loopback and private networks, without the explicit setting
 """
@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 import httpx
 
+from service.models.settings import SettingUnusable
+
 _PORT_MAX = 65_535
 _SCHEME_PORTS = {"http": 80, "https": 443}
 # Names that only resolve inside a machine or a private network (RFC 6761, 6762, 8375; ICANN's .internal; Kubernetes).
@@ -24,7 +26,7 @@ _PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".home.arpa", ".lan", 
 _HOST = "has a host name or an IP address"
 
 
-class AddressError(ValueError):
+class AddressError(SettingUnusable):
     """The text is not a valid address."""
 
 

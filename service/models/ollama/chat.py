@@ -13,7 +13,7 @@ from typing import Any
 from service.models.deadline import Deadline
 from service.models.ollama.description import DescriptionCache
 from service.models.ollama.host import OllamaHost
-from service.models.ollama.provider import OllamaModel
+from service.models.ollama.model import OllamaModel
 from service.models.ollama.settings import OllamaSettings
 from service.models.ollama.wire import Answer
 

@@ -1,10 +1,17 @@
-"""How to call Ollama: clocks, limits and the context window, one value object for all hosts."""
+"""How to call Ollama: as an operator sets it, and as one value object for all hosts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
+from pydantic import Field
+
+from service.models.http.address import ServerAddress
 from service.models.http.settings import HostSettings
+from service.models.ollama.address import parse_address
+from service.models.settings import Seconds, Secret, SettingsGroup, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +29,59 @@ class OllamaSettings(HostSettings):
 
     load_s: float = 900.0
     num_ctx: int = 16_384
+
+
+_DEFAULT = OllamaSettings()
+
+
+class OllamaGroup(SettingsGroup):
+    """How Ollama is reached."""
+
+    hosts: Annotated[tuple[str, ...], Field(min_length=1, max_length=32)] = Field(
+        default=("127.0.0.1:11434",),
+        description="Hosts, in the syntax of Ollama's own clients; invalid hosts and ports are refused.",
+    )
+    allow_insecure_hosts: bool = Field(
+        default=False, description="Allow plain HTTP to hosts beyond loopback and private networks."
+    )
+    api_key: Secret = Field(default=None, description="Bearer token for hosts that require one.")
+    api_key_file: Path | None = Field(default=None, description="File that contains the token.")
+    connect_timeout_s: Seconds = Field(default=_DEFAULT.connect_s, description="Timeout to connect, in seconds.")
+    first_byte_timeout_s: Seconds = Field(
+        default=_DEFAULT.first_byte_s,
+        description="Timeout to the first byte, in seconds: queue, load and prefill (minutes without a GPU).",
+    )
+    stall_timeout_s: Seconds = Field(default=_DEFAULT.stall_s, description="Timeout between two chunks, in seconds.")
+    num_ctx: int = Field(
+        default=_DEFAULT.num_ctx,
+        ge=1_024,
+        le=1_048_576,
+        description="Context of every call, at most the model's; a constant, because a change reloads the model. At "
+        "twice your conversations' context most passes take one call; less uses less memory and more calls.",
+    )
+    concurrency: int = Field(default=_DEFAULT.calls_max, ge=1, le=64, description="Concurrent calls per host.")
+    queue_max: int = Field(default=_DEFAULT.queue_max, ge=1, le=10_000, description="Most calls that wait for a host.")
+    cache_dir: Path | None = Field(
+        default=None,
+        description="Folder that caches model descriptions, one per digest; by default `<log.path>.models`.",
+    )
+
+    def address(self, host: str) -> ServerAddress:
+        """The address that one of `hosts` names. Raises AddressError."""
+        return parse_address(host, allow_insecure=self.allow_insecure_hosts)
+
+    def addresses(self) -> list[ServerAddress]:
+        """The addresses of `hosts`. Raises AddressError."""
+        return [self.address(host) for host in self.hosts]
+
+    def calls(self) -> OllamaSettings:
+        """How its hosts are called."""
+        return OllamaSettings(
+            connect_s=self.connect_timeout_s,
+            first_byte_s=self.first_byte_timeout_s,
+            stall_s=self.stall_timeout_s,
+            calls_max=self.concurrency,
+            queue_max=self.queue_max,
+            num_ctx=self.num_ctx,
+            bearer_token=text_of(self.api_key),
+        )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from service.models.deadline import Deadline
 from service.models.http.address import ServerAddress
 from service.models.http.fields import count_of, seconds_of
+from service.models.inventory import ModelSpeed
 from service.models.ollama.host import OllamaHost
 from service.models.ollama.inventory import ModelEntry
 from service.models.ollama.settings import OllamaSettings
@@ -20,23 +20,6 @@ LINES = 16
 """Lines of the prompt, about 15 tokens each: enough to outweigh fixed costs, and read in 20 s at 12 tokens/s."""
 
 OUTPUT_TOKENS = 24
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSpeed:
-    """A model's speed.
-
-    Attributes:
-        read: Prompt tokens per second; None if the host reports none.
-        written: Answer tokens per second; None if the host reports none.
-    """
-
-    read: float | None
-    written: float | None
-
-    def read_s(self, tokens: int) -> float | None:
-        """Seconds to read a prompt of `tokens`; None if the speed is unknown."""
-        return tokens / self.read if self.read is not None else None
 
 
 async def speed_of(

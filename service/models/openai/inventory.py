@@ -10,7 +10,7 @@ from service.models.http.address import ServerAddress
 from service.models.http.errors import AnswerInvalid, HostRefused
 from service.models.model import ModelError
 from service.models.openai.errors import KeyRefused
-from service.models.openai.provider import MODELS_PATH, listed, open_endpoint
+from service.models.openai.model import MODELS_PATH, listed, open_endpoint
 from service.models.openai.settings import OpenAISettings
 from service.models.openai.wire import is_same_model
 

@@ -6,7 +6,7 @@ import pytest
 
 from service.cli.speed import advice, longest_prompt, speed_line
 from service.config.settings import Settings
-from service.models.ollama.speed import ModelSpeed
+from service.models.inventory import ModelSpeed
 
 SPEED = ModelSpeed(read=20.0, written=8.0)
 

@@ -20,7 +20,7 @@ from service.models.model import AnswerLooped, Completion, ModelUnavailable, Sum
 from service.models.ollama.address import parse_address
 from service.models.ollama.description import DescriptionCache
 from service.models.ollama.host import OllamaHost, open_hosts
-from service.models.ollama.provider import OllamaModel
+from service.models.ollama.model import OllamaModel
 from service.models.ollama.settings import OllamaSettings
 from service.models.retry import RetryPolicy, complete_with_retry
 from tests.support.ollama_behaviour import BEHAVIOURS, Behaviour

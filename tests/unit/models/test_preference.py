@@ -8,7 +8,7 @@ import pytest
 
 from service.models.model import Completion, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated, SummaryModel
 from service.models.preference import PreferredModel
-from service.models.scripted import ScriptedModel
+from service.models.scripted.model import ScriptedModel
 from tests.support.ollama_model import record_request
 from tests.support.patience import PATIENCE_S
 

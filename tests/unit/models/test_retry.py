@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from service.models.model import Completion, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
 from service.models.retry import RetryDetails, RetryPolicy, backoff_s, complete_with_retry
-from service.models.scripted import ScriptedModel
+from service.models.scripted.model import ScriptedModel
 from tests.support.ollama_model import record_request
 
 

@@ -20,7 +20,7 @@ from service.models.model import (
     PromptTruncated,
     SummaryModel,
 )
-from service.models.scripted import Quoted, Said, ScriptedModel, ScriptError, load_script, quoted_in
+from service.models.scripted.model import Quoted, Said, ScriptedModel, ScriptError, load_script, quoted_in
 from service.prompts.prompt import CHAIN_TEMPLATE, PromptInput, prompt_of, transcript_entry
 from tests.support.extracts import extract_of, record_of
 from tests.support.ollama_model import RECORD_SCHEMA, record_request

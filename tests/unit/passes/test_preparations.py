@@ -20,7 +20,7 @@ from service.domain.message import Message, Role
 from service.domain.policy import Policy
 from service.domain.record import SummaryRecord
 from service.models.model import Completion, CompletionRequest, ModelUnavailable, OnProgress
-from service.models.scripted import ScriptedModel
+from service.models.scripted.model import ScriptedModel
 from service.passes.commits import CommitPauses
 from service.passes.preparations import KEPT_MAX, WAITING_MAX, Preparations
 from service.passes.prepared import Question

@@ -17,7 +17,7 @@ from service.domain.policy import Policy
 from service.domain.record import MessageRange, Provenance
 from service.domain.tokens import TokenSource
 from service.models.model import CompletionRequest, SummaryModel
-from service.models.scripted import ScriptedModel, quoted_in
+from service.models.scripted.model import ScriptedModel, quoted_in
 from service.summarizer.summarizer import PassWork, Summary, record_of
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.summarizers import Heard, by_model

@@ -12,7 +12,7 @@ from service.domain.message import Message, Role
 from service.domain.policy import Policy, ToolOutput
 from service.domain.record import MessageRange, Provenance, SummaryRecord
 from service.models.model import CompletionRequest
-from service.models.scripted import default_answer
+from service.models.scripted.model import default_answer
 from service.prompts.prompt import CHAIN_TEMPLATE, PromptInput, prompt_of, repair_text, transcript_entry
 from service.summarizer.check import CheckedDraft, Source, check_draft
 from service.summarizer.draft import Draft, parsed

@@ -13,7 +13,7 @@ from service.domain.policy import Policy
 from service.domain.record import FormName
 from service.extraction.episode import extracted_digest, extracted_episode
 from service.models.model import CompletionRequest
-from service.models.scripted import ScriptedModel
+from service.models.scripted.model import ScriptedModel
 from service.summarizer.check import Source, check_draft
 from service.summarizer.draft import InvalidDraft
 from service.summarizer.episode_draft import SHORT_CHARS_MAX, digest_of, episode_draft, episode_of

@@ -41,6 +41,7 @@ from service.models.model import (
     OnProgress,
     PromptTruncated,
 )
+from service.models.settings import SettingUnusable
 
 PROVIDER = "scripted"
 CONTEXT_LENGTH = 8_192
@@ -87,7 +88,7 @@ _EARLIER = re.compile(
 )
 
 
-class ScriptError(ValueError):
+class ScriptError(SettingUnusable):
     """The script file is invalid."""
 
 

@@ -1,0 +1,1 @@
+"""The provider that follows a script, for tests and demonstrations."""

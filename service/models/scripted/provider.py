@@ -1,0 +1,41 @@
+"""The provider of scripted models."""
+
+from __future__ import annotations
+
+from service.models.model import SummaryModel
+from service.models.provider import OpenProvider, Provider, Surroundings
+from service.models.scripted.model import CONTEXT_LENGTH, PROVIDER, load_script
+from service.models.settings import SettingsGroup
+
+
+class Scripted(Provider[SettingsGroup]):
+    """Models are paths of scripts, or `default`. It has no settings."""
+
+    name = PROVIDER
+
+    @property
+    def window(self) -> int:
+        """See Provider."""
+        return CONTEXT_LENGTH
+
+    def open(self, around: Surroundings) -> OpenProvider:
+        """See Provider."""
+        return _Scripts(around)
+
+    def check_model(self, model: str) -> None:
+        """See Provider."""
+        load_script(model or "default", clock=lambda: 0.0)
+
+
+class _Scripts(OpenProvider):
+    def __init__(self, around: Surroundings) -> None:
+        self._clock = around.clock
+
+    def model(self, name: str) -> SummaryModel:
+        return load_script(name or "default", clock=self._clock)
+
+    async def context_length(self, _name: str, /) -> int | None:
+        return None
+
+    async def close(self) -> None:
+        pass
