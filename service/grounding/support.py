@@ -91,9 +91,9 @@ class Support:
     """The messages that a statement rests on.
 
     Attributes:
-        numbers: Up to EVIDENCE_MAX messages, ascending; empty if there are none.
+        numbers: Up to EVIDENCE_MAX messages, ascending; empty without any.
         supported: Whether messages or the previous record say it.
-        heard: What comes closest to the statement, at most one stretch of each message, best first.
+        heard: The stretches that come closest to the statement, at most one of each message, best first.
     """
 
     numbers: tuple[int, ...] = ()
