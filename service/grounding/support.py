@@ -93,7 +93,7 @@ class Support:
     Attributes:
         numbers: Up to EVIDENCE_MAX messages, ascending; empty without any.
         supported: Whether messages or the previous record say it.
-        heard: What comes closest to the statement, at most one stretch of each message, best first.
+        heard: The stretches that come closest to the statement, at most one of each message, best first.
     """
 
     numbers: tuple[int, ...] = ()
