@@ -34,7 +34,7 @@ __all__ = [
 
 HEAD_BYTES_MAX = 8 * 1024
 PATIENCE_S = 5.0
-"""How long a peer may take over its head, and again over taking our answer."""
+"""Seconds that a peer may take to send its head, and again to receive the answer."""
 CHECK_TIMEOUT_S = 1.0
 CONNECTIONS_MAX = 64
 BACKLOG = 64
@@ -127,7 +127,7 @@ def http_server_at(address: str, routes: Mapping[str, Route]) -> HttpServer:
 
 
 async def _at_once() -> None:
-    """Nothing has to be looked at first."""
+    """Measure nothing."""
 
 
 def metrics_route(metrics: Metrics, *, look: Callable[[], Awaitable[None]] = _at_once) -> dict[str, Route]:

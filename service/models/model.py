@@ -1,4 +1,4 @@
-"""What a pass asks of a model and what it returns; every provider implements `SummaryModel`.
+"""A model that writes summaries, with its requests, answers and failures; every provider implements `SummaryModel`.
 
 Failures are one family. Each type has its class for events and metrics, and says whether a retry can help:
 
@@ -164,7 +164,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
-    """What is known of a model.
+    """The facts about a model that its server reports or its answers have taught.
 
     Attributes:
         context_length: In tokens; None if the server does not say.
@@ -199,7 +199,7 @@ class SummaryModel(Protocol):
         ...
 
     async def describe(self) -> ModelDescription:
-        """What the model can hold. Raises ModelError if it cannot be asked or does not exist."""
+        """The context that the model can hold. Raises ModelError if it cannot be asked or does not exist."""
         ...
 
     async def idle(self) -> bool:

@@ -1,1 +1,1 @@
-"""What every model server that is asked over HTTP has in common: address, places, clocks, bounded reads, errors."""
+"""The part that all model servers over HTTP share: address, places, clocks, bounded reads, errors."""

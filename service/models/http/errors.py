@@ -1,4 +1,4 @@
-"""What can go wrong with any model server over HTTP, whatever it serves.
+"""The failures that every model server over HTTP shares.
 
     ModelError
     ├── ModelUnavailable
@@ -120,7 +120,7 @@ _STATUSES: Mapping[int, tuple[type[ModelError], str]] = {
 
 
 class ErrorTable:
-    """What a server's errors mean: the first known text decides, then the status, then its hundred.
+    """The meaning of a server's errors: the first known text decides, then the status, then its hundred.
 
     `statuses` are the server's own, before those that mean the same everywhere.
     """

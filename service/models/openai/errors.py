@@ -1,4 +1,4 @@
-"""What a failure of an OpenAI-compatible server means: one table from (status, text) to the errors of `model.py`.
+"""The meaning of an OpenAI-compatible server's failures: one table from (status, text) to the errors of `model.py`.
 
 Servers agree on statuses and hardly on texts, so the texts of those in use (OpenAI, llama.cpp, vLLM, Ollama, LiteLLM)
 decide first. Some quote the request beside the error, FastAPI as `input`: what it says is no part of the error.
@@ -79,7 +79,7 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "temperature": ("temperature",),
     "seed": ("seed",),
 }
-"""What a refusal's text says of each field that a request can do without. Of `max_tokens` it has to name the other
+"""Texts of refusals, by the field that a request can do without. Of `max_tokens` it has to name the other
 spelling: a text that only says that the limit is too high means something else."""
 
 _SAID = frozenset(
@@ -116,7 +116,7 @@ def classify_event(host: str, error: object) -> ModelError:
 
 
 def _read(body: bytes) -> tuple[str, bool]:
-    """What a body says, in lower case, and whether it is an object: 404s of unknown paths often are not."""
+    """A body's message in lower case, and whether the body is an object: 404s of unknown paths often are not."""
     try:
         return _text_of(read_object(body)), True
     except NotAnObject:

@@ -162,7 +162,7 @@ class ScriptedModel:
         return True
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: a script holds no connection."""
 
     def _completion(self, text: str, request: CompletionRequest, started: float) -> Completion:
         return Completion(
@@ -206,9 +206,9 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """What a prompt quotes, oldest first: messages, or partial summaries to merge, and the previous record.
+    """A prompt's quotations, oldest first: messages, or partial summaries to merge, and the previous record.
 
-    `narrative`, `participants` and `names` are that record's; all are empty if there is none.
+    `narrative`, `participants` and `names` are that record's, and empty without one.
     """
 
     messages: tuple[Said, ...]
@@ -219,7 +219,7 @@ class Quoted:
 
 
 def quoted_in(prompt: str) -> Quoted:
-    """What the user text of a prompt quotes in the frames of `service.domain.prompt`; nothing if it has none."""
+    """The quotations in a prompt's user text, by the frames of `service.domain.prompt`; empty without frames."""
     earlier = _EARLIER.search(prompt)
     narrative, participants, names = (group or "" for group in earlier.groups()) if earlier else ("", "", "")
     transcript = _TRANSCRIPT.search(prompt)
