@@ -2,7 +2,7 @@
 
 Invariant: no response contains text of a conversation, and no peer can hold one of `CONNECTIONS_MAX` places for longer
 than its route takes plus twice `PATIENCE_S`; when all are taken, the slowest unfinished request gives up its place.
-Only GET and HEAD, one request a connection, no bodies.
+Only GET and HEAD, one request a connection, no bodies. h11 reads the heads; docs/adr/0040 says why it does no more.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
+import h11
 import structlog
 
 from observability.metrics import Metrics
 
 HEAD_BYTES_MAX = 8 * 1024
 PATIENCE_S = 5.0
-"""How long a peer may take over its head, and again over taking our answer."""
+"""Seconds that a peer may take to send its head, and again to receive the answer."""
 CHECK_TIMEOUT_S = 1.0
 CONNECTIONS_MAX = 64
 BACKLOG = 64
@@ -50,7 +51,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """The answer to a request."""
+    """An answer; `headers` are whole lines beside those that every answer has."""
 
     status: HTTPStatus
     body: bytes = b""
@@ -113,7 +114,7 @@ def http_server_at(address: str, routes: Mapping[str, Route]) -> HttpServer:
 
 
 async def _at_once() -> None:
-    """Nothing has to be looked at first."""
+    """Measure nothing."""
 
 
 def metrics_route(metrics: Metrics, *, look: Callable[[], Awaitable[None]] = _at_once) -> dict[str, Route]:
@@ -200,7 +201,7 @@ class HttpServer:
             return  # the peer is gone or too slow; both are its own affair
 
     async def _read(self, reader: asyncio.StreamReader) -> HttpRequest | HttpResponse | None:
-        """The request, or what to answer instead, or None when the peer has gone."""
+        """The request, or the answer that refuses it, or None when the peer has gone."""
         try:
             async with asyncio.timeout(self._patience_s):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -226,34 +227,26 @@ class HttpServer:
 
 
 def _parse(head: bytes) -> HttpRequest | HttpResponse:
-    lines = head[:-4].decode("latin-1").split("\r\n")
-    words = lines[0].split(" ")
-    if len(words) != 3 or not words[0].isalpha() or not words[0].isupper() or not words[1].isprintable():
-        return _plain(HTTPStatus.BAD_REQUEST, "bad request line")
-    method, target, version = words
-    if version not in {"HTTP/1.0", "HTTP/1.1"}:
-        return _plain(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.0 and HTTP/1.1 only")
-    headers = _parse_headers(lines[1:])
-    if headers is None or (version == "HTTP/1.1" and "host" not in headers):
-        return _plain(HTTPStatus.BAD_REQUEST, "bad headers")
+    connection = h11.Connection(h11.SERVER)
+    connection.receive_data(head)
     try:
-        path = urlsplit(target).path
+        request = connection.next_event()
+        path = urlsplit(request.target.decode()).path if isinstance(request, h11.Request) else ""
+    except h11.RemoteProtocolError as error:
+        return _plain(HTTPStatus(error.error_status_hint), "bad request")
     except ValueError:
         return _plain(HTTPStatus.BAD_REQUEST, "bad target")
-    return HttpRequest(method, path, headers)
-
-
-def _parse_headers(lines: list[str]) -> dict[str, str] | None:
-    """Headers by lower-case name; None when a line is not one. Of a repeated header the values are joined."""
+    assert isinstance(request, h11.Request), "a head that ends is a request or an error"
+    if request.http_version not in {b"1.0", b"1.1"}:
+        return _plain(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.0 and HTTP/1.1 only")
+    # h11 unfolds what RFC 9112 calls obsolete; a server may refuse it, and nobody here sends it.
+    if b"\r\n " in head or b"\r\n\t" in head:
+        return _plain(HTTPStatus.BAD_REQUEST, "folded header")
     headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        token = name.replace("-", "").replace("_", "")
-        if not colon or not token.isalnum() or not name.isascii() or not value.strip(" \t").isprintable():
-            return None
-        name, value = name.lower(), value.strip(" \t")
+    for raw_name, raw_value in request.headers:
+        name, value = raw_name.decode(), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return headers
+    return HttpRequest(request.method.decode(), path, headers)
 
 
 def _plain(status: HTTPStatus, text: str) -> HttpResponse:

@@ -1,1 +1,1 @@
-"""Models that write summaries: providers behind one protocol."""
+"""Models that write summaries, and the providers that serve them."""

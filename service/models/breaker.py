@@ -49,7 +49,7 @@ class CircuitBreaker:
         return self._state
 
     def refusal_s(self) -> float | None:
-        """None if a call may be made now, else the seconds until the next attempt."""
+        """Seconds until the next attempt; None if a call may be made now."""
         match self.state:
             case BreakerState.CLOSED:
                 return None

@@ -1,4 +1,4 @@
-"""Learns about a model from its answers: how many tokens its prompts have, and how long it takes to read them.
+"""Figures that a model's answers teach: the tokens of its prompts, and the time it takes to read them.
 
 Both figures lean high, because both guard a limit: a higher value applies at once, lower ones pull the figure down
 slowly. Nothing is kept across restarts.

@@ -1,4 +1,4 @@
-"""Defines the questions and answers between a pass and a model; every provider implements `SummaryModel`.
+"""A model that writes summaries, with its requests, answers and failures; every provider implements `SummaryModel`.
 
 Failures are one family. Each type has its class for events and metrics, and says whether a retry can help:
 
@@ -150,7 +150,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
-    """The known facts about a model.
+    """The facts about a model that its server reports or its answers have taught.
 
     Attributes:
         context_length: In tokens; None if the server does not say.
@@ -185,7 +185,7 @@ class SummaryModel(Protocol):
         ...
 
     async def describe(self) -> ModelDescription:
-        """Describe the model's capacity. Raises ModelError if it cannot be asked or does not exist."""
+        """The context that the model can hold. Raises ModelError if it cannot be asked or does not exist."""
         ...
 
     async def idle(self) -> bool:

@@ -59,7 +59,7 @@ class PreferredModel:
         raise self._none_exists() from missing
 
     async def idle(self) -> bool:
-        """Whether all of them are idle: only a call shows which one would answer."""
+        """Whether every model of the list is idle: only a call shows which one would answer."""
         return all([await model.idle() for model in self._models])
 
     async def close(self) -> None:

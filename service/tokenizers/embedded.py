@@ -42,7 +42,7 @@ _PIECE_CHARS_MAX: Final = 50_000
 """A character is at most four tokens, one per byte, so no piece exceeds the library's 200,000 tokens."""
 
 _CUT_SEARCH_CHARS: Final = 2_000
-"""How far back from a piece's end to look for a line break or space."""
+"""Characters before a piece's end in which a line break or space is looked for."""
 
 
 class _Encoding(Protocol):

@@ -147,7 +147,7 @@ _CODES: Final = _codes()
 _RUN_WEIGHTS: Final = tuple((pattern, weight) for pattern, weight in _ASCII_WEIGHTS if len(set(pattern)) == 1)
 _PAIR_WEIGHTS: Final = _pair_weights()
 _SUMMED_BYTES: Final = 65_520 // max(_PAIR_WEIGHTS)
-"""How many weights, whatever they are, add up without reaching Adler-32's modulus, 65,521."""
+"""Weights that add up without reaching Adler-32's modulus, 65,521, whatever their values."""
 _LOW_CLASSES: Final = _low_classes()
 _HIGH_CLASSES: Final = _high_classes()
 _IN_LOW_BLOCK: Final = b"\xff" + b"\x00" * 255

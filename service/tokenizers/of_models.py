@@ -1,4 +1,5 @@
-"""Learns the tokenizers of chat models in the background: until one is ready, the default counter counts.
+"""The tokenizers of chat models, each learned in the background. The default counter counts until then, and for a model
+without one.
 
 No call waits for a tokenizer. Every event names the counter that counted; why a model has no tokenizer of its own is
 logged once, and returned by CountTokens.

@@ -1,4 +1,4 @@
-"""How texts are split before byte pairs are merged, by the name that a GGUF file has for it in `tokenizer.ggml.pre`.
+"""Ways to split a text before its byte pairs are merged, by the GGUF file's name for it in `tokenizer.ggml.pre`.
 
 The expressions are those that the models' own tokenizers publish, with the class arithmetic that llama.cpp evaluates
 where the two differ (`tekken`, `gpt-4o`). A name that is not here is not guessed: its models are estimated.

@@ -175,7 +175,7 @@ def _pair(merge: str) -> tuple[str, str]:
     """The two halves of a merge, which a space separates; the first half has at least a character."""
     at = merge.find(" ", 1)
     if at < 0:
-        raise VocabularyUnknown("a merge of the description is not a pair")
+        raise VocabularyUnknown("the description has a merge that is not a pair of tokens")
     return merge[:at], merge[at + 1 :]
 
 

@@ -1,1 +1,1 @@
-"""Shares the basics of every model server over HTTP: address, places, clocks, bounded reads, errors."""
+"""The part that all model servers over HTTP share: address, places, clocks, bounded reads, errors."""

@@ -1,4 +1,4 @@
-"""Errors of any model server over HTTP.
+"""The failures that every model server over HTTP shares.
 
     ModelError
     ├── ModelUnavailable

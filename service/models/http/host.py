@@ -134,7 +134,7 @@ class ModelHost:
         return self._in_flight
 
     @property
-    def reads_for_nobody(self) -> bool:
+    def reads_abandoned_prompt(self) -> bool:
         """Whether the host is probably still reading an abandoned prompt."""
         return bool(self._kept)
 

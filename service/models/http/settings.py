@@ -1,4 +1,4 @@
-"""How to call a model server: clocks and limits, one value object for all hosts of a provider."""
+"""Clocks and limits of calls to a model server, one value object for all hosts of a provider."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ HEAD_BYTES_MAX = 65_536
 
 @dataclass(slots=True)
 class _Head:
-    """The part that has been read of a response whose head is not complete."""
+    """The bytes of a response whose head is not complete."""
 
     size: int = 0
 

@@ -51,7 +51,7 @@ class OllamaChat:
         """Learn the model's context length and capabilities. Raises ModelError, ModelMissing if the host lacks it."""
         description = await self._described.describe()
         self.num_ctx = description.window or self.num_ctx
-        # Thoughts do not belong in a transcript, and thinking models think unless told not to.
+        # Thoughts do not belong in a transcript, and thinking models think unless a request forbids it.
         self._think = False if "thinking" in description.capabilities else None
 
     async def answer(self, messages: Sequence[Mapping[str, Any]], *, on_text: OnText) -> ChatAnswer:

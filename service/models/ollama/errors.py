@@ -1,4 +1,4 @@
-"""Maps Ollama's failures, by status and text, to the errors of `model.py` in one table.
+"""The meaning of Ollama's failures: one table from (status, text) to the errors of `model.py`.
 
 The status alone says little: a caller's mistake can be a 500, a failure a 200. So the texts of both engine generations
 (<= 0.24: in-process runner; >= 0.30: a llama-server child, whose own JSON may be inside the error string) decide first,

@@ -8,7 +8,8 @@ waits in our own queue, where no clock runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from service.models.deadline import Deadline
 from service.models.http.address import ServerAddress
@@ -17,7 +18,11 @@ from service.models.http.host import ModelHost, OnAsked, OnBreaker, Place
 from service.models.model import ModelError
 from service.models.ollama.errors import classify_status
 from service.models.ollama.settings import OllamaSettings
-from service.models.ollama.use import UseWatch, expiries_of
+
+__all__ = ["OllamaHost", "open_hosts"]
+
+LATELY_S = 60.0
+"""How long after a use by others a host does not count as idle: chats pause between two turns."""
 
 
 class OllamaHost(ModelHost):
@@ -35,7 +40,7 @@ class OllamaHost(ModelHost):
         super().__init__(
             address, settings, classify=classify_status, clock=clock, on_breaker=on_breaker, on_asked=on_asked
         )
-        self._uses = UseWatch(clock=clock)
+        self._uses = _UseWatch(clock=clock)
 
     async def idle(self) -> bool | None:
         """Whether the host seems unused; None if it cannot be asked."""
@@ -50,7 +55,7 @@ class OllamaHost(ModelHost):
             return True
         except ModelError:
             return None
-        self._uses.look(expiries_of(loaded))
+        self._uses.look(_expiries_of(loaded))
         return not self._uses.used_lately
 
     def _left_early(self, place: Place, waited_s: float) -> None:
@@ -73,3 +78,38 @@ def open_hosts(
     return tuple(
         OllamaHost(address, settings, clock=clock, on_breaker=on_breaker, on_asked=on_asked) for address in addresses
     )
+
+
+class _UseWatch:
+    """Compares successive lists of one host's loaded models. `clock` returns seconds."""
+
+    def __init__(self, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._seen: Mapping[str, str] | None = None
+        self._used_at: float | None = None
+
+    def own_call(self) -> None:
+        """Note a call of ours, which changes the next list: do not compare that one."""
+        self._seen = None
+
+    def look(self, expiries: Mapping[str, str]) -> None:
+        """Compare the current list: a model that was loaded or used since the last one was so by others."""
+        seen = self._seen
+        if seen is not None and any(seen.get(name) != expiry for name, expiry in expiries.items()):
+            self._used_at = self._clock()
+        self._seen = expiries
+
+    @property
+    def used_lately(self) -> bool:
+        """Whether others used the host within the last minute, as far as the lists tell."""
+        return self._used_at is not None and self._clock() - self._used_at < LATELY_S
+
+
+def _expiries_of(loaded: dict[str, Any]) -> dict[str, str]:
+    """When each loaded model expires, by name, as in /api/ps."""
+    models = loaded.get("models")
+    return {
+        str(entry.get("name")): str(entry.get("expires_at"))
+        for entry in (models if isinstance(models, list) else [])
+        if isinstance(entry, dict)
+    }

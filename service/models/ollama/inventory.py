@@ -1,4 +1,4 @@
-"""Examines an Ollama host before passes depend on it: is it up, and does it have the models?"""
+"""An Ollama host before passes depend on it: whether it is up, and which of the models it has."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ModelEntry:
         context_length: The trained length in tokens; None if unknown.
         problem: Why it cannot be used; empty if it can.
         completes: Whether it answers prompts.
-        thinks: Whether it thinks unless told not to.
+        thinks: Whether it thinks unless a request forbids it.
     """
 
     name: str
@@ -90,7 +90,7 @@ async def inventory_of(
 
 
 def missing_remedy(model: str, others: Sequence[str]) -> str:
-    """Say how to do about a missing model: pull it, use one of `others`, or do without."""
+    """A remedy for a missing model: pull it, use one of `others`, or do without."""
     remedies = [f"pull it with `ollama pull {model}`"]
     if others:
         remedies.append(

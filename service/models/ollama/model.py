@@ -69,7 +69,7 @@ class _Facts:
 
     @property
     def think(self) -> bool | None:
-        """False if the model thinks unless told not to; None if it does not think, or the server lacks the field."""
+        """False if the model thinks unless forbidden to; None if it never thinks, or the server lacks the field."""
         old = self.version is not None and self.version < _THINK_SINCE
         return False if "thinking" in self.description.capabilities and not old else None
 
@@ -136,7 +136,7 @@ class OllamaModel:
         raise _foremost(failures)
 
     async def idle(self) -> bool:
-        """Whether at least one host can be asked, and all that can be seem unused."""
+        """Whether a host can be asked, and every such host seems unused."""
         if any(not load.done() for load in self._loads.values()):
             return False
         idle = await asyncio.gather(*(host.idle() for host in self._hosts))
@@ -171,7 +171,7 @@ class OllamaModel:
         """
         residences = await asyncio.gather(*(self._residence(host, deadline) for host in self._hosts))
         pairs = list(zip(self._hosts, residences, strict=True))
-        return sorted(pairs, key=lambda pair: (pair[0].reads_for_nobody, not pair[1].loaded, pair[0].in_flight))
+        return sorted(pairs, key=lambda pair: (pair[0].reads_abandoned_prompt, not pair[1].loaded, pair[0].in_flight))
 
     async def _residence(self, host: OllamaHost, deadline: Deadline) -> Residence:
         if host.breaker.refusal_s() is not None:
@@ -197,7 +197,7 @@ class OllamaModel:
             host.check_circuit()
             started = self._clock()
             with reporting_to(host.breaker):
-                with _nobody_asked():
+                with _before_the_prompt():
                     if place.waited:
                         residence = await self._residence(host, deadline)
                     facts = await self._facts_of(host, deadline)
@@ -310,7 +310,7 @@ class OllamaModel:
 
 
 @contextmanager
-def _nobody_asked() -> Iterator[None]:
+def _before_the_prompt() -> Iterator[None]:
     """Mark errors from the body as raised before the prompt was sent."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""How to call Ollama: as an operator sets it, and as one value object for all hosts."""
+"""Ollama's settings: as an operator writes them, and as one value object for all hosts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from service.models.http.address import ServerAddress
+from service.models.http.address import ServerAddress, parse_server
 from service.models.http.settings import HostSettings
-from service.models.ollama.address import parse_address
 from service.models.settings import Seconds, Secret, SettingsGroup, text_of
+
+__all__ = ["OllamaGroup", "OllamaSettings", "parse_address"]
+
+_BARE = ("http", 11_434)
+_BARE_CLOUD = ("https", 443)
+_CLOUD = "ollama.com"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,17 @@ class OllamaSettings(HostSettings):
 
 
 _DEFAULT = OllamaSettings()
+
+
+def parse_address(text: str, *, allow_insecure: bool = False) -> ServerAddress:
+    """Parse an address in any form that OLLAMA_HOST may have; see `parse_server` for `allow_insecure` and the errors.
+
+    By Ollama's own rules, no scheme means http and port 11434, except for ollama.com, which speaks https alone. For an
+    invalid port, Ollama's server uses the default and its Python client raises, as we do.
+    """
+    is_cloud = text.strip().strip("\"'").strip().rstrip("/").lower() == _CLOUD
+    bare = _BARE_CLOUD if is_cloud else _BARE
+    return parse_server(text, whose="an Ollama address", bare=bare, allow_insecure=allow_insecure)
 
 
 class OllamaGroup(SettingsGroup):
@@ -75,7 +91,7 @@ class OllamaGroup(SettingsGroup):
         return [self.address(host) for host in self.hosts]
 
     def calls(self) -> OllamaSettings:
-        """How its hosts are called."""
+        """The same for the hosts' client."""
         return OllamaSettings(
             connect_s=self.connect_timeout_s,
             first_byte_s=self.first_byte_timeout_s,

@@ -1,4 +1,4 @@
-"""How fast a model reads a prompt and writes an answer: one small question, timed by its host's own clock."""
+"""A model's speed in reading and writing, from one small question that its host times by its own clock."""
 
 from __future__ import annotations
 

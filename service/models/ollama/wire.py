@@ -23,7 +23,7 @@ SUSPECT_TOLERANCE = 0.9
 """At half a window plus two tokens, as a cut leaves since 0.30, a count below this share of the expected is a cut."""
 
 CUT_SLACK_TOKENS = 3
-"""How far from the window, or from half of it, a cut may end: template and start tokens vary."""
+"""Tokens between the end of a cut and the window, or half of it, at most: template and start tokens vary."""
 
 
 def chat_body(request: CompletionRequest, *, model: str, num_ctx: int, think: bool | None) -> bytes:
@@ -135,7 +135,7 @@ class Answer:
         if self.done_reason in {"load", "unload"}:
             raise ModelUnavailable(f"{self.host}: the host treated the request as one to {self.done_reason} the model")
         if self._thought and not self.text.strip():
-            raise ModelRefused(f"{self.host}: the model returned only thinking, although told not to think")
+            raise ModelRefused(f"{self.host}: the model returned only thinking, which the request forbids")
 
     def _finish(self, chunk: Mapping[str, Any]) -> None:
         self.done = True

@@ -1,7 +1,7 @@
-"""Which fields of a request a server accepts: learned from its refusals, one step at a time.
+"""The fields of a request that a server accepts: learned from its refusals, one step at a time.
 
-Invariant: each step asks for less than the one before, so a request is refused only so often for its fields, and the
-next ones not at all.
+Invariant: each step asks for less than the one before, so a request is refused for its fields a few times at most, and
+the next ones never.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _OPTIONAL = ("stream_options", "temperature", "seed")
 
 
 class Format(StrEnum):
-    """How an answer's form is asked for, strictest first. The prompt describes it too."""
+    """Ways to ask for an answer's form, strictest first. The prompt describes the form too."""
 
     SCHEMA = "json_schema"
     BARE_SCHEMA = "json_schema without lengths"
@@ -29,7 +29,7 @@ _NEXT = {Format.SCHEMA: Format.BARE_SCHEMA, Format.BARE_SCHEMA: Format.OBJECT, F
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The fields to send to a server.
+    """The fields that a request has.
 
     Attributes:
         format: How to ask for JSON. OpenAI's strict mode refuses schemas with lengths.
@@ -53,7 +53,7 @@ class Dialect:
         return None
 
     def at_most(self, other: Dialect) -> Dialect:
-        """Return the fields that both accept: of each the lesser, so that no order of refusals brings one back."""
+        """The lesser of both in each field, so that no order of refusals brings one back."""
         formats = tuple(Format)
         return Dialect(
             max(self.format, other.format, key=formats.index),
@@ -75,7 +75,7 @@ class Dialect:
 
     @property
     def described(self) -> str:
-        """Describe the request in a few words for a log line."""
+        """The dialect in a few words, for a log line."""
         left_out = f", without {', '.join(sorted(self.left_out))}" if self.left_out else ""
         return f"response_format {self.format}, {self.limit}{left_out}"
 

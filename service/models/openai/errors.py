@@ -1,4 +1,4 @@
-"""Maps failures of an OpenAI-compatible server, by status and text, to the errors of `model.py` in one table.
+"""The meaning of an OpenAI-compatible server's failures: one table from (status, text) to the errors of `model.py`.
 
 Servers agree on statuses and hardly on texts, so the texts of those in use (OpenAI, llama.cpp, vLLM, Ollama, LiteLLM)
 decide first. Some quote the request beside the error, FastAPI as `input`: what it says is no part of the error.
@@ -77,7 +77,7 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "temperature": ("temperature",),
     "seed": ("seed",),
 }
-"""The words in a refusal's text for each field that a request can do without. Of `max_tokens` it has to name the other
+"""Texts of refusals, by the field that a request can do without. Of `max_tokens` it has to name the other
 spelling: a text that only says that the limit is too high means something else."""
 
 _SAID = frozenset(
@@ -114,7 +114,7 @@ def classify_event(host: str, error: object) -> ModelError:
 
 
 def _read(body: bytes) -> tuple[str, bool]:
-    """Return a body's text in lower case, and whether it is an object: 404s of unknown paths often are not."""
+    """A body's message in lower case, and whether the body is an object: 404s of unknown paths often are not."""
     try:
         return _text_of(read_object(body)), True
     except NotAnObject:

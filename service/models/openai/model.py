@@ -42,7 +42,7 @@ _CONTEXT_FIELDS = ("max_model_len", "context_length", "context_window")
 _CONTEXT_META = ("n_ctx", "n_ctx_train")
 
 OnDialect = Callable[[str, Dialect], None]
-"""Called with a model's name and what is sent to it from now on, after a refusal."""
+"""Called after a refusal, with a model's name and the dialect of the next requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class OpenAIModel:
         )
 
     async def describe(self) -> ModelDescription:
-        """Describe this model by the server's list. A server need not list what it serves."""
+        """This model's entry in the server's list. A server need not list every model that it serves."""
         self._host.check_circuit()
         known = self._described
         if known is None or self._clock() - known.read_at >= DESCRIPTION_AGE_MAX_S:
@@ -109,11 +109,11 @@ class OpenAIModel:
         return ModelDescription(known.context_length, window=window, token_factor=self._factor.value)
 
     async def idle(self) -> bool:
-        """Whether no call of ours runs and the server may be asked; it does not say what others do."""
+        """Whether no call of ours runs and the server may be asked; other clients' calls cannot be seen."""
         return not self._host.in_flight and self._host.breaker.refusal_s() is None
 
     async def close(self) -> None:
-        """Nothing to release: the host is shared."""
+        """Do nothing: the models share the host."""
 
     async def _answered(
         self, request: CompletionRequest, place: Place, deadline: Deadline, on_progress: OnProgress

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
+from service.models.deadline import Deadline
 from service.models.http.address import AddressError
+from service.models.http.errors import AnswerInvalid, HostRefused
 from service.models.http.host import ModelHost
 from service.models.inventory import FAIL, OK, WARN, Finding, Inventory
-from service.models.openai.inventory import EndpointInventory, endpoint_inventory
-from service.models.openai.model import PROVIDER, OpenAIModel, open_endpoint
+from service.models.model import ModelError
+from service.models.openai.errors import KeyRefused
+from service.models.openai.model import MODELS_PATH, PROVIDER, OpenAIModel, listed, open_endpoint
 from service.models.openai.settings import OpenAIGroup
+from service.models.openai.wire import is_same_model
 from service.models.provider import OpenProvider, Provider, Surroundings
 
 
@@ -62,9 +68,22 @@ class OpenAI(Provider[OpenAIGroup]):
             address = self.settings.address()
         except AddressError as error:
             return [Inventory((Finding(FAIL, f"openai.url: {error}", "see docs/configuration.md"),))]
-        called = self.settings.calls()
-        found = await endpoint_inventory(address, self.models, called, timeout_s=timeout_s, clock=clock)
-        return [Inventory(tuple(_findings(found, self.models)))]
+        called = replace(self.settings.calls(), connect_s=timeout_s, probe_s=timeout_s)
+        host = open_endpoint(address, called, clock=clock)
+        try:
+            answer = await host.get(MODELS_PATH, Deadline(timeout_s, clock=clock))
+            return [Inventory(tuple(_listed(host.label, self.models, answer)))]
+        except KeyRefused as error:
+            finding = Finding(WARN, f"endpoint {error}", "passes fail until it responds: set openai.api_key")
+        except (AnswerInvalid, HostRefused):
+            where = "check that openai.url ends as the server's own examples do, mostly in /v1"
+            finding = Finding(WARN, f"endpoint {host.label}: responds, but does not list its models", where)
+        except ModelError as error:
+            remedy = "set openai.url, or summarizer.models=extractive:default, which needs no model"
+            finding = Finding(WARN, f"endpoint {error}", f"passes fail until it responds: {remedy}")
+        finally:
+            await host.close()
+        return [Inventory((finding,))]
 
 
 class _Endpoint(OpenProvider):
@@ -103,19 +122,11 @@ class _Endpoint(OpenProvider):
         )
 
 
-def _findings(found: EndpointInventory, models: Sequence[str]) -> Iterator[Finding]:
-    if found.problem:
-        address = "set openai.url, or summarizer.models=extractive:default, which needs no model"
-        remedy = "set openai.api_key" if found.refuses_key else address
-        yield Finding(WARN, f"endpoint {found.problem}", f"passes fail until it responds: {remedy}")
-        return
-    if not found.lists_models:
-        where = "check that openai.url ends as the server's own examples do, mostly in /v1"
-        yield Finding(WARN, f"endpoint {found.host}: responds, but does not list its models", where)
-        return
-    yield Finding(OK, f"endpoint {found.host}: responds, and its list of models is open to the key")
+def _listed(label: str, models: Sequence[str], answer: dict[str, Any]) -> Iterator[Finding]:
+    names = [name for name, _ in listed(answer)]
+    yield Finding(OK, f"endpoint {label}: responds, and its list of models is open to the key")
     for model in models:
-        if model in found.missing:
-            yield Finding(WARN, f"model {model}: the endpoint does not list it", "passes fail unless it serves it")
-        else:
+        if any(is_same_model(model, name) for name in names):
             yield Finding(OK, f"model {model}: listed")
+        else:
+            yield Finding(WARN, f"model {model}: the endpoint does not list it", "passes fail unless it serves it")

@@ -1,4 +1,4 @@
-"""How to call a server with an OpenAI-compatible API: clocks, limits, the window, and which models' answers count."""
+"""The endpoint's settings: as an operator writes them, and as one value object for its client."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class OpenAIGroup(SettingsGroup):
         return parse_endpoint(self.url, allow_insecure=self.allow_insecure_url)
 
     def calls(self) -> OpenAISettings:
-        """How the server is called."""
+        """The same for the endpoint's client."""
         return OpenAISettings(
             connect_s=self.connect_timeout_s,
             first_byte_s=self.first_byte_timeout_s,

@@ -150,7 +150,7 @@ class ScriptedModel:
         return True
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: a script holds no connection."""
 
     def _completion(self, text: str, request: CompletionRequest, started: float) -> Completion:
         return Completion(
@@ -194,9 +194,9 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """The quotations of a prompt, oldest first: messages, or partial summaries to merge, and the previous record.
+    """A prompt's quotations, oldest first: messages, or partial summaries to merge, and the previous record.
 
-    `narrative`, `participants` and `names` are that record's; all are empty without one.
+    `narrative`, `participants` and `names` are that record's, and empty without one.
     """
 
     messages: tuple[Said, ...]
@@ -207,7 +207,7 @@ class Quoted:
 
 
 def quoted_in(prompt: str) -> Quoted:
-    """Return the quotations of a prompt's user text, in the frames of `service.prompts.prompt`; empty without any."""
+    """The quotations in a prompt's user text, by the frames of `service.domain.prompt`; empty without frames."""
     earlier = _EARLIER.search(prompt)
     narrative, participants, names = (group or "" for group in earlier.groups()) if earlier else ("", "", "")
     transcript = _TRANSCRIPT.search(prompt)

@@ -17,11 +17,10 @@ from service.models.deadline import DeadlineOver
 from service.models.http.errors import FirstByteLate, QueueFull
 from service.models.http.host import STREAM_S_MAX, Place
 from service.models.model import AnswerLooped, Completion, ModelUnavailable, SummaryModel
-from service.models.ollama.address import parse_address
 from service.models.ollama.description import DescriptionCache
 from service.models.ollama.host import OllamaHost, open_hosts
 from service.models.ollama.model import OllamaModel
-from service.models.ollama.settings import OllamaSettings
+from service.models.ollama.settings import OllamaSettings, parse_address
 from service.models.retry import RetryPolicy, complete_with_retry
 from tests.support.ollama_behaviour import BEHAVIOURS, Behaviour
 from tests.support.ollama_catalogue import FakeModel
@@ -231,7 +230,7 @@ async def test_a_retry_waits_for_the_abandoned_prompt_and_is_answered():
         assert (await ask(model)).text
 
 
-async def test_a_host_that_reads_for_nobody_is_asked_last():
+async def test_a_host_that_reads_abandoned_prompt_is_asked_last():
     """Even one that has to load the model first comes sooner."""
     clock = Clock()
     async with FakeOllama(behaviour=BEHAVIOURS["hang"]) as reading, FakeOllama(loaded=False) as cold:

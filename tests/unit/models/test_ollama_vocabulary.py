@@ -12,8 +12,8 @@ import pytest
 
 from service.models.http.fields import NotAnObject, read_object
 from service.models.ollama import vocabulary
-from service.models.ollama.address import parse_address
 from service.models.ollama.host import open_hosts
+from service.models.ollama.settings import parse_address
 from service.models.ollama.vocabulary import Vocabularies
 from service.tokenizers.errors import VocabularyAway, VocabularyUnknown
 from service.tokenizers.exact import ExactCounter
