@@ -51,7 +51,7 @@ from service.telemetry.commits import CommitReport
 from service.telemetry.models import TracedModel
 from service.telemetry.progress import ProgressBoard
 from service.telemetry.telemetry import Telemetry
-from service.tokenizers.of_models import ModelCounters
+from service.tokenizers.model_counters import ModelCounters
 from service.version import VERSION
 
 __all__ = ["Core", "new_id", "open_core"]

@@ -20,7 +20,7 @@ from service.models.provider import OpenProvider, Surroundings
 from service.summarizer.by_extraction import is_extractive
 from service.tokenizers.choice import counter_named
 from service.tokenizers.exact import require_exact
-from service.tokenizers.of_models import ModelCounters
+from service.tokenizers.model_counters import ModelCounters
 
 __all__ = ["Providers", "host_labels", "model_counters", "unused_settings"]
 
